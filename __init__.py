@@ -1,0 +1,85 @@
+"""trellm: text generation with a decode loop of its own, and outputs that are what was asked for.
+
+    from trellm import generate, models
+
+    model = models.transformers("Qwen/Qwen3-0.6B")
+    generate.regex(model, r"[0-9]{4}-[0-9]{2}-[0-9]{2}")("The moon landing was on ")
+
+Names are imported when first used, so that `import trellm` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import generate, guides
+    from .engine import models
+    from .engine.generator import Generator
+    from .engine.results import Generation, Interrupted
+    from .engine.search import Greedy, Sample
+    from .errors import (
+        BudgetError,
+        GrammarError,
+        GuideFileError,
+        LanguageError,
+        LimitError,
+        ModelError,
+        OptionError,
+        PatternError,
+        SchemaError,
+        TextSyntaxError,
+        TrellmError,
+        VocabularyError,
+    )
+    from .tokenizers_adapter import Vocabulary
+
+__all__ = [
+    "BudgetError",
+    "Generation",
+    "Generator",
+    "GrammarError",
+    "Greedy",
+    "GuideFileError",
+    "Interrupted",
+    "LanguageError",
+    "LimitError",
+    "ModelError",
+    "OptionError",
+    "PatternError",
+    "Sample",
+    "SchemaError",
+    "TextSyntaxError",
+    "TrellmError",
+    "Vocabulary",
+    "VocabularyError",
+    "generate",
+    "guides",
+    "models",
+]
+
+_MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models"}
+_HOMES = {
+    "Generation": ".engine.results",
+    "Generator": ".engine.generator",
+    "Greedy": ".engine.search",
+    "Interrupted": ".engine.results",
+    "Sample": ".engine.search",
+    "Vocabulary": ".tokenizers_adapter",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name], __name__)
+    elif name in __all__:
+        value = getattr(import_module(_HOMES.get(name, ".errors"), __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,7 @@
+"""`python -m trellm`: the trellm command."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

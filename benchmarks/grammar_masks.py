@@ -1,0 +1,314 @@
+"""Masks of a JSON grammar: trellm beside llguidance and xgrammar, in turn, in one process on one core.
+
+    python benchmarks/grammar_masks.py compare --tokenizer DIR --data FILE.jsonl.gz
+    python benchmarks/grammar_masks.py memory --tokenizer DIR
+
+compare: every line of the data holds {"tests": [{"data": any JSON value}, ...]}. For each token of each value,
+as `json.dumps(value, ensure_ascii=False)` writes it, an engine computes the mask and takes the token over; the
+processor time of both is one sample. Engines take turns value by value, each round with grammars compiled
+anew; the first mask is timed from the grammar's text on. The first round also pays for what is computed once
+per vocabulary. Figures are medians over rounds.
+
+memory: many distinct grammars alive at once, a random walk of many tokens through each with the mask of every
+step; what the process holds after each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from recording import pin_to_one_core, save, show
+
+GRAMMARS = Path(__file__).resolve().parent.parent / "docs" / "grammars"
+# Values of any kind, on top of XGrammar's own grammar of objects and arrays, which suits it best.
+EBNF_ROOT = r"""
+document ::= [ \n\r\t]* (root | "\"" text | number | "true" | "false" | "null") [ \n\r\t]*
+text ::= "\"" | [^"\\\0-\x1f] text | "\\" escape text
+number ::= "-"? ("0" | [1-9] [0-9]*) fraction exponent
+"""
+
+
+class Trellm:
+    """One compiled grammar of trellm. All engines have these methods."""
+
+    package = "trellm"
+
+    def __init__(self, tokenizer: Any) -> None:
+        from trellm import Vocabulary
+
+        self.vocabulary = Vocabulary.from_tokenizer(tokenizer)
+        load_kernels()
+        self.text = (GRAMMARS / "json.lark").read_text(encoding="utf-8")
+
+    def compile(self) -> Any:
+        from trellm.guides import CFGGuide
+
+        return CFGGuide(self.text, self.vocabulary)
+
+    def start(self, guide: Any) -> None:
+        self.guide, self.state = guide, guide.start
+
+    def mask(self) -> None:
+        self.row = self.guide.mask(self.state)
+
+    def allows(self, token: int) -> bool:
+        return bool(int(self.row[token >> 5]) >> (token & 31) & 1)
+
+    def commit(self, token: int) -> None:
+        self.state = self.guide.advance(self.state, token)
+
+    def is_complete(self) -> bool:
+        return self.guide.is_accepting(self.state)
+
+
+class LLGuidance:
+    package = "llguidance"
+
+    def __init__(self, tokenizer: Any) -> None:
+        import llguidance
+        import llguidance.hf
+        import llguidance.numpy
+
+        self.matcher_of = llguidance.LLMatcher
+        self.fill = llguidance.numpy.fill_next_token_bitmask
+        self.tokenizer = llguidance.hf.from_tokenizer(tokenizer)
+        self.bits = llguidance.numpy.allocate_token_bitmask(1, self.tokenizer.vocab_size)
+        text = (GRAMMARS / "json.lark").read_text(encoding="utf-8")
+        self.text = '%llguidance {"allow_initial_skip": true}\n' + text
+
+    def compile(self) -> Any:
+        matcher = self.matcher_of(self.tokenizer, self.matcher_of.grammar_from_lark(self.text))
+        if matcher.is_error():
+            raise SystemExit(matcher.get_error())
+        return matcher
+
+    def start(self, matcher: Any) -> None:
+        self.matcher = matcher.deep_copy()
+
+    def mask(self) -> None:
+        self.fill(self.matcher, self.bits, 0)
+
+    def allows(self, token: int) -> bool:
+        return bool(int(self.bits[0, token >> 5]) >> (token & 31) & 1)
+
+    def commit(self, token: int) -> None:
+        self.matcher.consume_token(token)
+
+    def is_complete(self) -> bool:
+        return self.matcher.is_accepting()
+
+
+class XGrammar:
+    package = "xgrammar"
+
+    def __init__(self, tokenizer: Any) -> None:
+        import xgrammar
+
+        self.library = xgrammar
+        info = xgrammar.TokenizerInfo.from_huggingface(tokenizer)
+        self.bits = xgrammar.allocate_token_bitmask(1, info.vocab_size)
+        # A string that ends a member and an object may be followed by the end of an array, which the hint forgets.
+        objects = str(xgrammar.Grammar.builtin_json_grammar()).replace(r"[},]", r"[},\]]")
+        self.text = objects + EBNF_ROOT
+        self.compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+    def compile(self) -> Any:
+        return self.compiler.compile_grammar(self.library.Grammar.from_ebnf(self.text, root_rule_name="document"))
+
+    def start(self, grammar: Any) -> None:
+        self.matcher = self.library.GrammarMatcher(grammar)
+
+    def mask(self) -> None:
+        self.matcher.fill_next_token_bitmask(self.bits)
+
+    def allows(self, token: int) -> bool:
+        return bool(int(self.bits[0, token >> 5]) >> (token & 31) & 1)
+
+    def commit(self, token: int) -> None:
+        self.matcher.accept_token(token)
+
+    def is_complete(self) -> bool:
+        return self.matcher.is_completed()
+
+
+ENGINES = {"trellm": Trellm, "llguidance": LLGuidance, "xgrammar": XGrammar}
+
+
+def load_kernels() -> None:
+    """Use every kernel once, with a vocabulary of bytes: loading compiled code is no part of a mask."""
+    from trellm import Vocabulary
+    from trellm.guides import CFGGuide
+
+    guide = CFGGuide((GRAMMARS / "json.lark").read_text(encoding="utf-8"), Vocabulary.from_bytes())
+    for _ in range(2):
+        state = guide.start
+        for byte in b'["text", {"key": -1.5e3}]':
+            guide.mask(state)
+            state = guide.advance(state, byte)
+
+
+def first_mask(engine: Any) -> tuple[Any, float]:
+    """The compiled grammar, and the milliseconds of processor time from its text to its first mask."""
+    begin = time.thread_time_ns()
+    compiled = engine.compile()
+    engine.start(compiled)
+    engine.mask()
+    return compiled, (time.thread_time_ns() - begin) / 1e6
+
+
+def follow(engine: Any, compiled: Any, tokens: list[int], samples: list[float]) -> None:
+    """Add the microseconds of each mask and commit; every token must be allowed, and the text complete."""
+    clock = time.thread_time_ns
+    engine.start(compiled)
+    for token in tokens:
+        begin = clock()
+        engine.mask()
+        masked = clock()
+        if not engine.allows(token):
+            raise SystemExit(f"{engine.package} refuses a token of a JSON value")
+        committing = clock()
+        engine.commit(token)
+        samples.append((masked - begin + clock() - committing) / 1e3)
+    if not engine.is_complete():
+        raise SystemExit(f"{engine.package} does not take a JSON value for complete")
+
+
+def instances(path: str, tokenizer: Any, limit: int) -> list[list[int]]:
+    """The token ids of the values in the data, or of so many of them, chosen evenly."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        texts = [json.dumps(test["data"], ensure_ascii=False) for line in lines for test in json.loads(line)["tests"]]
+    texts = [text for text in texts if not any(0xD800 <= ord(character) < 0xE000 for character in text)]
+    if limit:
+        texts = texts[:: max(1, len(texts) // limit)][:limit]
+    return [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+
+
+def compare(options: argparse.Namespace) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(options.tokenizer)
+    engines = {name: ENGINES[name](tokenizer) for name in options.engines}
+    values = instances(options.data, tokenizer, options.instances)
+    rows: list[dict[str, Any]] = []
+    for number in range(options.rounds):
+        compiled: dict[str, Any] = {}
+        firsts: dict[str, list[float]] = {name: [] for name in engines}
+        samples: dict[str, list[float]] = {name: [] for name in engines}
+        for _ in range(options.compiles):
+            for name, engine in engines.items():
+                compiled[name], elapsed = first_mask(engine)
+                firsts[name].append(elapsed)
+        for turn, tokens in enumerate(values):
+            order = list(engines)
+            shift = turn % len(order)
+            for name in order[shift:] + order[:shift]:
+                follow(engines[name], compiled[name], tokens, samples[name])
+        rows += [figures(name, number, firsts[name], samples[name]) for name in engines]
+    keys = [key for key in rows[0] if key not in ("engine", "round")]
+    for name in engines:
+        mine = [row for row in rows if row["engine"] == name]
+        middle = {key: round(statistics.median(row[key] for row in mine), 3) for key in keys}
+        rows.append({"engine": name, "round": "median"} | middle)
+    save("grammar_masks", rows, list(engines), options.tokenizer)
+    show(rows)
+
+
+def figures(name: str, number: int, firsts: list[float], samples: list[float]) -> dict[str, Any]:
+    p50, p99 = np.percentile(samples, (50, 99)).tolist()
+    return {
+        "engine": name,
+        "round": number,
+        "tokens": len(samples),
+        "mean_us": round(statistics.fmean(samples), 2),
+        "p50_us": round(p50, 2),
+        "p99_us": round(p99, 2),
+        "max_us": round(max(samples), 1),
+        "first_mask_ms": round(statistics.median(firsts), 3),
+    }
+
+
+def memory(options: argparse.Namespace) -> None:
+    """Every documented grammar in turn, each made another by an alternative of its own."""
+    from transformers import AutoTokenizer
+    from trellm import Vocabulary
+    from trellm.guides import CFGGuide
+
+    vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(options.tokenizer))
+    plain = frozenset(
+        token for token, text in enumerate(vocabulary.tokens) if text and len(text) == 1 and 32 <= text[0] < 127
+    )
+    files = sorted(GRAMMARS.glob("*.lark"))
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    guides: list[CFGGuide] = []
+    rows: list[dict[str, Any]] = []
+    before = resident()
+    choose = random.Random(0)
+    for number in range(options.grammars):
+        text = texts[number % len(texts)] + f'\n%extend start: "grammar {number}"\n'
+        guides.append(CFGGuide(text, vocabulary))
+        states = walk(guides[-1], options.tokens, plain, choose)
+        row = {"grammar": files[number % len(files)].stem, "number": number, "states": states}
+        rows.append(row | {"resident_mib": round(resident(), 1), "before_trellm_mib": round(before, 1)})
+    save("grammar_memory", rows, ["trellm"], options.tokenizer)
+    show(rows[-7:])
+
+
+def walk(guide: Any, length: int, plain: frozenset[int], choose: random.Random) -> int:
+    """Take random allowed tokens, every other one of a single character if there is one; start again at the end.
+
+    Returns how many states the automaton has then.
+    """
+    state = guide.start
+    for _ in range(length):
+        mask = guide.mask(state)
+        token = pick(mask, choose)
+        if choose.random() < 0.5:
+            token = choose.choice([other for other in plain if int(mask[other >> 5]) >> (other & 31) & 1] or [token])
+        state = guide.start if token in guide.vocabulary.eos_ids else guide.advance(state, token)
+    return guide.automaton.state_count
+
+
+def pick(mask: np.ndarray, choose: random.Random) -> int:
+    """A random token of a mask: a random word that has bits, then a random bit of it."""
+    words = np.flatnonzero(mask)
+    word = int(words[choose.randrange(len(words))])
+    bits = [bit for bit in range(32) if int(mask[word]) >> bit & 1]
+    return 32 * word + choose.choice(bits)
+
+
+def resident() -> float:
+    """MiB of memory that the process holds now."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise SystemExit("there is no VmRSS in /proc/self/status")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = parser.add_subparsers(dest="mode", required=True)
+    comparing, remembering = modes.add_parser("compare"), modes.add_parser("memory")
+    for mode in (comparing, remembering):
+        mode.add_argument("--tokenizer", required=True, help="a folder with a tokenizer, or a name on the Hub")
+    comparing.add_argument("--data", required=True, help="a .jsonl.gz of JSON values")
+    comparing.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
+    comparing.add_argument("--rounds", type=int, default=3)
+    comparing.add_argument("--compiles", type=int, default=11, help="how often each round compiles a grammar")
+    comparing.add_argument("--instances", type=int, default=0, help="so many values instead of all")
+    remembering.add_argument("--grammars", type=int, default=100)
+    remembering.add_argument("--tokens", type=int, default=10_000)
+    options = parser.parse_args()
+    pin_to_one_core()
+    (compare if options.mode == "compare" else memory)(options)
+
+
+if __name__ == "__main__":
+    main()

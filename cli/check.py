@@ -1,0 +1,51 @@
+"""`trellm check`: why a text does or does not meet a constraint."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import click
+
+from .constraint import Constraint, constraint_options
+
+MISMATCH = 1
+
+
+@click.command()
+@constraint_options
+@click.option("--text", "-t", help="The text to look at.")
+@click.option(
+    "--json", type=click.File(encoding="utf-8"), help="A file with JSON, written anyhow, for --schema or --pydantic."
+)
+@click.option("--file", "-f", type=click.File(encoding="utf-8"), help="A file with the text; - is standard input.")
+def check(constraint: Constraint, text: str | None, json: TextIO | None, file: TextIO | None) -> int:
+    """Say whether a text meets a constraint; if not, how far it gets and what was expected there.
+
+    Exit code 0 if it does, 1 if it does not.
+
+    \b
+        trellm check --regex '[0-9]{4}-[0-9]{2}' --text 2024/05
+        trellm check --schema person.schema.json --json person.json
+
+    With --text or --file, JSON must be written as `trellm generate` writes it; with --json its order of members,
+    white space and escapes do not matter, unless --order or --whitespace say so.
+    """
+    from ..guides.explain import explain
+    from ..tokenizers_adapter import Vocabulary
+
+    if constraint.is_free:
+        raise click.UsageError("say what the text should be: --regex, --choice, --format, --grammar or --schema")
+    if json is not None and constraint.structure is None:
+        raise click.UsageError("--json belongs to --schema or --pydantic, which are missing")
+    if (text is not None) + (json is not None) + (file is not None) != 1:
+        raise click.UsageError("give the text as --text or as --file, or JSON as --json, one of them")
+    if text is None:
+        file = file or json
+        assert file is not None
+        try:
+            text = file.read()
+        except UnicodeDecodeError as error:
+            raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason} at byte {error.start})") from None
+    verdict = explain(constraint.guide(Vocabulary.from_bytes(), as_read=json is not None), text)
+    click.echo(str(verdict))
+    return 0 if verdict.matches else MISMATCH

@@ -1,0 +1,209 @@
+"""Options that say what a text must be, shared by the subcommands."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ..guides.json_guide import Order, Whitespace
+    from ..guides.lift import LiftedGuide
+    from ..tokenizers_adapter import Vocabulary
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FORMATS: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "date": datetime.date,
+    "time": datetime.time,
+    "datetime": datetime.datetime,
+    "uuid": uuid.UUID,
+}
+_FLAGS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What was asked for; at most one of pattern, choices, kind, grammar and structure is given.
+
+    pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
+    grammar: the text of a grammar, with its `syntax` and its `start` rule
+    structure: the text of a JSON Schema or a type, with the `order` of members and the `whitespace`
+    """
+
+    pattern: str | None
+    choices: tuple[str, ...]
+    kind: str | None
+    flags: int
+    dialect: Literal["python", "ecma"]
+    grammar: str | None
+    syntax: Literal["lark", "gbnf"] | None
+    start: str | None
+    structure: Any = None
+    order: Order | None = None
+    whitespace: Whitespace | None = None
+
+    def __post_init__(self) -> None:
+        options = {
+            "--regex": self.pattern,
+            "--choice": self.choices or None,
+            "--format": self.kind,
+            "--grammar": self.grammar,
+            "--schema or --pydantic": self.structure,
+        }
+        given = [name for name, value in options.items() if value is not None]
+        if len(given) > 1:
+            raise click.UsageError(f"{' and '.join(given)} exclude each other: a text has one constraint")
+        if self.pattern is None and (self.flags or self.dialect != "python"):
+            raise click.UsageError("--flags and --dialect belong to --regex, which is missing")
+        if self.grammar is None and (self.syntax or self.start):
+            raise click.UsageError("--syntax and --start belong to --grammar, which is missing")
+        if self.structure is None and (self.order or self.whitespace):
+            raise click.UsageError("--order and --whitespace belong to --schema or --pydantic, which are missing")
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing was asked for."""
+        return (self.pattern, self.kind, self.grammar, self.structure) == (None,) * 4 and not self.choices
+
+    def guide(self, vocabulary: Vocabulary, *, as_read: bool = False) -> LiftedGuide:
+        """The guide of the constraint; there must be one.
+
+        as_read: JSON may be written in every way that means the same, unless options say otherwise
+        """
+        from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide
+
+        if self.structure is not None:
+            from ..engine.structures import structure_of
+
+            return JSONGuide(
+                structure_of(self.structure).schema,
+                vocabulary,
+                order=self.order or ("any" if as_read else "schema"),
+                whitespace=self.whitespace or ("any" if as_read else "flexible"),
+                escapes="any" if as_read else "canonical",
+            )
+        if self.grammar is not None:
+            return CFGGuide(self.grammar, vocabulary, self.start, self.syntax or "lark")
+        if self.pattern is not None:
+            return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect)
+        if self.kind is None:
+            return ChoiceGuide(self.choices, vocabulary)
+        from ..engine.formats import format_of
+
+        written = format_of(FORMATS[self.kind])
+        if written.pattern is None:
+            return ChoiceGuide(written.choices, vocabulary)
+        return RegexGuide(written.pattern, vocabulary)
+
+
+def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Callable[P, R]:
+    """Give a subcommand the options; it gets a Constraint as its first argument."""
+
+    @click.option("--regex", "-r", metavar="PATTERN", help="The text matches this regular expression as a whole.")
+    @click.option("--choice", "-c", metavar="TEXT", multiple=True, help="The text is one of these; repeat the option.")
+    @click.option("--format", type=click.Choice(list(FORMATS)), help="The text is a value of this type.")
+    @click.option(
+        "--flags",
+        metavar="LETTERS",
+        default="",
+        callback=_flags,
+        help="Flags of --regex: i (ignore case), s (dot takes newlines), m (^ and $ at lines), x (verbose), a (ASCII).",
+    )
+    @click.option(
+        "--dialect",
+        type=click.Choice(["python", "ecma"]),
+        default="python",
+        show_default=True,
+        help="Whose syntax --regex has: Python's re, or JavaScript's with its u flag, as in JSON Schema.",
+    )
+    @click.option("--grammar", metavar="FILE", callback=_read_file, help="The text follows the grammar in this file.")
+    @click.option(
+        "--syntax",
+        type=click.Choice(["lark", "gbnf"]),
+        help="The language that --grammar is written in: Lark's or llama.cpp's GBNF. [default: lark]",
+    )
+    @click.option("--start", metavar="RULE", help="The rule of --grammar for the whole text. [default: start or root]")
+    @structure_options
+    @click.option("--order", type=click.Choice(["schema", "any"]), help="The order of an object's members.")
+    @click.option(
+        "--whitespace",
+        type=click.Choice(["flexible", "compact", "pretty", "any"]),
+        help="The white space in JSON.",
+    )
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **options: P.kwargs) -> R:
+        given: Any = options
+        names = ("regex", "choice", "format", "flags", "dialect", "grammar", "syntax", "start")
+        names += ("structure", "order", "whitespace")
+        constraint = Constraint(*(given.pop(name) for name in names))
+        return function(constraint, *args, **options)
+
+    return wrapped
+
+
+def structure_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Give a subcommand the options that say what JSON text should be; it gets one value, `structure`."""
+
+    @click.option(
+        "--schema", metavar="FILE", callback=_read_file, help="JSON that satisfies the JSON Schema in this file."
+    )
+    @click.option(
+        "--pydantic", metavar="MODULE:CLASS", callback=_python_type, help="JSON of this pydantic model or type."
+    )
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **options: P.kwargs) -> R:
+        given: Any = options
+        schema, python_type = given.pop("schema"), given.pop("pydantic")
+        if schema is not None and python_type is not None:
+            raise click.UsageError("--schema and --pydantic exclude each other: a text has one constraint")
+        given["structure"] = python_type if schema is None else schema
+        return function(*args, **options)
+
+    return wrapped
+
+
+def _python_type(context: click.Context, parameter: click.Parameter, name: str | None) -> Any:
+    if name is None:
+        return None
+    module, _, path = name.partition(":")
+    if not module or not path:
+        raise click.BadParameter(f"{name!r} names no type; write MODULE:CLASS, such as app.types:Person")
+    # A script finds the modules beside it, the command those where it is called.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise click.BadParameter(f"{name!r} cannot be imported: {error}") from None
+
+
+def _flags(context: click.Context, parameter: click.Parameter, letters: str) -> int:
+    unknown = sorted(set(letters) - set(_FLAGS))
+    if unknown:
+        raise click.BadParameter(f"there is no flag {unknown[0]!r}; the flags are i, s, m, x and a")
+    return int(functools.reduce(lambda left, right: left | right, (_FLAGS[letter] for letter in letters), 0))
+
+
+def _read_file(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None

@@ -1,0 +1,157 @@
+"""`trellm generate`: texts under a constraint, for one prompt or a file of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from .constraint import Constraint, constraint_options
+from .models import load_model
+from .prompts import Prompt, read_prompts, result_lines, writing
+
+if TYPE_CHECKING:
+    from ..engine.generator import Generator
+    from ..engine.search import Search
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The options of random choice; None where an option was not given."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    samples: int
+
+    def search(self) -> Search:
+        """Greedy, unless an option asks for random choice."""
+        from ..engine.search import Greedy, Sample
+
+        given = {
+            name: value
+            for name, value in (
+                ("temperature", self.temperature),
+                ("top_k", self.top_k),
+                ("top_p", self.top_p),
+                ("min_p", self.min_p),
+            )
+            if value is not None
+        }
+        if not given and self.samples == 1:
+            return Greedy()
+        options: dict[str, Any] = {**given, "n": self.samples}
+        return Sample(**options)
+
+
+@click.command()
+@click.option("--model", "-m", "name", required=True, help="A name or folder for transformers, or ziplm:FILE.")
+@constraint_options
+@click.option("--prompt", "-p", help="The prompt; the output goes to standard output as it comes.")
+@click.option(
+    "--prompts",
+    type=click.File(encoding="utf-8"),
+    help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}.',
+)
+@click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
+@click.option("--max-tokens", type=int, help="Most tokens of an output. Default: 256 beyond the shortest output.")
+@click.option("--seed", type=int, help="Makes random choice repeatable.")
+@click.option("--temperature", type=float, help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]")
+@click.option("--top-k", type=int, help="Choose at random among the K most likely tokens.")
+@click.option("--top-p", type=float, help="Choose at random among the likeliest tokens that make up probability P.")
+@click.option("--min-p", type=float, help="Leave out tokens below P times the likeliest token's probability.")
+@click.option("-n", "samples", type=int, default=1, show_default=True, help="Random texts for each prompt.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="End a free text before this; repeat the option.")
+@click.option("--batch-size", type=int, default=16, show_default=True, help="How many texts run at once.")
+@click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
+@click.option("--device", help="Where the model runs, such as cpu or cuda.")
+@click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+def generate(
+    constraint: Constraint,
+    name: str,
+    prompt: str | None,
+    prompts: TextIO | None,
+    out: str | None,
+    max_tokens: int | None,
+    seed: int | None,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    samples: int,
+    stop: tuple[str, ...],
+    batch_size: int,
+    logprobs: bool,
+    device: str | None,
+    dtype: str | None,
+) -> int:
+    """Generate texts with a model; with --regex, --choice, --format, --grammar, --schema or
+    --pydantic only such texts.
+
+    \b
+        trellm generate -m Qwen/Qwen3-0.6B -r '[0-9]{4}' -p 'The first Moon landing was in '
+        trellm generate -m ziplm:notes.txt -c yes -c no --prompts questions.jsonl --out answers.jsonl
+        trellm generate -m Qwen/Qwen3-0.6B --schema person.schema.json -p 'Describe a person. '
+
+    Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
+    "stop" or "length"), and "sample" if there are several for each prompt. Ctrl-C keeps what is finished.
+    """
+    if (prompt is None) == (prompts is None):
+        raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
+    if logprobs and out is None:
+        raise click.UsageError("--logprobs goes into the results of --out; add --out FILE, or --out -")
+    asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
+    search = Sampling(temperature, top_k, top_p, min_p, samples).search()
+    options: dict[str, Any] = {"max_tokens": max_tokens, "search": search, "seed": seed, "stop": stop}
+    if prompt is not None and out is None:
+        generator = make_generator(name, device, dtype, constraint)
+        if samples == 1:
+            _print_stream(generator, prompt, options)
+        else:
+            for text in generator(prompt, batch_size=batch_size, **options):
+                click.echo(text)
+        return 0
+    with writing("-" if out is None else out) as file:
+        generator = make_generator(name, device, dtype, constraint)
+        options |= {"batch_size": batch_size, "logprobs": logprobs}
+        return _write_results(generator, asked, options, file)
+
+
+def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator:
+    """The named model under the constraint."""
+    from ..engine.generator import Generator
+
+    model = load_model(name, device, dtype)
+    return Generator(model, None if constraint.is_free else constraint.guide(model.vocabulary))
+
+
+def _given(prompts: TextIO | None) -> TextIO:
+    assert prompts is not None
+    return prompts
+
+
+def _print_stream(generator: Generator, prompt: str, options: dict[str, Any]) -> None:
+    pieces = generator.stream(prompt, **options)
+    try:
+        for piece in pieces:
+            click.echo(piece, nl=False)
+    finally:
+        click.echo()
+
+
+def _write_results(generator: Generator, prompts: list[Prompt], options: dict[str, Any], file: TextIO) -> int:
+    from ..engine.results import Interrupted
+
+    code = 0
+    try:
+        results: Any = generator.run([prompt.text for prompt in prompts], **options)
+    except Interrupted as interrupt:
+        results, code = interrupt.finished, INTERRUPTED
+        click.echo(f"trellm: interrupted; {interrupt}".replace("; see .finished", ", and are kept"), err=True)
+    for line in result_lines(prompts, results):
+        file.write(f"{line}\n")
+    return code

@@ -1,0 +1,75 @@
+"""`trellm warmup`: compile what is compiled once per machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+
+Report = Callable[[str, float], None]
+
+
+@click.command()
+@click.option("--verbose", "-v", is_flag=True, help="Also say how long each kernel took.")
+def warmup(verbose: bool) -> None:
+    """Compile all kernels now, so that no later process has to.
+
+    Run it when building an image. The compiled kernels are kept beside the package, or where
+    NUMBA_CACHE_DIR says; once they are there, this takes about a second.
+    """
+
+    def report(name: str, seconds: float) -> None:
+        if verbose:
+            click.echo(f"{seconds:7.2f} s  {name}")
+
+    click.echo(f"all kernels are ready; this took {warm(report):.1f} s")
+
+
+def warm(report: Report) -> float:
+    """Compile or load every CPU kernel; seconds it took. `report` is told each one's name and seconds."""
+    from ..kernels import warm
+    from ..kernels.compiling import keep_quiet
+
+    keep_quiet()
+    begin = time.perf_counter()
+    warm(report)
+    for name, thunk in _guide_thunks():
+        start = time.perf_counter()
+        thunk()
+        report(name, time.perf_counter() - start)
+    return time.perf_counter() - begin
+
+
+def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
+    """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
+    from ..guides import RegexGuide
+    from ..tokenizers_adapter import Vocabulary
+
+    vocabulary = Vocabulary.from_bytes()
+    guides: dict[str, RegexGuide] = {}
+
+    def make() -> None:
+        for pattern in ('[^"]*"[^"]*"', '([^"]{2,})*"', ".{3,90}", "é[0-9]+"):
+            guides[pattern] = RegexGuide(pattern, vocabulary)
+
+    def use(action: Callable[[RegexGuide, int, int], object]) -> Callable[[], None]:
+        def run() -> None:
+            for guide in guides.values():
+                state = guide.start
+                for token in 'aaé0"0"'.encode():
+                    action(guide, state, token)
+                    state = max(guide.advance(state, token), guide.start)
+
+        return run
+
+    return [
+        ("guides: making", make),
+        ("guides: advancing", use(lambda guide, state, token: guide.advance(state, token))),
+        ("guides: masks", use(lambda guide, state, token: guide.mask(state))),
+        ("guides: distances", use(lambda guide, state, token: guide.fits(state, guide.distance(state)))),
+        ("guides: closing", use(lambda guide, state, token: guide.mask_within(state, guide.distance(state) + 1))),
+        ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
+        ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
+        ("guides: making room", lambda: guides["é[0-9]+"].automaton.collect()),
+    ]

@@ -1,0 +1,120 @@
+"""Writes docs/api.md out of the docstrings of all public names: `python docs/reference.py`."""
+
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+# Headline, what to say under it, the module, and its names (all public ones if none are listed).
+SECTIONS: list[tuple[str, str, str, list[str]]] = [
+    ("Generators", "`generate.X(model, ...)` returns a `Generator`.", "trellm.generate", []),
+    ("Models", "", "trellm.engine.models", ["transformers", "ziplm", "from_function"]),
+    ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample"]),
+    ("Results", "", "trellm", ["Generation", "Interrupted"]),
+    ("Vocabularies", "", "trellm", ["Vocabulary"]),
+    (
+        "Guides",
+        "What the engine knows of a constraint. Guides need no model, and can be plugged into other engines. All have "
+        "the methods of `RowGuide`; the others are listed with each.",
+        "trellm.guides",
+        [],
+    ),
+    ("Explaining", "", "trellm.guides.explain", ["explain", "Verdict"]),
+    ("Errors", "", "trellm.errors", []),
+]
+INTRODUCTION = """\
+# API reference
+
+Written by [reference.py](reference.py) from the docstrings. [Quickstart](quickstart.md) shows how the pieces are used.
+"""
+_ITEM = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (?=\S)")
+_INTERNAL = {"Generator.job", "Generator.result"}
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for title, words, module, names in SECTIONS:
+        found = import_module(module)
+        parts.append(f"## {title}\n")
+        parts += [f"{words}\n"] if words else []
+        if module == "trellm.errors":
+            parts.append(f"```text\n{inspect.cleandoc(found.__doc__ or '')}\n```\n")
+            continue
+        for name in names or found.__all__:
+            parts += entry(name, getattr(found, name))
+    return "\n".join(parts)
+
+
+def entry(name: str, value: Any) -> list[str]:
+    """A name with its signature and docstring; for a class of ours, its methods too."""
+    if not inspect.isclass(value):
+        if not callable(value):
+            return [f"### {name} = {value!r}\n"]
+        return [f"### {name}\n", code(f"{name}{signature(value)}"), prose(value.__doc__)]
+    initial = vars(value).get("__init__")
+    lines = [f"### {name}\n"]
+    if not getattr(value, "_is_protocol", False):
+        lines.append(code(f"{name}{signature(value)}"))
+    lines.append(prose(value.__doc__))
+    if inspect.isfunction(initial) and initial.__doc__:
+        lines.append(prose(initial.__doc__))
+    return lines + [line for method in methods(value) for line in method]
+
+
+def methods(value: type) -> list[list[str]]:
+    """The public methods and properties that a class has of its own."""
+    found: list[list[str]] = []
+    for base in value.__mro__:
+        # What all guides have is described once, at the protocols.
+        if not base.__module__.startswith("trellm") or base.__name__ == "LiftedGuide":
+            continue
+        for name, member in vars(base).items():
+            function: Any = getattr(member, "fget", None) or getattr(member, "func", None) or member
+            function = getattr(function, "__func__", function)
+            if (
+                name.startswith("_")
+                or f"{value.__name__}.{name}" in _INTERNAL
+                or not inspect.isfunction(function)
+                or any(name == entry[0] for entry in found)
+            ):
+                continue
+            plain = isinstance(member, staticmethod | classmethod) or inspect.isfunction(member)
+            shown = f"{name}{signature(function, skip=1)}" if plain else name
+            found.append([name, f"**`{value.__name__}.{shown}`**\n", prose(function.__doc__)])
+    return [lines[1:] for lines in found]
+
+
+def signature(function: Any, skip: int = 0) -> str:
+    """The parameters with their defaults; types are left to the docstring and the source."""
+    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    return str(inspect.Signature(plain))
+
+
+def code(text: str) -> str:
+    return f"```text\n{text}\n```\n"
+
+
+def prose(docstring: str | None) -> str:
+    """A docstring as Markdown: its lines "name: meaning" become a list."""
+    first, *rest = inspect.cleandoc(docstring or "").splitlines()
+    lines = [first]
+    listing = False
+    for line in rest:
+        item = _ITEM.match(line)
+        if item:
+            lines += [] if listing or not lines[-1] else [""]
+            lines.append(f"- **{item[1]}**: {line[item.end() :]}")
+            listing = True
+        elif listing and line and not (line[0].isupper() and lines[-1].endswith((".", ")"))):
+            lines.append(f"  {line.strip()}")
+        else:
+            lines += ["", line] if listing and line else [line]
+            listing = False
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "api.md").write_text(reference(), encoding="utf-8")

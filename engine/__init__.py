@@ -1,0 +1,1 @@
+"""The decode loop: rows, KV cache, batching, search, models, results."""

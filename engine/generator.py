@@ -1,0 +1,190 @@
+"""What `generate.X(model, ...)` returns: call it with prompts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from ..errors import OptionError
+from ..guides.protocol import Guide
+from ..tokenizers_adapter import Vocabulary
+from ..tokenizers_adapter.text_stream import TextStream
+from .constraint import Constraint
+from .loop import Loop
+from .models.protocol import Model
+from .results import Generation, Interrupted
+from .row import Row
+from .search import Greedy, Search
+from .session import Job, Options, make_loop, run_all
+
+GREEDY = Greedy()
+Convert = Callable[[str], Any]
+
+
+class Generator:
+    """Generates texts under one constraint; reusable, and safe to share between threads.
+
+    All methods take these options:
+    max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
+        default 256 more than the shortest output takes, or what the context leaves.
+    search: `Greedy()` or `Sample(...)`.
+    seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts
+        then get equal outputs), or a list with one for each. The model itself may round differently in
+        batches of another size, which shows only where a draw falls within rounding of a boundary.
+    stop, stop_ids: strings and token ids that end a free text; they are not part of it.
+    batch_size: how many rows run at once; others join as these finish.
+    """
+
+    def __init__(self, model: Model, guide: Guide | None = None, convert: Convert | None = None) -> None:
+        """guide: None for free text; convert: from a complete text to its value. Raises OptionError."""
+        if guide is not None and not _same(guide.vocabulary, model.vocabulary):
+            raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
+        self.model = model
+        self.guide = guide
+        self._constraint = None if guide is None else Constraint(guide, model.few)
+        self._convert = convert
+
+    def __call__(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_tokens: int | None = None,
+        search: Search = GREEDY,
+        seed: int | Sequence[int] | None = None,
+        stop: str | Sequence[str] = (),
+        stop_ids: Sequence[int] = (),
+        batch_size: int = 16,
+        progress: bool | None = None,
+    ) -> Any:
+        """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`."""
+        results = self.run(
+            prompts,
+            max_tokens=max_tokens,
+            search=search,
+            seed=seed,
+            stop=stop,
+            stop_ids=stop_ids,
+            batch_size=batch_size,
+            progress=progress,
+        )
+        return values_of(results)
+
+    def run(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_tokens: int | None = None,
+        search: Search = GREEDY,
+        seed: int | Sequence[int] | None = None,
+        stop: str | Sequence[str] = (),
+        stop_ids: Sequence[int] = (),
+        batch_size: int = 16,
+        logprobs: bool = False,
+        progress: bool | None = None,
+    ) -> Any:
+        """Like a call, with a `Generation` in place of each value.
+
+        logprobs: also compute the log-probabilities of the tokens, which costs time.
+        progress: show a bar on standard error; by default for several prompts on a terminal.
+        Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far.
+        """
+        options = Options(max_tokens, search, seed, stop, stop_ids, batch_size, logprobs)
+        single = isinstance(prompts, str)
+        texts = [prompts] if single else list(prompts)
+        found = run_together([(self, text) for text in texts], options, progress)
+        return found[0] if single else found
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        max_tokens: int | None = None,
+        search: Search = GREEDY,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+        stop_ids: Sequence[int] = (),
+    ) -> Iterator[str]:
+        """The output in pieces of whole characters, as soon as they are certain."""
+        options = Options(max_tokens, search, seed, stop, stop_ids, 1, False)
+        if search.n != 1:
+            raise OptionError(f"search={search!r}: a stream is one text; use n=1")
+        loop = make_loop(self.model, [self.job(prompt)], options)
+        return _pieces(loop)
+
+    def job(self, prompt: str) -> Job:
+        """The prompt with this generator's constraint."""
+        return Job(prompt, self._constraint)
+
+    def result(self, row: Row, logprobs: bool) -> Generation:
+        """What a finished row comes to."""
+        assert row.finish is not None
+        text = row.text.decode(errors="replace")
+        return Generation(
+            text=text,
+            value=text if self._convert is None else self._convert(text),
+            token_ids=tuple(row.tokens),
+            finish_reason=row.finish,
+            logprobs=tuple(row.scores) if logprobs else None,
+            raw_logprobs=tuple(row.raw_scores) if logprobs else None,
+            score=sum(row.scores) + row.end_score if logprobs else None,
+        )
+
+
+def run_together(pairs: Sequence[tuple[Generator, str]], options: Options, progress: bool | None = None) -> list[Any]:
+    """Run generators of one model in one batch: for each pair a Generation, or a list if `search.n > 1`."""
+    if not pairs:
+        return []
+    model = pairs[0][0].model
+    if any(generator.model is not model for generator, _ in pairs):
+        raise OptionError("the generators of one batch must share one model object")
+    loop = make_loop(model, [generator.job(prompt) for generator, prompt in pairs], options)
+    samples = options.search.n
+    found: list[list[Generation | None]] = [[None] * samples for _ in pairs]
+    try:
+        with _bar(len(pairs) * samples, progress) as bar:
+            for row in run_all(loop):
+                number = row.request.number
+                found[number][row.request.sample] = pairs[number][0].result(row, options.logprobs)
+                if bar is not None:
+                    bar.update()
+    except KeyboardInterrupt:
+        raise Interrupted([_shaped(results) if None not in results else None for results in found]) from None
+    return [_shaped(results) for results in found]
+
+
+def _same(left: Vocabulary, right: Vocabulary) -> bool:
+    return left is right or left.fingerprint == right.fingerprint
+
+
+def _shaped(results: list[Generation | None]) -> Any:
+    return results[0] if len(results) == 1 else results
+
+
+def values_of(results: Generation | list[Any]) -> Any:
+    """The values in place of the generations, in the same lists."""
+    return results.value if isinstance(results, Generation) else [values_of(result) for result in results]
+
+
+def _bar(total: int, progress: bool | None) -> Any:
+    if progress if progress is not None else total > 1 and sys.stderr.isatty():
+        from tqdm import tqdm
+
+        return tqdm(total=total, unit="text")
+    return nullcontext()
+
+
+def _pieces(loop: Loop) -> Iterator[str]:
+    decoder = TextStream()
+    sent = 0
+    while not loop.done:
+        finished = loop.step()
+        row = finished[0] if finished else loop.active[0]
+        safe = len(row.text) if finished else row.request.stop.safe(row.text)
+        piece = decoder.push(bytes(row.text[sent:safe]))
+        sent = safe
+        if piece:
+            yield piece
+    if rest := decoder.finish():
+        yield rest

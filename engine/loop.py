@@ -1,0 +1,245 @@
+"""The decode loop: rows join, read, choose and leave, one forward pass a step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import ModelError
+from ..guides.protocol import Mask, mask_within
+from .cache import without
+from .models.protocol import Hidden, Model
+from .randomness import uniform
+from .row import Request, Row
+from .scoring import log_probabilities
+from .search import UNUSABLE, Search
+
+
+class Offer(NamedTuple):
+    """What a row may choose from: listed ids, or a mask, or with neither everything."""
+
+    ids: Tensor | None
+    mask: Mask | None
+
+
+class Reading(NamedTuple):
+    """What a forward pass gave: the rows that read, and where in `hidden` each finds its last token."""
+
+    rows: list[Row]
+    hidden: Hidden
+    places: list[int]
+
+    def only(self, numbers: Sequence[int]) -> Reading:
+        """The reading of some of the rows."""
+        return Reading([self.rows[i] for i in numbers], self.hidden, [self.places[i] for i in numbers])
+
+
+class Loop:
+    """Requests on their way to texts. Call `step` until `done`; it returns the rows that have finished.
+
+    rows: how many may be in the batch at once; capacity: tokens that each may come to, prompt and output
+    scores: record log-probabilities, for which every token has a forward pass of its own
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        requests: Iterable[Request],
+        search: Search,
+        *,
+        rows: int,
+        capacity: int,
+        scores: bool = False,
+    ) -> None:
+        self.model = model
+        self.search = search
+        self.scores = scores
+        self.waiting = deque(requests)
+        self.active: list[Row] = []
+        self.steps = 0
+        self._cache = model.make_cache(rows, capacity)
+        self._eos = frozenset(model.vocabulary.eos_ids)
+
+    @property
+    def done(self) -> bool:
+        """Whether every row has finished."""
+        return not self.waiting and not self.active
+
+    @torch.inference_mode()
+    def step(self) -> list[Row]:
+        """Admit waiting rows, or let all read on; choose a token for each that read; finished rows leave."""
+        joining, finished = self._schedule()
+        if joining or self.active:
+            reading = self._prefill(joining) if joining else self._decode()
+            self._commit(reading, self._choose(reading))
+            self.steps += 1
+        return finished + self._retire()
+
+    def _schedule(self) -> tuple[list[Row], list[Row]]:
+        """Rows that join now, and rows whose text follows from the constraint without a model."""
+        joining: list[Row] = []
+        finished: list[Row] = []
+        while self.waiting and len(self.active) + len(joining) < self._cache.rows:
+            row = self._start(self.waiting.popleft())
+            (joining if row.finish is None else finished).append(row)
+        return joining, finished
+
+    def _start(self, request: Request) -> Row:
+        start = 0 if request.constraint is None else request.constraint.guide.start
+        row = Row(request, start, list(request.prompt))
+        self._settle(row)
+        return row
+
+    def _prefill(self, joining: list[Row]) -> Reading:
+        """Read new rows' prompts; samples of one prompt read it once and fork."""
+        first = len(self.active)
+        leads = [i for i, row in enumerate(joining) if i == 0 or row.pending != joining[i - 1].pending]
+        self._cache.join(len(leads))
+        hidden = self.model.forward([joining[i].pending for i in leads], self._cache, first)
+        places = [number for number, (i, j) in enumerate(zip(leads, [*leads[1:], len(joining)], strict=True))
+                  for _ in range(i, j)]  # fmt: skip
+        self._cache.arrange([*range(first), *(first + place for place in places)])
+        self.active += joining
+        return Reading(joining, hidden, places)
+
+    def _decode(self) -> Reading:
+        """Read what each row chose last, and what was forced upon it since."""
+        hidden = self.model.forward([row.pending for row in self.active], self._cache)
+        return Reading(self.active, hidden, list(range(len(self.active))))
+
+    def _choose(self, reading: Reading) -> list[int]:
+        """A token for each row: of all that are allowed, or else of those after which the rest still fits."""
+        offers = [self._offer(row) for row in reading.rows]
+        tokens = self._select(reading, offers, attempt=0)
+        late = [i for i, token in enumerate(tokens) if not self._fits(reading.rows[i], token)]
+        if late:
+            for i in late:
+                offers[i] = self._closing(reading.rows[i])
+            again = self._select(reading.only(late), [offers[i] for i in late], attempt=1)
+            for i, token in zip(late, again, strict=True):
+                tokens[i] = token
+        if self.scores:
+            self._score(reading, offers, tokens)
+        return tokens
+
+    def _offer(self, row: Row) -> Offer:
+        constraint = row.request.constraint
+        if constraint is None:
+            return Offer(None, None)
+        if constraint.tight(row.state, row.left):
+            return self._closing(row)
+        ids = None if self.scores else constraint.menu(row.state).ids
+        return Offer(ids, constraint.guide.mask(row.state).copy() if ids is None else None)
+
+    def _closing(self, row: Row) -> Offer:
+        """Only what leaves room to finish."""
+        constraint = row.request.constraint
+        assert constraint is not None
+        mask = mask_within(constraint.guide, row.state, row.left).copy()
+        return Offer(None if self.scores else constraint.menu_of(mask).ids, mask)
+
+    def _fits(self, row: Row, token: int) -> bool:
+        constraint = row.request.constraint
+        if constraint is None or token in self._eos:
+            return True
+        return constraint.fits(constraint.guide.advance(row.state, token), row.left - 1)
+
+    def _select(self, reading: Reading, offers: Sequence[Offer], attempt: int) -> list[int]:
+        """One pick per row; rows with few tokens on offer compute only their logits."""
+        tokens = [UNUSABLE] * len(offers)
+        draws = [uniform(row.request.key, len(row.tokens), attempt) for row in reading.rows]
+        wide = [i for i, offer in enumerate(offers) if offer.ids is None]
+        for i, offer in enumerate(offers):
+            if offer.ids is not None:
+                logits = self.model.logits(reading.hidden, [reading.places[i]], offer.ids)
+                column = self.search.pick(logits, None, [draws[i]])[0]
+                tokens[i] = column if column == UNUSABLE else int(offer.ids[column])
+        if wide:
+            logits = self.model.logits(reading.hidden, [reading.places[i] for i in wide], None)
+            masks = _stack([offers[i].mask for i in wide], logits)
+            picked = self.search.pick(logits, masks, [draws[i] for i in wide])
+            for i, token in zip(wide, picked, strict=True):
+                tokens[i] = token
+        for row, token in zip(reading.rows, tokens, strict=True):
+            if token == UNUSABLE:
+                raise ModelError(
+                    f"the model's logits at step {len(row.tokens)} of prompt {row.request.number} are NaN or "
+                    "infinite, or give every allowed token the probability 0"
+                )
+        return tokens
+
+    def _score(self, reading: Reading, offers: Sequence[Offer], tokens: Sequence[int]) -> None:
+        logits = self.model.logits(reading.hidden, reading.places, None)
+        scores, raw_scores = log_probabilities(logits, _stack([offer.mask for offer in offers], logits), tokens)
+        for row, token, score, raw in zip(reading.rows, tokens, scores, raw_scores, strict=True):
+            if token in self._eos or token in row.request.stop_ids:
+                row.end_score = score
+            else:
+                row.scores.append(score)
+                row.raw_scores.append(raw)
+
+    def _commit(self, reading: Reading, tokens: Sequence[int]) -> None:
+        for row, token in zip(reading.rows, tokens, strict=True):
+            row.pending = []
+            if token in self._eos:
+                row.finish = "complete"
+            elif token in row.request.stop_ids:
+                row.finish = "stop"
+            else:
+                self._append(row, token)
+                self._settle(row)
+
+    def _append(self, row: Row, token: int) -> None:
+        """Add a token to the row; a stop string cuts its text and ends it."""
+        request = row.request
+        known = len(row.text)
+        row.tokens.append(token)
+        row.pending.append(token)
+        row.text += self.model.vocabulary.tokens[token] or b""
+        if request.constraint is not None:
+            row.state = request.constraint.guide.advance(row.state, token)
+        if request.stop and (at := request.stop.find(row.text, known)) >= 0:
+            del row.text[at:]
+            row.finish = "stop"
+
+    def _settle(self, row: Row) -> None:
+        """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
+        constraint = row.request.constraint
+        while row.finish is None:
+            if constraint is None:
+                row.finish = "length" if row.left == 0 else None
+                return
+            menu = constraint.menu(row.state)
+            if menu.ends or row.left == 0:
+                row.finish = "complete"
+            elif menu.only < 0 or self.scores:
+                return
+            else:
+                self._append(row, menu.only)
+
+    def _retire(self) -> list[Row]:
+        """Take finished rows out of the batch and the cache."""
+        leaving = [i for i, row in enumerate(self.active) if row.finish is not None]
+        finished = [self.active[i] for i in leaving]
+        if leaving:
+            parents = without(len(self.active), leaving)
+            self._cache.arrange(parents)
+            self.active = [self.active[i] for i in parents]
+        return finished
+
+
+def _stack(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
+    """The masks of all rows as int32 [rows, words] where the logits are, full ones for None."""
+    if all(mask is None for mask in masks):
+        return None
+    words = (logits.shape[1] + 31) // 32
+    stacked = np.full((len(masks), words), 0xFFFFFFFF, np.uint32)
+    for row, mask in zip(stacked, masks, strict=True):
+        if mask is not None:
+            row[:] = mask
+    return torch.as_tensor(stacked.view(np.int32), device=logits.device)

@@ -1,0 +1,69 @@
+"""Models: `transformers` for Hugging Face models, `ziplm` for a toy, `from_function` for anything else.
+
+Bringing your own model takes a vocabulary and a function from token ids to logits:
+
+    vocabulary = Vocabulary([b"a", b"b", None], eos_ids=(2,))
+    model = models.from_function(lambda ids: [0.5, 0.2, len(ids) / 10], vocabulary)
+    generate.regex(model, "(ab)+")("")
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .protocol import Model, Tokenizer
+
+if TYPE_CHECKING:
+    from ...tokenizers_adapter import Vocabulary
+    from .decoder import DecoderModel
+    from .function import FunctionModel
+    from .zip_model import ZipModel
+
+__all__ = ["Model", "Tokenizer", "from_function", "transformers", "ziplm"]
+
+
+def transformers(
+    model: Any, tokenizer: Any = None, *, cache: bool = True, device: Any = None, dtype: Any = None
+) -> DecoderModel:
+    """A decoder-only model of the transformers library: its name or path, or the loaded model and tokenizer.
+
+    cache: False computes every step from the whole text; slow, but for any architecture.
+    device, dtype: where and in what type to load a model that is given by name; as they are otherwise.
+    Raises OptionError for an architecture that cannot be run, VocabularyError for a tokenizer.
+    """
+    from .decoder import DecoderModel, load
+
+    if isinstance(model, str) or hasattr(model, "__fspath__"):
+        return load(model, tokenizer, cache=cache, device=device, dtype=dtype)
+    return DecoderModel(model, tokenizer, cache=cache)
+
+
+def from_function(
+    logits: Callable[[Sequence[int]], Any],
+    vocabulary: Vocabulary,
+    tokenizer: Tokenizer | None = None,
+    *,
+    context: int | None = None,
+    some_logits: Callable[[Sequence[int], Sequence[int]], Any] | None = None,
+) -> FunctionModel:
+    """A model from any function of the token ids so far to V logits (list, NumPy array or tensor).
+
+    tokenizer: anything with `encode(text) -> ids`; by default the longest tokens that fit.
+    some_logits: `some_logits(ids, tokens)` returns the logits of these tokens only, where that is cheaper.
+    """
+    from .function import FunctionModel
+
+    return FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
+
+
+def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.log(256)) -> ZipModel:
+    """The gzip language model over single characters: likely is what makes `text` + prompt compress well.
+
+    alphabet: the characters it may write, by default those of `text` and of printable ASCII.
+    conversion: nats per compressed byte; a higher one makes sampling greedier.
+    """
+    from .zip_model import ZipModel
+
+    return ZipModel(text, alphabet, conversion)

@@ -1,0 +1,75 @@
+"""The language model head, apart from the body: logits of all tokens or of a few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_CACHED = 1 << 23
+_FEW_ROWS = 8
+
+Finish = Callable[[Tensor], Tensor]
+
+
+class Head:
+    """A linear layer and what the architecture does to its output; a few rows can be computed alone."""
+
+    def __init__(self, linear: nn.Linear, finish: Finish) -> None:
+        self._weight = linear.weight
+        self._bias: Tensor | None = linear.bias
+        self._finish = finish
+        self.few = linear.out_features // 32
+
+    def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
+        """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""
+        weight, bias = self._weight, self._bias
+        if ids is not None:
+            weight = weight.index_select(0, ids)
+            bias = None if bias is None else bias.index_select(0, ids)
+        return self._finish(_product(hidden, weight, bias)).float()
+
+
+def _product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`nn.functional.linear`, faster where a few rows meet a weight too large for the processor's caches.
+
+    Measured with one thread on an AVX-512 machine, 128k x 256: as weight @ hidden.T the weights are read once,
+    at twice the speed for 1 row (which is doubled: a matrix-vector product is the slow case) and 1.4 times for 8.
+    """
+    rows = len(hidden)
+    large = weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.numel() > _CACHED
+    if not large or rows > _FEW_ROWS:
+        return nn.functional.linear(hidden, weight, bias)
+    columns = weight @ (torch.cat([hidden, hidden]) if rows == 1 else hidden).T
+    out = columns[:, :rows].T.contiguous()
+    return out if bias is None else out.add_(bias)
+
+
+def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | None:
+    """The head that turns `hidden` [n, hidden size] into the `logits` [n, V] that the whole model gave.
+
+    None if the model does something unknown between them; it must then be run as a whole.
+    """
+    linear = model.get_output_embeddings()
+    if type(linear) is not nn.Linear:
+        return None
+    for finish in _finishes(model.config.get_text_config()):
+        head = Head(linear, finish)
+        found = head(hidden, None)
+        if found.shape == logits.shape and torch.allclose(found, logits.float(), rtol=1e-3, atol=1e-4):
+            return head
+    return None
+
+
+def _finishes(config: Any) -> Sequence[Finish]:
+    """What architectures do to the output of their head, by the options that name it."""
+    finishes: list[Finish] = [lambda out: out]
+    if cap := getattr(config, "final_logit_softcapping", None):
+        finishes.append(lambda out: torch.tanh(out / cap) * cap)
+    if scaling := getattr(config, "logits_scaling", None):
+        finishes.append(lambda out: out / scaling)
+    if scale := getattr(config, "logit_scale", None):
+        finishes.append(lambda out: out * scale)
+    return finishes

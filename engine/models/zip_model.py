@@ -1,0 +1,50 @@
+"""A language model made of a compressor: a continuation is likely if it makes the text hardly longer."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import OptionError
+from ...tokenizers_adapter import Vocabulary
+from .function import FunctionModel
+
+PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
+
+
+class ZipModel(FunctionModel):
+    """The gzip language model: unnormalised logits are minus the compressed length of text + prompt + token.
+
+    The compressor is deflate, gzip's; its 32 KiB window bounds what it remembers. Source: R. Futrell's model,
+    as shown in the Outlines blog (2023). It is a poor model, needs no weights, and shows how any function
+    over any vocabulary becomes a model.
+    """
+
+    def __init__(self, text: str, alphabet: str | None = None, conversion: float = math.log(256)) -> None:
+        if not conversion > 0:
+            raise OptionError(f"conversion={conversion!r}: nats per compressed byte must be above 0")
+        characters = sorted({*text, *PRINTABLE} if alphabet is None else {*alphabet})
+        if not characters:
+            raise OptionError("alphabet is empty; the model needs at least one character")
+        tokens: list[bytes | None] = [character.encode() for character in characters]
+        self._training = text.encode()
+        self._conversion = conversion
+        vocabulary = Vocabulary([*tokens, None], eos_ids=(len(tokens),))
+        super().__init__(self._all, vocabulary, some_logits=self._some)
+
+    def _all(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        return self._some(ids, range(self.vocabulary.size))
+
+    def _some(self, ids: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
+        spelling = self.vocabulary.tokens
+        compressor = zlib.compressobj(9)
+        head = len(compressor.compress(self._training + b"".join(spelling[token] or b"" for token in ids)))
+        lengths: list[int] = []
+        for token in tokens:
+            branch = compressor.copy()
+            lengths.append(head + len(branch.compress(spelling[token] or b"\0")) + len(branch.flush()))
+        return np.array(lengths, np.float32) * np.float32(-self._conversion)

@@ -1,0 +1,31 @@
+"""Random numbers by counter: the draw of a step depends on the row's seed and the step, on nothing else."""
+
+from __future__ import annotations
+
+import secrets
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system."""
+    return secrets.randbits(64)
+
+
+def mix(value: int) -> int:
+    """64 bits that look random, one to one. Source: SplitMix64 (Steele, Lea, Flood 2014)."""
+    value = (value + _GOLDEN) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def row_key(seed: int, sample: int) -> int:
+    """The key of one sample of one row."""
+    return mix(mix(seed & _MASK) ^ sample)
+
+
+def uniform(key: int, step: int, attempt: int = 0) -> float:
+    """A number in [0, 1), 53 bits; `attempt` counts the draws of one step."""
+    return (mix(mix(key ^ mix(step)) ^ attempt) >> 11) * 2.0**-53

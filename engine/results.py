@@ -1,0 +1,39 @@
+"""What generation gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+FinishReason = Literal["complete", "stop", "length"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generated text.
+
+    value: the text in its Python type; token_ids: without EOS and stop ids
+    finish_reason: "complete" (EOS, or the constraint is met and the text ends), "stop" (a stop string or id),
+        "length" (max_tokens)
+    logprobs, raw_logprobs: natural logarithms of the tokens' probabilities among the allowed tokens, and
+        among all, at temperature 1; None unless asked for
+    score: the sum of logprobs and of that of EOS, where it was chosen; None likewise
+    """
+
+    text: str
+    value: Any
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    logprobs: tuple[float, ...] | None = None
+    raw_logprobs: tuple[float, ...] | None = None
+    score: float | None = None
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during generation. `finished` has an entry for every prompt: its result, None if unfinished."""
+
+    def __init__(self, finished: Sequence[Any]) -> None:
+        done = sum(result is not None for result in finished)
+        super().__init__(f"{done} of {len(finished)} prompts were finished; see .finished")
+        self.finished = list(finished)

@@ -1,0 +1,27 @@
+"""How the next token is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+UNUSABLE = -1
+
+
+class Search(Protocol):
+    """Parameters of a search, checked when made, and the choice that they stand for."""
+
+    @property
+    def n(self) -> int:
+        """How many texts each prompt gets."""
+        ...
+
+    def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
+        """The column chosen in each row of `logits`, float32 [rows, columns]; UNUSABLE if none can be.
+
+        masks: int32 [rows, ceil(columns / 32)], bit c % 32 of word c // 32 allows column c; None allows all
+        draws: one uniform random number for each row
+        """
+        ...

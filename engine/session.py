@@ -1,0 +1,139 @@
+"""From what the caller asks to requests for the loop: every mistake is found here, before the first token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import BudgetError, OptionError
+from .constraint import Constraint
+from .loop import Loop
+from .models.protocol import Model
+from .randomness import fresh_seed, row_key
+from .row import Request, Row
+from .search import Search
+from .stopping import StopStrings
+
+DEFAULT_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a call says beyond its prompts; see `Generator`."""
+
+    max_tokens: int | None
+    search: Search
+    seed: Any
+    stop: Any
+    stop_ids: Sequence[int]
+    batch_size: int
+    logprobs: bool
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and (type(self.max_tokens) is not int or self.max_tokens < 1):
+            raise OptionError(f"max_tokens={self.max_tokens!r}: a whole number of at least 1, or None")
+        if isinstance(self.search, type) or not hasattr(self.search, "pick"):
+            raise OptionError(f"search={self.search!r}: a search such as Greedy() or Sample(temperature=0.8)")
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
+        strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
+        if not all(isinstance(string, str) for string in strings):
+            raise OptionError(f"stop={self.stop!r}: a string or a list of strings")
+
+    def seeds(self, count: int) -> list[int]:
+        """One seed for each prompt."""
+        if self.seed is None:
+            return [fresh_seed() for _ in range(count)]
+        if isinstance(self.seed, int):
+            return [self.seed] * count
+        seeds: list[Any] = list(self.seed)
+        if len(seeds) != count or not all(isinstance(seed, int) for seed in seeds):
+            raise OptionError(f"seed: a whole number, or one for each of the {count} prompts")
+        return seeds
+
+
+@dataclass(frozen=True)
+class Job:
+    """One prompt with its constraint."""
+
+    prompt: Any
+    constraint: Constraint | None
+
+
+def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop:
+    """A loop over all samples of all jobs, in order. Raises OptionError and BudgetError."""
+    requests = list(_requests(model, jobs, options))
+    capacity = max((len(request.prompt) + request.budget for request in requests), default=1)
+    rows = min(options.batch_size, max(len(requests), 1))
+    return Loop(model, requests, options.search, rows=rows, capacity=capacity, scores=options.logprobs)
+
+
+def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
+    stop = StopStrings([options.stop] if isinstance(options.stop, str) else options.stop)
+    stop_ids = frozenset(options.stop_ids)
+    for token in stop_ids:
+        if not 0 <= token < model.vocabulary.size:
+            raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
+    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
+        if job.constraint is not None and (stop or stop_ids):
+            raise OptionError(
+                "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
+                "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
+            )
+        prompt = _encode(model, job.prompt, number)
+        budget = _budget(model, job.constraint, len(prompt), options.max_tokens, number)
+        for sample in range(options.search.n):
+            yield Request(number, sample, prompt, job.constraint, budget, row_key(seed, sample), stop, stop_ids)
+
+
+def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
+    if not isinstance(prompt, str):
+        raise OptionError(f"prompt {number} is of type {type(prompt).__name__}; prompts are strings")
+    ids = tuple(model.tokenizer.encode(prompt))
+    if not ids:
+        begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
+        if begin is None:
+            raise OptionError(
+                f"prompt {number} is empty, and the tokenizer has no token that begins a text (BOS); "
+                "start the prompt with at least one character, for example a newline"
+            )
+        ids = (begin,)
+    if model.context is not None and len(ids) >= model.context:
+        raise OptionError(
+            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it "
+            "and at least one token more; shorten the prompt"
+        )
+    return ids
+
+
+def _budget(model: Model, constraint: Constraint | None, prompt: int, asked: int | None, number: int) -> int:
+    """How many tokens the output may take: what was asked for, or the default, within the context."""
+    needed = 0 if constraint is None else constraint.guide.distance(constraint.guide.start)
+    budget = DEFAULT_TOKENS + needed if asked is None else asked
+    if budget < needed:
+        raise BudgetError(
+            f"max_tokens={budget} is too small: the shortest output of this constraint takes {needed} tokens",
+            needed,
+        )
+    if model.context is None or prompt + budget <= model.context:
+        return budget
+    room = model.context - prompt
+    if room < needed:
+        raise BudgetError(
+            f"the shortest output takes {needed} tokens, but after the {prompt} tokens of prompt {number} "
+            f"the model's context of {model.context} has room for {room}; shorten the prompt",
+            needed,
+        )
+    if asked is not None:
+        raise OptionError(
+            f"max_tokens={asked} and the {prompt} tokens of prompt {number} exceed the model's context of "
+            f"{model.context}; max_tokens can be up to {room}"
+        )
+    return room
+
+
+def run_all(loop: Loop) -> Iterator[Row]:
+    """The rows as they finish."""
+    while not loop.done:
+        yield from loop.step()

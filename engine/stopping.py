@@ -1,0 +1,37 @@
+"""Stop strings: where the text ends before one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import OptionError
+
+
+class StopStrings:
+    """Finds the first place where any of some strings begins, as the text grows."""
+
+    def __init__(self, strings: Iterable[str]) -> None:
+        self._strings = tuple(string.encode() for string in strings)
+        if not all(self._strings):
+            raise OptionError("stop: an empty string would end every text before it begins")
+        self._longest = max(map(len, self._strings), default=0)
+
+    def __bool__(self) -> bool:
+        return bool(self._strings)
+
+    def find(self, text: bytes | bytearray, known: int) -> int:
+        """Where the first stop string in `text` begins, -1 if there is none.
+
+        The first `known` bytes hold no whole stop string.
+        """
+        begin = max(0, known - self._longest + 1)
+        found = [at for string in self._strings if (at := text.find(string, begin)) >= 0]
+        return min(found, default=-1)
+
+    def safe(self, text: bytes | bytearray) -> int:
+        """How many bytes of `text` come before anything that may yet grow into a stop string."""
+        for begin in range(max(0, len(text) - self._longest + 1), len(text)):
+            tail = bytes(text[begin:])
+            if any(string.startswith(tail) for string in self._strings):
+                return begin
+        return len(text)

@@ -1,0 +1,99 @@
+"""Every error that trellm raises on purpose.
+
+    TrellmError                     catch this for all of them
+    ├── OptionError                 an argument or option that cannot be used
+    │   └── BudgetError             max_tokens is smaller than the shortest complete output
+    ├── TextSyntaxError             a constraint whose text cannot be read; has the offset, draws a caret
+    │   ├── PatternError            a regular expression
+    │   └── GrammarError            a grammar
+    ├── SchemaError                 a JSON Schema; has the JSON pointer
+    ├── LimitError                  a constraint larger than a limit; names the option that raises it
+    ├── LanguageError               a language that has no text, or none that the vocabulary can spell
+    ├── VocabularyError             a tokenizer whose tokens cannot be turned into bytes, or that lacks EOS
+    ├── GuideFileError              a saved guide that is damaged or was made for something else
+    └── ModelError                  a model that returned something unusable (NaN, wrong shape)
+"""
+
+from __future__ import annotations
+
+
+class TrellmError(Exception):
+    """Base of all errors raised on purpose: a user's mistake, or a model's."""
+
+
+class OptionError(TrellmError, ValueError):
+    """An argument or option that cannot be used; the message says which are possible."""
+
+
+class BudgetError(OptionError):
+    """`max_tokens` is smaller than the shortest complete output. `needed` tokens would do."""
+
+    def __init__(self, message: str, needed: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
+class TextSyntaxError(TrellmError, ValueError):
+    """A constraint whose text cannot be read.
+
+    `text` is the whole source, `offset` the index of the character at fault (`len(text)` at its end);
+    the message ends with the line at fault and a caret under that character.
+    """
+
+    def __init__(self, reason: str, text: str, offset: int) -> None:
+        self.reason = reason
+        self.text = text
+        self.offset = offset
+        self.line = text.count("\n", 0, offset) + 1
+        self.column = offset - (text.rfind("\n", 0, offset) + 1) + 1
+        super().__init__(f"{reason}\n{self._excerpt()}")
+
+    def _excerpt(self) -> str:
+        begin = self.text.rfind("\n", 0, self.offset) + 1
+        end = self.text.find("\n", self.offset)
+        line = self.text[begin : len(self.text) if end < 0 else end]
+        at = self.offset - begin
+        first = max(0, at - 60)
+        shown = line[first : at + 40].replace("\t", " ")
+        where = f"line {self.line}, column {self.column}" if "\n" in self.text else f"offset {self.offset}"
+        return f"  at {where}:\n  {shown}\n  {' ' * (at - first)}^"
+
+
+class PatternError(TextSyntaxError):
+    """A regular expression that is malformed, or uses a construct that is not regular."""
+
+
+class GrammarError(TextSyntaxError):
+    """A grammar that is malformed, or that uses an unsupported directive."""
+
+
+class SchemaError(TrellmError, ValueError):
+    """A JSON Schema that is not one, has no instance, or asks for what cannot be enforced exactly.
+
+    `pointer` is the JSON pointer of the keyword at fault, as a fragment (`#/properties/a/minimum`).
+    """
+
+    def __init__(self, reason: str, pointer: str) -> None:
+        super().__init__(f"{reason} (at {pointer})")
+        self.reason = reason
+        self.pointer = pointer
+
+
+class LimitError(TrellmError):
+    """A constraint larger than a limit allows; the message names the limit and the option that raises it."""
+
+
+class LanguageError(TrellmError, ValueError):
+    """A constraint that no text meets, or none that the vocabulary's tokens can spell."""
+
+
+class VocabularyError(TrellmError, ValueError):
+    """A tokenizer that cannot be turned into exact token bytes, or that lacks what is asked of it."""
+
+
+class GuideFileError(TrellmError):
+    """A saved guide that is damaged, or that belongs to another pattern, dialect or vocabulary."""
+
+
+class ModelError(TrellmError, RuntimeError):
+    """A model that returned something unusable; the message names the step and the row."""

@@ -1,0 +1,123 @@
+"""Generators: `generate.X(model, ...)` says what may come out; call the result with prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import guides  # its names are imported when first used: a regex needs no grammars
+from .engine.formats import format_of
+from .engine.generator import GREEDY, Generator, run_together, values_of
+from .engine.models.protocol import Model
+from .engine.search import Search
+from .engine.session import Options
+from .engine.structures import structure_of
+from .errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .guides.grammar import Grammar
+    from .guides.json_guide import Escapes, Order, Whitespace
+
+__all__ = ["Generator", "batch", "cfg", "choice", "format", "fsm", "json", "regex", "text"]
+
+
+def text(model: Model) -> Generator:
+    """Free text, up to EOS, a stop string or max_tokens. Value: str."""
+    return Generator(model)
+
+
+def regex(model: Model, pattern: str, flags: int = 0, *, dialect: Literal["python", "ecma"] = "python") -> Generator:
+    """Text that matches the whole pattern. Value: str.
+
+    flags: of Python's `re`; dialect: "python" or "ecma". Raises PatternError, LanguageError, LimitError.
+    """
+    return Generator(model, guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect))
+
+
+def choice(model: Model, choices: Sequence[str]) -> Generator:
+    """One of the texts. Value: str. Raises LanguageError for a text that the vocabulary cannot spell."""
+    return Generator(model, guides.ChoiceGuide(choices, model.vocabulary))
+
+
+def fsm(model: Model, machine: Any) -> Generator:
+    """Text that an `interegular` FSM accepts. Value: str."""
+    return Generator(model, guides.FSMGuide(machine, model.vocabulary))
+
+
+def cfg(
+    model: Model, grammar: str | Grammar, start: str | None = None, syntax: Literal["lark", "gbnf"] = "lark"
+) -> Generator:
+    """A text of a context-free grammar. Value: str.
+
+    grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, or read already; start: the rule that the
+    whole text must match, "start" (Lark) or "root" (GBNF) if not given. Raises GrammarError, LanguageError, LimitError.
+    """
+    return Generator(model, guides.CFGGuide(grammar, model.vocabulary, start, syntax))
+
+
+def format(model: Model, kind: Any) -> Generator:
+    """A value of a Python type: int, float, bool, date, time, datetime, UUID, an Enum class or Literal[...].
+
+    Value: of that type. Raises OptionError for other types.
+    """
+    written = format_of(kind)
+    if written.pattern is None:
+        guide = guides.ChoiceGuide(written.choices, model.vocabulary)
+    else:
+        guide = guides.RegexGuide(written.pattern, model.vocabulary)
+    return Generator(model, guide, written.convert)
+
+
+def json(
+    model: Model,
+    schema: Any,
+    *,
+    order: Order = "schema",
+    whitespace: Whitespace = "flexible",
+    indent: int = 2,
+    escapes: Escapes = "canonical",
+    resources: Mapping[str, Any] | None = None,
+    formats: bool = True,
+    max_cases: int = 4096,
+) -> Generator:
+    """JSON text that satisfies a schema, parsed. Value: of the type asked for.
+
+    schema: a JSON Schema as a dict, as JSON text, or True (the value is what `json.loads` gives); a pydantic
+        model, dataclass, TypedDict or other type that pydantic knows (an instance of it); a function (a dict of
+        its arguments). What pydantic checks beyond its schema may still raise its ValidationError.
+    order: "schema" writes members in the order of the schema, others after them; "any" in any order
+    whitespace, indent, escapes, resources, formats, max_cases: see `guides.JSONGuide`
+    Raises SchemaError, LimitError, OptionError.
+    """
+    structure = structure_of(schema)
+    guide = guides.JSONGuide(
+        structure.schema,
+        model.vocabulary,
+        order=order,
+        whitespace=whitespace,
+        indent=indent,
+        escapes=escapes,
+        resources=resources,
+        formats=formats,
+        max_cases=max_cases,
+    )
+    return Generator(model, guide, structure.convert)
+
+
+def batch(
+    pairs: Sequence[tuple[Generator, str]],
+    *,
+    max_tokens: int | None = None,
+    search: Search = GREEDY,
+    seed: int | Sequence[int] | None = None,
+    batch_size: int = 16,
+    progress: bool | None = None,
+) -> list[Any]:
+    """Run different generators of one model in one batch: the value for each (generator, prompt)."""
+    for pair in list[Any](pairs):
+        if not isinstance(pair, (tuple, list)) or not pair or not isinstance(pair[0], Generator):
+            raise OptionError(f"batch takes (generator, prompt) pairs, not {pair!r}")
+    options = Options(max_tokens, search, seed, (), (), batch_size, False)
+    return values_of(run_together(pairs, options, progress))

@@ -1,0 +1,32 @@
+"""Constraints: automata over bytes, lifted to the tokens of a vocabulary. Names are imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .context_free import CFGGuide
+    from .json_guide import JSONGuide
+    from .protocol import DEAD, Guide, RowGuide, mask_within
+    from .regular import ChoiceGuide, FSMGuide, RegexGuide
+
+__all__ = ["DEAD", "CFGGuide", "ChoiceGuide", "FSMGuide", "Guide", "JSONGuide", "RegexGuide", "RowGuide", "mask_within"]
+
+_HOMES = {
+    "DEAD": "protocol",
+    "Guide": "protocol",
+    "RowGuide": "protocol",
+    "mask_within": "protocol",
+    "CFGGuide": "context_free",
+    "ChoiceGuide": "regular",
+    "FSMGuide": "regular",
+    "JSONGuide": "json_guide",
+    "RegexGuide": "regular",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

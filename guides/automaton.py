@@ -1,0 +1,280 @@
+"""The byte automaton: what a constraint becomes, and the chart that runs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LanguageError, LimitError
+from ..kernels import chart as kernel
+from ..kernels.calling import call
+from ..kernels.chart import Chart
+from ..kernels.chart import Graph as GraphArrays
+from ..kernels.collecting import find_needed, keep_needed
+from ..kernels.interning import FREE, LO, WORDS, reindex
+from ..kernels.rows import MEMO_ITEMS, advance, explore, fill_row
+from .graph import Graph
+
+DEAD = kernel.DEAD
+HORIZON = 256
+MEMO_SLOTS = 1024
+MAX_STATES = 8_000_000
+MAX_WORDS = 1 << 20
+SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
+
+
+class ByteAutomaton(Protocol):
+    """A deterministic automaton over bytes with integer states; the same future has the same number."""
+
+    @property
+    def start(self) -> int:
+        """The state before the first byte."""
+        ...
+
+    def step(self, state: int, byte: int) -> int:
+        """The state after `byte`, or DEAD."""
+        ...
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the bytes read so far are a complete text."""
+        ...
+
+
+class ChartAutomaton:
+    """The byte automaton of a graph: lazy, interned, exact for every context-free language.
+
+    max_states: how many states may be met before a LimitError.
+    max_rows: how many transition rows (1 KiB each) are kept before they are dropped and computed again; one
+    kernel call may use more.
+    max_words: from how many words (4 bytes each) on the chart `is_crowded`; see `collect`.
+    horizon: masks are shared between states that no text of so many bytes tells apart; no token may be longer.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        rule: int,
+        *,
+        max_states: int = MAX_STATES,
+        max_rows: int = 4096,
+        max_words: int = MAX_WORDS,
+        horizon: int = HORIZON,
+    ) -> None:
+        self.graph = graph
+        self.lock = threading.RLock()
+        self._max_states = max_states
+        self._max_rows = max_rows
+        self._max_words = max_words
+        self.is_crowded = False
+        self._graph_arrays = graph.arrays()
+        self._chart = _new_chart(horizon)
+        self._dropped = False
+        self.start = self.run(kernel.begin, rule)
+        if self.start == DEAD:
+            raise LanguageError("no text meets this constraint: its language is empty")
+
+    @property
+    def graph_arrays(self) -> GraphArrays:
+        """The graph, for kernels; fetch it anew after `resolve`."""
+        return self._graph_arrays
+
+    @property
+    def chart(self) -> Chart:
+        """The chart, for kernels; fetch it anew after `resolve`."""
+        return self._chart
+
+    @property
+    def state_count(self) -> int:
+        """How many states have been met."""
+        return int(self._chart.sizes[kernel.STATES])
+
+    def step(self, state: int, byte: int) -> int:
+        """The state after `byte`, or DEAD."""
+        with self.lock:
+            row = self.run(fill_row, state)
+            after = int(self._chart.rows[row, byte])
+            if after != DEAD:
+                self._chart.states[after, kernel.KEPT] = 1
+            return after
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, or DEAD."""
+        values = np.frombuffer(data, np.uint8)
+        with self.lock:
+            return self.run(advance, state, values, 0, len(values))
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the bytes read so far are a complete text."""
+        chart = self._chart
+        return bool(chart.words[chart.states[state, LO] + 1])
+
+    def explore(self, limit: int) -> int:
+        """Reach every state by bytes; how many there are. Raises LimitError above `limit`."""
+        with self.lock:
+            count = self.run(explore, limit)
+        if count > limit:
+            raise LimitError(
+                f"the automaton has more than {limit:,} states; use it lazily, simplify it, or raise max_states"
+            )
+        return count
+
+    def transitions(self, state: int) -> NDArray[np.int32]:
+        """The state after each byte: int32 [256], DEAD where there is none."""
+        with self.lock:
+            row = self.run(fill_row, state)
+            after = self._chart.rows[row].copy()
+            self._chart.states[after[after != DEAD], kernel.KEPT] = 1
+            return after
+
+    def collect(self) -> NDArray[np.bool_]:
+        """Make room: give up all states whose numbers `step`, `read`, `transitions` and `advance` never returned.
+
+        Returns for each number whether it still names the same state; the others will name new ones. States
+        met on the way to masks and distances are many times those that texts end in.
+        """
+        with self.lock:
+            chart = self._chart
+            chart = chart._replace(
+                states=chart.states.copy(), bundles=chart.bundles.copy(), signatures=chart.signatures.copy()
+            )
+            bundles = np.zeros(len(chart.bundles), np.uint8)
+            signatures = np.zeros(len(chart.signatures), np.uint8)
+            needed = int(find_needed(chart, bundles, signatures))
+            words = np.zeros(max(4096, 4 * len(chart.buffer), 4 * needed), np.int32)
+            keep_needed(chart, bundles, signatures, words)
+            chart.states[:, kernel.ROW] = -1
+            chart.sizes[kernel.ROWS] = 0
+            chart.memo[:] = 0
+            self._chart = _reindexed(
+                chart._replace(words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
+            )
+            self.is_crowded = False
+            return chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
+
+    def bytes_on_the_way(self, limit: int = 1000) -> set[int]:
+        """The bytes that some text may have, as far as the first `limit` states tell."""
+        found: set[int] = set()
+        state = 0
+        while state < min(limit, self.state_count):
+            found.update(np.flatnonzero(self.transitions(state) >= 0).tolist())
+            state += 1
+        return found
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """Call a kernel until it answers with something other than a code."""
+        self.begin_call()
+        answer = call(function, self._graph_arrays, self._chart, *arguments)
+        while answer < DEAD:
+            self.resolve(answer)
+            answer = call(function, self._graph_arrays, self._chart, *arguments)
+        return int(answer)
+
+    def begin_call(self) -> None:
+        """To be called before a kernel is called outside `run`, once for all its repetitions."""
+        self._dropped = False
+
+    def resolve(self, code: int) -> None:
+        """Do what a kernel's code asks for: expand a lazy node, or make room."""
+        if code == kernel.EXPAND:
+            count = int(self._chart.sizes[kernel.MISSING])
+            self._chart.sizes[kernel.MISSING] = 0
+            self.graph.expand(set(self._chart.missing[:count].tolist()))
+            self._graph_arrays = self.graph.arrays()
+        elif code == kernel.CROWDED:
+            self._widen_scratch()
+        else:
+            self._grow()
+
+    def _widen_scratch(self) -> None:
+        chart = self._chart
+        size = 4 * len(chart.work)
+        if size > 64_000_000:
+            raise LimitError("the constraint is too ambiguous: one state has more than 16 million items")
+        self._chart = chart._replace(**_scratch(size))
+
+    def _grow(self) -> None:
+        """Make room in every array that is more than half full; drop the rows when there are too many."""
+        chart, sizes = self._chart, self._chart.sizes
+        if sizes[kernel.ROWS] >= len(chart.rows):
+            if len(chart.rows) >= self._max_rows and not self._dropped:
+                chart = self._without_rows()
+            else:
+                chart = chart._replace(rows=_larger(chart.rows), loops=_larger(chart.loops))
+        if sizes[kernel.STATES] > self._max_states:
+            raise LimitError(
+                f"the text has led through more than {self._max_states:,} states of the constraint; raise max_states"
+            )
+        if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
+            chart = chart._replace(words=_larger(chart.words))
+            self.is_crowded = len(chart.words) > self._max_words
+        for name, kind in SPANS.items():
+            spans = getattr(chart, name)
+            if 2 * sizes[kind] >= len(spans):
+                chart = _reindexed(chart._replace(**{name: _larger(spans)}), name)
+        self._chart = chart
+
+    def _without_rows(self) -> Chart:
+        """The chart with no rows; within one call only once, since the call goes on with the rows it fills."""
+        chart = self._chart
+        chart.states[: chart.sizes[kernel.STATES], kernel.ROW] = -1
+        chart.sizes[kernel.ROWS] = 0
+        self._dropped = True
+        return chart._replace(rows=chart.rows[: self._max_rows].copy(), loops=chart.loops[: self._max_rows].copy())
+
+
+def _reindexed(chart: Chart, *names: str) -> Chart:
+    """The chart with new indices of the named spans, of all if none is named."""
+    for name in names or SPANS:
+        spans = getattr(chart, name)
+        index = np.full(4 * len(spans), -1, np.int32)
+        reindex(chart.words, spans, index, chart.sizes[SPANS[name]])
+        chart = chart._replace(**{f"{name[:-1]}_index": index})
+    return chart
+
+
+def _larger(array: Any) -> Any:
+    grown = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def _scratch(size: int) -> dict[str, Any]:
+    return {
+        "work": np.empty((size, kernel.ITEM), np.int32),
+        "leaves": np.empty((size, kernel.ITEM), np.int32),
+        "entries": np.empty((size, kernel.ENTRY), np.int32),
+        "done": np.empty(size, np.int32),
+        "seen": np.zeros((4 * size, 2), np.int32),
+        "buffer": np.empty(kernel.ENTRY * size + 8, np.int32),
+    }
+
+
+def _new_chart(horizon: int) -> Chart:
+    """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle."""
+    sizes = np.zeros(12, np.int64)
+    sizes[FREE:] = -1
+    sizes[kernel.HORIZON] = horizon
+    chart = Chart(
+        words=np.zeros(4096, np.int32),
+        states=np.zeros((256, 5), np.int32),
+        bundles=np.zeros((64, 3), np.int32),
+        signatures=np.zeros((256, 2), np.int32),
+        state_index=np.full(1024, -1, np.int32),
+        bundle_index=np.full(256, -1, np.int32),
+        signature_index=np.full(1024, -1, np.int32),
+        rows=np.zeros((64, 256), np.int32),
+        loops=np.zeros((64, 3), np.uint64),
+        memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
+        sizes=sizes,
+        missing=np.zeros(256, np.int32),
+        **_scratch(64),
+    )
+    chart.bundles[:2] = ((0, 0, 0), (0, 0, 1))
+    sizes[kernel.BUNDLES] = 2
+    chart.signatures[:2] = 0
+    sizes[kernel.SIGNATURES] = 2
+    return chart

@@ -1,0 +1,235 @@
+"""Closing within a budget: how many tokens a state still needs, and which tokens leave enough of them."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LimitError
+from ..kernels import chart as kernel
+from ..kernels.calling import call
+from ..kernels.chart import DEAD
+from ..kernels.cost import (
+    NEVER,
+    Costs,
+    fewest_tokens,
+    settle_bundles,
+    settle_nodes,
+    state_costs,
+    witness,
+)
+from ..kernels.interning import WORDS
+from ..kernels.walk import successors
+from .automaton import ChartAutomaton
+from .tables import VocabularyTables
+
+Ints = NDArray[np.int32]
+
+MAX_SEARCH = 20_000
+MAX_SEARCH_WORDS = 4_000_000
+MAX_WITNESS = 1 << 26
+
+
+class Closing:
+    """The distances of an automaton's states in tokens of a vocabulary.
+
+    A distance is the lesser of two numbers of tokens: those that a shortest text in bytes can be split into,
+    and those that end the text when each is the one that comes nearest to the end. Each depends on the state
+    alone, whatever was asked before, and drops by one along its own way, which makes distances consistent.
+    Where one token is enough a distance is exact. When the vocabulary lacks single bytes, distances are
+    searched for among token sequences, exactly. Callers hold the automaton's lock.
+    """
+
+    def __init__(self, automaton: ChartAutomaton, tables: VocabularyTables) -> None:
+        self._automaton = automaton
+        self._tables = tables
+        self._distances: dict[int, int] = {}
+        self._by_nearest: dict[int, int] = {}
+        self._nodes_settled = 0
+        self._bundles_settled = 0
+        empty = np.zeros(0, np.int32)
+        self._costs = Costs(empty, empty, empty, empty, empty, empty)
+
+    def forget(self, kept: NDArray[np.bool_]) -> None:
+        """Forget all states but the kept ones, and where the chart's words were."""
+        for known in (self._distances, self._by_nearest):
+            for state in [state for state in known if not kept[state]]:
+                del known[state]
+        self._bundles_settled = 0
+        self._costs = self._costs._replace(entries=np.zeros(0, np.int32))
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
+        known = self._distances.get(state)
+        if known is None:
+            if self._automaton.is_accepting(state):
+                known = self._distances[state] = 0
+            elif self._tables.spells_all_bytes:
+                known = self._distances[state] = self._found_distance(state)
+            else:
+                known = self._searched_distance(state)
+        return known
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `left` tokens are enough to complete the text from `state`."""
+        return bool(self._which_fit(np.array([state], np.int32), left)[0])
+
+    def fitting(self, state: int, left: int) -> NDArray[np.bool_]:
+        """For each token in the order of the trie: allowed, and `left - 1` tokens complete the text after it."""
+        after = self.after_tokens(state)
+        fit = np.zeros(self._automaton.state_count + 1, np.bool_)  # the last is for DEAD
+        fit[after] = True
+        states = np.flatnonzero(fit[:-1]).astype(np.int32)
+        fit[states] = self._which_fit(states, left - 1)
+        fit[DEAD] = False
+        return fit[after]
+
+    def _which_fit(self, states: Ints, left: int) -> NDArray[np.bool_]:
+        """From which of the states `left` tokens are enough; bytes tell for most."""
+        if self._tables.spells_all_bytes:
+            needed = self.bytes_needed(states)
+            fit = needed <= left
+            open_ones = np.flatnonzero(~fit & (needed <= left * self._tables.trie.deepest))
+        else:
+            fit = np.zeros(len(states), np.bool_)
+            open_ones = np.arange(len(states))
+        for i in open_ones.tolist():
+            fit[i] = self.distance(int(states[i])) <= left
+        return fit
+
+    def after_tokens(self, state: int) -> Ints:
+        """The state after each token, in the order of the trie; DEAD where it is not allowed."""
+        after = np.empty(len(self._tables.trie.ids), np.int32)
+        self._automaton.run(successors, self._tables.trie, state, after)
+        return after
+
+    def bytes_needed(self, states: Ints) -> Ints:
+        """The fewest bytes to an accepting state, for each of the states."""
+        self._settle()
+        out = np.empty(len(states), np.int32)
+        state_costs(self._automaton.graph_arrays, self._automaton.chart, self._costs, states, out)
+        return out
+
+    def _settle(self) -> None:
+        """Bring the costs up to date with the graph and the chart."""
+        automaton = self._automaton
+        graph, chart = automaton.graph_arrays, automaton.chart
+        costs = self._costs
+        if len(costs.nodes) < len(graph.nodes) or len(costs.turns) < len(graph.counters):
+            costs = costs._replace(
+                nodes=_extended(costs.nodes, len(graph.nodes), NEVER),
+                promised=_extended(costs.promised, len(graph.nodes), -1),
+                after=_extended(costs.after, len(graph.nodes), -1),
+                turns=_extended(costs.turns, len(graph.counters), NEVER),
+                exits=_extended(costs.exits, len(graph.counters), NEVER),
+            )
+        if len(costs.entries) < len(chart.words):
+            costs = costs._replace(entries=_extended(costs.entries, len(chart.words), NEVER))
+        self._costs = costs
+        count = automaton.graph.node_count
+        if count > self._nodes_settled:
+            for node, promise, target in automaton.graph.promises(self._nodes_settled, count):
+                costs.promised[node], costs.after[node] = promise, target
+            settle_nodes(graph, costs, self._nodes_settled, count)
+            self._nodes_settled = count
+        settle_bundles(graph, chart, costs, max(2, self._bundles_settled))
+        self._bundles_settled = int(chart.sizes[kernel.BUNDLES])
+
+    def _found_distance(self, state: int) -> int:
+        needed = int(self.bytes_needed(np.array([state], np.int32))[0])
+        split = self._tokens_of_witness(state, needed)
+        if (split - 1) * self._tables.trie.deepest < needed:
+            return split
+        return min(split, self._tokens_by_nearest(state, needed))
+
+    def _tokens_of_witness(self, state: int, needed: int) -> int:
+        """How few tokens spell a shortest text of `needed` bytes."""
+        data = np.empty(needed, np.uint8)
+        place = np.array([state, 0], np.int64)
+        length = self._run_costed(witness, place, data)
+        while length == DEAD:
+            if len(data) > MAX_WITNESS:
+                raise LimitError(f"the shortest text of the constraint has more than {MAX_WITNESS:,} bytes")
+            data = np.concatenate([data, np.empty_like(data)])
+            length = self._run_costed(witness, place, data)
+        return int(fewest_tokens(self._tables.trie, data, length))
+
+    def _run_costed(self, function: Any, *arguments: Any) -> int:
+        automaton = self._automaton
+        automaton.begin_call()
+        self._settle()
+        code = call(function, automaton.graph_arrays, automaton.chart, self._costs, *arguments)
+        while code < DEAD:
+            automaton.resolve(code)
+            self._settle()
+            code = call(function, automaton.graph_arrays, automaton.chart, self._costs, *arguments)
+        return code
+
+    def _tokens_by_nearest(self, state: int, limit: int) -> int:
+        """How many tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""
+        path: list[int] = []
+        while state not in self._by_nearest and not self._automaton.is_accepting(state):
+            if len(path) == limit:
+                return NEVER
+            path.append(state)
+            state = self._nearest(state)
+        count = self._by_nearest.get(state, 0)
+        for place in reversed(path):
+            count += 1
+            self._by_nearest[place] = count
+        return count
+
+    def _nearest(self, state: int) -> int:
+        """The state after the token that comes nearest to the end, the first of them in the order of the trie."""
+        after = self.after_tokens(state)
+        first = np.full(self._automaton.state_count + 1, -1, np.int32)  # the last is for DEAD
+        first[after[::-1]] = np.arange(len(after) - 1, -1, -1)
+        states = np.flatnonzero(first[:-1] >= 0).astype(np.int32)
+        return int(states[np.lexsort((first[states], self.bytes_needed(states)))[0]])
+
+    def _searched_distance(self, state: int) -> int:
+        """Search token sequences for the fewest, by A*: what is known counts, else the longest token's steps."""
+        origin: dict[int, int] = {state: state}
+        fewest = {state: 0}
+        queue = [(0, 0, state, 0)]
+        expanded, words = 0, int(self._automaton.chart.sizes[WORDS])
+        while queue:
+            total, _, place, tokens = heapq.heappop(queue)
+            if self._distances.get(place, 0) or self._automaton.is_accepting(place):
+                self._remember_search(state, place, total, origin)
+                return total
+            if tokens > fewest[place]:
+                continue
+            expanded += 1
+            if expanded > MAX_SEARCH or int(self._automaton.chart.sizes[WORDS]) - words > MAX_SEARCH_WORDS:
+                raise LimitError(
+                    f"no way to spell a complete text with this vocabulary was found within {expanded:,} states; "
+                    "give the vocabulary tokens for all single bytes or characters of the constraint"
+                )
+            after = np.unique(self.after_tokens(place))
+            after = after[after >= 0]
+            for target, needed in zip(after.tolist(), self.bytes_needed(after).tolist(), strict=True):
+                ahead = self._distances.get(target) or -(-needed // self._tables.trie.deepest)
+                if tokens + 1 < fewest.get(target, NEVER) and ahead < NEVER:
+                    fewest[target], origin[target] = tokens + 1, place
+                    heapq.heappush(queue, (tokens + 1 + ahead, needed, target, tokens + 1))
+        for place in origin:
+            self._distances[place] = NEVER
+        return NEVER
+
+    def _remember_search(self, state: int, place: int, total: int, origin: dict[int, int]) -> None:
+        """Note the distances on the way from `state` to `place`, from which the rest is known."""
+        way = [place]
+        while way[-1] != state:
+            way.append(origin[way[-1]])
+        for at, passed in enumerate(reversed(way)):
+            self._distances[passed] = min(total - at, self._distances.get(passed, NEVER))
+
+
+def _extended(array: Ints, length: int, value: int) -> Ints:
+    grown = np.full(length, value, np.int32)
+    grown[: len(array)] = array
+    return grown

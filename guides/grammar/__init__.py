@@ -1,0 +1,7 @@
+"""Grammars as data, and the languages they are written in."""
+
+from .gbnf import parse_gbnf
+from .grammar import Grammar, check
+from .lark import parse_lark
+
+__all__ = ["Grammar", "check", "parse_gbnf", "parse_lark"]

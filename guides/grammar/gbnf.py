@@ -1,0 +1,273 @@
+"""GBNF, the grammar language of llama.cpp, and as much of ISO EBNF as does not contradict it.
+
+White space, line ends included, only separates words: a rule goes on until the next `name ::=`. From ISO
+14977 come `=` for `::=`, an optional `;` after a rule, optional commas in a sequence, strings in single
+quotes and `(* comments *)`. Brackets mean what they mean in GBNF: `[...]` is a set of characters, `{m,n}`
+repeats.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ...errors import GrammarError, LimitError
+from ..syntax import Chars, Literal, Node, Reference, Repeat
+from .combine import characters, choice, is_character, series
+from .grammar import Grammar, check
+
+_PATTERN = re.compile(
+    r"""
+    (?P<blank> \s+ | \#[^\n]* | \(\* .*? \*\) )
+  | (?P<name> [A-Za-z0-9_-]+ )
+  | (?P<define> ::= | = )
+  | (?P<string> " (?: \\. | [^"\\\n] )* " | ' (?: \\. | [^'\\\n] )* ' )
+  | (?P<set> \[ (?: \\. | [^\]\\\n] )* \] )
+  | (?P<bounds> \{ \s* [0-9]+ \s* (?: , \s* [0-9]* \s* )? \} )
+  | (?P<mark> [()|.*+?;,] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([ntr\\\"'\[\]-]))")
+_CONTROLS = {"n": 10, "t": 9, "r": 13}
+_MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
+_DIGITS = 9
+
+
+def parse_gbnf(text: str, start: str = "root", *, max_rules: int = 100_000, max_depth: int = 100) -> Grammar:
+    """The grammar that `text` describes in GBNF, checked.
+
+    max_rules: most rules
+    max_depth: most brackets open at once, and most operators on one item
+    GrammarError: the text is malformed, or uses rules that are not defined. LanguageError: some rule can
+    never finish. LimitError: a limit is exceeded.
+    """
+    parser = _Parser(text, max_rules, max_depth)
+    while parser.token.kind != "end":
+        parser.rule()
+    for name in parser.references:
+        if name.text not in parser.rules:
+            raise GrammarError(f"the rule {name.text!r} is not defined", text, name.offset)
+    grammar = Grammar(parser.rules, start, parser.lines, text)
+    check(grammar)
+    return grammar
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    offset: int
+
+
+class _Group:
+    """An open bracket: the alternatives so far, and the items of the one being read."""
+
+    def __init__(self, opening: _Token | None) -> None:
+        self.opening = opening
+        self.alternatives: list[Node] = []
+        self.items: list[Node] = []
+
+    def close_alternative(self) -> None:
+        self.alternatives.append(series(self.items))
+        self.items = []
+
+    def close(self) -> Node:
+        self.close_alternative()
+        return choice(self.alternatives)
+
+
+class _Parser:
+    def __init__(self, text: str, max_rules: int, max_depth: int) -> None:
+        self.text = text
+        self.max_rules = max_rules
+        self.max_depth = max_depth
+        self.tokens = _tokenize(text)
+        self.at = 0
+        self.newlines = [i for i, character in enumerate(text) if character == "\n"]
+        self.rules: dict[str, Node] = {}
+        self.lines: dict[str, int] = {}
+        self.references: list[_Token] = []
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.at]
+
+    def fail(self, expected: str) -> NoReturn:
+        found = repr(self.token.text) if self.token.text else "the end of the grammar"
+        raise GrammarError(f"expected {expected}, found {found}", self.text, self.token.offset)
+
+    def mark(self, *marks: str) -> bool:
+        """Whether the next word is one of these marks."""
+        return self.token.kind == "mark" and self.token.text in marks
+
+    def line(self, token: _Token) -> int:
+        return bisect_left(self.newlines, token.offset) + 1
+
+    def rule(self) -> None:
+        name = self.token
+        if name.kind != "name":
+            self.fail("a rule such as 'name ::= ...'")
+        self.at += 1
+        if self.token.kind != "define":
+            self.fail(f"'::=' after {name.text!r}")
+        self.at += 1
+        if name.text in self.rules:
+            raise GrammarError(f"the rule {name.text!r} is defined more than once", self.text, name.offset)
+        if len(self.rules) >= self.max_rules:
+            raise LimitError(f"the grammar has more than max_rules={self.max_rules} rules; raise max_rules")
+        self.rules[name.text] = self.alternatives(name.text)
+        self.lines[name.text] = self.line(name)
+
+    def alternatives(self, owner: str) -> Node:
+        """The right side of a rule; brackets are kept on a stack, not on Python's."""
+        groups = [_Group(None)]
+        while True:
+            group = groups[-1]
+            if self.mark("("):
+                if len(groups) > self.max_depth:
+                    self.too_deep()
+                groups.append(_Group(self.token))
+                self.at += 1
+            elif self.mark("|"):
+                self.at += 1
+                group.close_alternative()
+            elif group.opening is not None and self.mark(")"):
+                self.at += 1
+                groups.pop()
+                groups[-1].items.append(self.repeated(group.close()))
+            elif group.opening is None and self.ends_rule():
+                return group.close()
+            elif self.mark(",") and group.items:
+                self.at += 1
+            else:
+                group.items.append(self.repeated(self.atom(owner, group)))
+
+    def ends_rule(self) -> bool:
+        """Whether the rule is over: at the end, at `;`, which is skipped, or before the next `name ::=`."""
+        if self.mark(";"):
+            self.at += 1
+            return True
+        token = self.token
+        return token.kind == "end" or (token.kind == "name" and self.tokens[self.at + 1].kind == "define")
+
+    def atom(self, owner: str, group: _Group) -> Node:
+        token = self.token
+        self.at += 1
+        if token.kind == "name" and self.token.kind != "define":
+            self.references.append(token)
+            return Reference(token.text)
+        if token.kind == "string":
+            return self.string(token)
+        if token.kind == "set":
+            return self.set(token)
+        if token.kind == "mark" and token.text == ".":
+            return characters([], negated=True)
+        self.at -= 1
+        if self.mark("?", "*", "+") or self.token.kind == "bounds":
+            self.fail("something to repeat before the operator")
+        if group.opening is not None:
+            self.fail(f"')' to close the '(' of line {self.line(group.opening)}")
+        self.fail(f"a string, a set of characters, a name, a bracket or '|' in {owner!r}")
+
+    def repeated(self, item: Node) -> Node:
+        """The item with the operators that follow it."""
+        for _ in range(self.max_depth):
+            if self.mark("?", "*", "+"):
+                low, high = _MARKS[self.token.text]
+            elif self.token.kind == "bounds":
+                low, high = self.bounds(self.token)
+            else:
+                return item
+            self.at += 1
+            item = Repeat(item, low, high)
+        self.too_deep()
+
+    def bounds(self, token: _Token) -> tuple[int, int | None]:
+        low, comma, high = token.text[1:-1].partition(",")
+        if max(len(low.strip()), len(high.strip())) > _DIGITS:
+            raise GrammarError(f"a number of repeats has at most {_DIGITS} digits", self.text, token.offset)
+        if not comma:
+            return int(low), int(low)
+        if not high.strip():
+            return int(low), None
+        if int(high) < int(low):
+            raise GrammarError(f"{token.text} is no range of repeats", self.text, token.offset)
+        return int(low), int(high)
+
+    def string(self, token: _Token) -> Node:
+        codes = self.codes(token, 1)
+        return Literal("".join(chr(code) for code, _ in codes).encode())
+
+    def set(self, token: _Token) -> Chars:
+        negated = token.text.startswith("[^")
+        codes = self.codes(token, 1 + negated)
+        spans: list[tuple[int, int]] = []
+        at = 0
+        while at < len(codes):
+            low, offset = codes[at]
+            is_span = at + 2 < len(codes) and self.text[codes[at + 1][1]] == "-"
+            high = codes[at + 2][0] if is_span else low
+            if high < low:
+                raise GrammarError("the range is empty: its end comes before its beginning", self.text, offset)
+            spans.append((low, high))
+            at += 3 if is_span else 1
+        if not spans and not negated:
+            raise GrammarError("a set without characters matches nothing", self.text, token.offset)
+        return characters(spans, negated=negated)
+
+    def codes(self, token: _Token, begin: int) -> list[tuple[int, int]]:
+        """The code points between the delimiters of a word, each with its offset in the text."""
+        out: list[tuple[int, int]] = []
+        at, end = token.offset + begin, token.offset + len(token.text) - 1
+        while at < end:
+            if self.text[at] != "\\":
+                out.append((ord(self.text[at]), at))
+                at += 1
+                continue
+            match = _ESCAPE.match(self.text, at, end)
+            if match is None:
+                reason = r"unknown escape; expected \n, \t, \r, \\, \", \', \[, \], \-, \xHH, \uHHHH or \UHHHHHHHH"
+                raise GrammarError(reason, self.text, at)
+            digits = match[1] or match[2] or match[3]
+            code = int(digits, 16) if digits else _CONTROLS.get(match[4], ord(match[4]))
+            out.append((code, at))
+            at = match.end()
+        for code, offset in out:
+            if not is_character(code):
+                raise GrammarError(f"U+{code:04X} is no character", self.text, offset)
+        return out
+
+    def too_deep(self) -> NoReturn:
+        raise LimitError(
+            f"brackets or repeats nested more than max_depth={self.max_depth} deep in line "
+            f"{self.line(self.token)}; name the inner parts as rules of their own, or raise max_depth"
+        )
+
+
+def _tokenize(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    offset = 0
+    while offset < len(text):
+        match = _PATTERN.match(text, offset)
+        if match is None:
+            raise GrammarError(_complaint(text[offset]), text, offset)
+        if match.lastgroup != "blank":
+            tokens.append(_Token(str(match.lastgroup), match.group(), offset))
+        offset = match.end()
+    tokens.append(_Token("end", "", len(text)))
+    return tokens
+
+
+def _complaint(found: str) -> str:
+    if found in "\"'":
+        return f"a string that does not end on its line; expected a closing {found}"
+    if found == "[":
+        return "a set of characters that does not end on its line; expected a closing ]"
+    if found == "{":
+        return "expected a number of repeats: {m}, {m,} or {m,n}"
+    if found in "<!":
+        return "token references are not supported: a grammar speaks of text, whatever the tokens are"
+    return f"unexpected character {found!r}; expected a name, a string, a set of characters or an operator"

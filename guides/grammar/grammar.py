@@ -1,0 +1,193 @@
+"""A grammar as data: named rules over the nodes of `guides/syntax.py`; and what can be said of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ...errors import GrammarError, LanguageError
+from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
+from .notation import render_name, render_rules
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Grammar:
+    """Rules by name, the rule that a whole text must match, and where the rules were written.
+
+    lines: the line in `source` on which each rule is defined, counted from 1; generated rules have none
+    source: the text that the grammar was read from; empty if it was built by a program
+    terminals: rules that refer, if at all, to other terminals only, without recursion (a regular language)
+    """
+
+    rules: dict[str, Node]
+    start: str
+    lines: dict[str, int] = field(default_factory=dict[str, int])
+    source: str = ""
+    terminals: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return render_rules(self.rules)
+
+    def __repr__(self) -> str:
+        return f"Grammar({len(self.rules)} rules, start={self.start!r})"
+
+
+def check(grammar: Grammar) -> list[str]:
+    """Raise for what makes a grammar unusable; return the names of the rules that `start` never reaches.
+
+    GrammarError: the start rule or a rule that is referred to is not defined.
+    LanguageError: a rule in use can never finish, because each of its alternatives needs that rule, or
+    another such, once more; in particular the start rule, which leaves no text at all.
+    """
+    if grammar.start not in grammar.rules:
+        known = ", ".join(islice(map(render_name, grammar.rules), _SHOWN)) or "none"
+        reason = f"there is no rule named {grammar.start!r} to start from; there are {known}"
+        raise GrammarError(reason, *_place(grammar, None))
+    for rule, body in grammar.rules.items():
+        for name in references(body):
+            if name not in grammar.rules:
+                message = f"rule {rule!r} refers to {name!r}, which is not defined"
+                raise GrammarError(message, *_place(grammar, rule, name))
+    reached = reachable(grammar)
+    finishing = productive(grammar.rules)
+    endless = [name for name in grammar.rules if name in reached and name not in finishing]
+    if endless:
+        raise LanguageError(_endless_message(grammar, endless))
+    return [name for name in grammar.rules if name not in reached]
+
+
+def references(node: Node) -> Iterator[str]:
+    """The names of the rules that a node refers to, with repetitions."""
+    todo = [node]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Reference):
+            yield item.name
+        else:
+            todo.extend(reversed(children(item)))
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly inside a node."""
+    if isinstance(node, (Sequence, Alternation)):
+        return node.items
+    return (node.item,) if isinstance(node, Repeat) else ()
+
+
+def reachable(grammar: Grammar) -> set[str]:
+    """The rules that a text of the grammar may make use of, the start rule included."""
+    reached = {grammar.start}
+    todo = [grammar.start]
+    while todo:
+        for name in references(grammar.rules[todo.pop()]):
+            if name not in reached:
+                reached.add(name)
+                todo.append(name)
+    return reached
+
+
+def productive(rules: Mapping[str, Node]) -> set[str]:
+    """The rules that some text matches."""
+    return _least_fixpoint(rules, _leaf_has_text)
+
+
+def nullable(rules: Mapping[str, Node]) -> set[str]:
+    """The rules that the empty text matches."""
+    return _least_fixpoint(rules, _leaf_is_nullable)
+
+
+def _leaf_has_text(leaf: Chars | Literal | Table) -> bool:
+    if isinstance(leaf, Chars):
+        return bool(leaf.ranges)
+    return isinstance(leaf, Literal) or bool(leaf.accepting.any())
+
+
+def _leaf_is_nullable(leaf: Chars | Literal | Table) -> bool:
+    if isinstance(leaf, Table):
+        return bool(leaf.accepting[leaf.start])
+    return isinstance(leaf, Literal) and not leaf.data
+
+
+def _least_fixpoint(rules: Mapping[str, Node], leaf: Callable[[Chars | Literal | Table], bool]) -> set[str]:
+    """The rules that hold, where a sequence holds if all its items do and an alternation if any does.
+
+    Linear in the size of the rules: every node counts the items it still waits for (the counting algorithm
+    for Horn formulas of Dowling and Gallier, 1984). A node shared by several rules is counted once.
+    """
+    number = {name: i for i, name in enumerate(rules)}
+    bodies = list(rules.values())
+    waits = [1] * len(bodies)
+    parents: list[list[int]] = [[] for _ in bodies]
+    seen: dict[int, int] = {}
+    todo = [(body, i) for i, body in enumerate(bodies)]
+    true: list[int] = []
+    while todo:
+        node, parent = todo.pop()
+        if isinstance(node, Reference):
+            if node.name in number:
+                parents[number[node.name]].append(parent)
+            continue
+        known = seen.get(id(node))
+        if known is not None:
+            parents[known].append(parent)
+            continue
+        this = seen[id(node)] = len(waits)
+        parents.append([parent])
+        waits.append(_waits_for(node, leaf))
+        if waits[this] == 0:
+            true.append(this)
+        else:
+            todo.extend((child, this) for child in children(node))
+    while true:
+        for parent in parents[true.pop()]:
+            waits[parent] -= 1
+            if waits[parent] == 0:
+                true.append(parent)
+    return {name for name, i in number.items() if waits[i] <= 0}
+
+
+def _waits_for(node: Node, leaf: Callable[[Chars | Literal | Table], bool]) -> int:
+    if isinstance(node, Sequence):
+        return len(node.items)
+    if isinstance(node, Repeat):
+        return int(node.min > 0)
+    if isinstance(node, (Chars, Literal, Table)):
+        return 0 if leaf(node) else 1
+    return 1
+
+
+def _endless_message(grammar: Grammar, endless: list[str]) -> str:
+    """Names the rules that somebody wrote, if there are any, rather than generated ones."""
+    empty = "the grammar matches no text: " if grammar.start in endless else ""
+    endless = [name for name in endless if name in grammar.lines] or endless
+    shown = ", ".join(_with_line(grammar, name) for name in endless[:_SHOWN])
+    more = f" and {len(endless) - _SHOWN} more" if len(endless) > _SHOWN else ""
+    rules = "rule" if len(endless) == 1 else "rules"
+    return f"{empty}{rules} {shown}{more} can never finish; add an alternative that ends without needing the rule again"
+
+
+def _with_line(grammar: Grammar, name: str) -> str:
+    line = grammar.lines.get(name)
+    return f"{render_name(name)} (line {line})" if line else render_name(name)
+
+
+def _place(grammar: Grammar, rule: str | None, name: str | None = None) -> tuple[str, int]:
+    """The text to show in an error, and the offset in it of `name` in the definition of `rule`."""
+    text = grammar.source or str(grammar)
+    if rule is None:
+        return text, 0
+    if grammar.source:
+        lines = text.split("\n")[: grammar.lines.get(rule, 1) - 1]
+        begin = sum(len(line) + 1 for line in lines)
+    else:
+        begin = len(render_rules({n: grammar.rules[n] for n in _before(grammar, rule)}))
+    at = text.find(name, begin) if name else begin
+    return text, at if at >= 0 else begin
+
+
+def _before(grammar: Grammar, rule: str) -> list[str]:
+    names = list(grammar.rules)
+    return names[: names.index(rule)]

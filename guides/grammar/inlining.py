@@ -1,0 +1,81 @@
+"""Inlining: small rules that do not recur become part of the rules that refer to them.
+
+The language stays the same. A call costs the automaton an entry in every state inside the rule; copying a
+few nodes does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from operator import is_
+
+from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence
+from .grammar import Grammar, children, references
+
+MAX_WEIGHT = 48
+
+
+def inlined(grammar: Grammar) -> dict[str, Node]:
+    """The rules that `start` reaches, those referred to before those that refer to them, as far as possible.
+
+    References to small rules without references are replaced by their bodies. A rule on a cycle is never such.
+    """
+    rules: dict[str, Node] = {}
+    small: dict[str, Node] = {}
+    for name in _innermost_first(grammar):
+        body = rules[name] = _substituted(grammar.rules[name], small)
+        if is_small(body):
+            small[name] = body
+    return rules
+
+
+def is_small(node: Node) -> bool:
+    """Whether a node refers to no rule and becomes at most about MAX_WEIGHT graph nodes."""
+    weight = 0
+    todo = [node]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Reference):
+            return False
+        if isinstance(item, Literal):
+            weight += max(1, len(item.data))
+        elif isinstance(item, Chars) and item.ranges and item.ranges[-1][1] >= 0x80:
+            weight += 4 + len(item.ranges)
+        else:
+            weight += 1
+            todo.extend(children(item))
+        if weight > MAX_WEIGHT:
+            return False
+    return True
+
+
+def _innermost_first(grammar: Grammar) -> Iterator[str]:
+    """Depth first along the references from the start; a rule comes once all it refers to have been entered."""
+    entered = {grammar.start}
+    path = [(grammar.start, references(grammar.rules[grammar.start]))]
+    while path:
+        name, rest = path[-1]
+        inner = next((inner for inner in rest if inner not in entered), None)
+        if inner is None:
+            path.pop()
+            yield name
+        else:
+            entered.add(inner)
+            path.append((inner, references(grammar.rules[inner])))
+
+
+def _substituted(node: Node, small: Mapping[str, Node]) -> Node:
+    """The node with references to small rules replaced, sharing what does not change."""
+    match node:
+        case Reference(name):
+            return small.get(name, node)
+        case Sequence(items) | Alternation(items):
+            changed = [_substituted(item, small) for item in items]
+            if all(map(is_, items, changed)):
+                return node
+            return type(node)(tuple(changed))
+        case Repeat(item, least, most):
+            replaced = _substituted(item, small)
+            return node if replaced is item else Repeat(replaced, least, most)
+        case _:
+            return node

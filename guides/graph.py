@@ -1,0 +1,259 @@
+"""The graph a constraint is lowered to: nodes with byte edges and links, grown as it is explored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LimitError
+from ..kernels.chart import COUNTER, EDGE_HI, EDGE_LO, FINAL, FLAGS, LAZY, LINK_HI, LINK_LO, RULE, SPAN, TAIL
+from ..kernels.chart import Graph as GraphArrays
+from .syntax import Ranges
+from .utf8 import Template
+
+Edge = tuple[int, int, int]
+Link = tuple[int, int, int]
+Span = tuple[int, int, int]
+Ints = NDArray[np.int32]
+
+MAX_NODES = 4_000_000
+
+
+class Records:
+    """A growing int32 array [n, width]; `array` has room to spare, `count` rows are in use."""
+
+    def __init__(self, width: int, capacity: int) -> None:
+        self._width = width
+        self._take(np.zeros((capacity, width), np.int32))
+        self.count = 0
+
+    def _take(self, array: Ints) -> None:
+        self.array: Ints = array
+        # Single numbers are written through a memoryview, several times faster than through NumPy.
+        self.flat = memoryview(array.reshape(-1))  # type: ignore[arg-type]
+
+    def extend(self, rows: Ints | list[tuple[int, ...]]) -> int:
+        """Append rows; the number of the first."""
+        first = self.reserve(len(rows))
+        if len(rows):
+            self.array[first : self.count] = rows
+        return first
+
+    def reserve(self, amount: int) -> int:
+        """Append rows of zeros; the number of the first."""
+        first = self.count
+        self.count += amount
+        if self.count > len(self.array):
+            larger = np.zeros((max(self.count, 2 * len(self.array)), self._width), np.int32)
+            larger[:first] = self.array[:first]
+            self._take(larger)
+        return first
+
+
+@lru_cache(maxsize=256)
+def span_of(ranges: Ranges) -> Span:
+    """A set of characters as Graph.spans has it: less than the set, where it has only some beyond ASCII."""
+    bits = 0
+    for low, high in ranges:
+        if low < 0x80:
+            bits |= (1 << (min(high, 0x7F) + 1)) - (1 << low)
+    beyond = [(max(low, 0x80), high) for low, high in ranges if high >= 0x80]
+    wide = beyond in ([(0x80, 0xD7FF), (0xE000, 0x10FFFF)], [(0x80, 0x10FFFF)])
+    return bits & (2**64 - 1), bits >> 64, int(wide)
+
+
+class Graph:
+    """Builds the arrays of kernels/chart.py. `version` changes whenever they do."""
+
+    def __init__(self, max_nodes: int = MAX_NODES) -> None:
+        self._nodes = Records(8, 64)
+        self._edges = Records(3, 64)
+        self._links = Records(3, 64)
+        self._counters = Records(2, 8)
+        self._counters.reserve(1)
+        self._spans: dict[Span, int] = {(0, 0, 0): 0}
+        self._span_array = np.zeros((1, 3), np.uint64)
+        self._pending_edges: list[Edge] = []
+        self._pending_links: list[Link] = []
+        self._expanders: dict[int, Callable[[], None]] = {}
+        self._promises: dict[int, tuple[Callable[[], int], int]] = {}
+        self._max_nodes = max_nodes
+        self.rule = 0
+        self.counter = 0
+
+    @property
+    def node_count(self) -> int:
+        """The number of nodes so far."""
+        return self._nodes.count
+
+    def arrays(self) -> GraphArrays:
+        """The graph as it stands, for the kernels; valid until the next change."""
+        self._flush()
+        return GraphArrays(
+            self._nodes.array, self._edges.array, self._links.array, self._counters.array, self._span_array
+        )
+
+    def _flush(self) -> None:
+        if self._pending_edges:
+            self._edges.extend(self._pending_edges)  # type: ignore[arg-type]
+            self._pending_edges = []
+        if self._pending_links:
+            self._links.extend(self._pending_links)  # type: ignore[arg-type]
+            self._pending_links = []
+
+    def reserve(self) -> int:
+        """A new node of the current rule and counter, to be defined later."""
+        node = self._nodes.reserve(1)
+        if node >= self._max_nodes:
+            raise self._too_large()
+        flat, base = self._nodes.flat, 8 * node
+        flat[base + RULE] = self.rule
+        flat[base + COUNTER] = self.counter
+        return node
+
+    def define(self, node: int, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
+        """Give a reserved node its edges and links, once; returns the node."""
+        pending_edges, pending_links = self._pending_edges, self._pending_links
+        edge_base, link_base = self._edges.count, self._links.count
+        flat, base = self._nodes.flat, 8 * node
+        flat[base + EDGE_LO] = edge_base + len(pending_edges)
+        flat[base + LINK_LO] = link_base + len(pending_links)
+        pending_edges.extend(edges)
+        pending_links.extend(links)
+        flat[base + EDGE_HI] = edge_base + len(pending_edges)
+        flat[base + LINK_HI] = link_base + len(pending_links)
+        flat[base + FLAGS] = flags
+        return node
+
+    def node(self, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
+        """A new node with these edges and links."""
+        return self.define(self.reserve(), edges, links, flags)
+
+    def counter_for(self, least: int, most: int) -> int:
+        """A new counter with these bounds."""
+        return self._counters.extend([(least, most)])
+
+    def promise_span(self, node: int, ranges: Ranges) -> None:
+        """Promise that from `node` every text of these characters can be read and continued."""
+        span = span_of(ranges)
+        number = self._spans.get(span)
+        if number is None:
+            number = self._spans[span] = len(self._spans)
+            self._span_array = np.array(list(self._spans), np.uint64)
+        self._nodes.flat[8 * node + SPAN] = number
+
+    def begin_rule(self) -> int:
+        """Reserve the start node of a rule and make the rule current; the node's number names the rule."""
+        start = self.reserve()
+        self.rule, self.counter = start, 0
+        self._nodes.flat[8 * start + RULE] = start
+        self._nodes.flat[8 * start + COUNTER] = 0
+        return start
+
+    @contextmanager
+    def new_rule(self) -> Generator[int]:
+        """A rule to be built inside the block, beside the current one; gives its start node."""
+        outer = self.rule, self.counter
+        yield self.begin_rule()
+        self.rule, self.counter = outer
+
+    def final(self) -> int:
+        """The end of the current rule."""
+        return self.node(flags=FINAL | TAIL)
+
+    def lazy(self, expand: Callable[[], None], promise: Callable[[], int]) -> int:
+        """The start of a rule whose body `expand` defines when the automaton first reaches it.
+
+        `promise()` is asked for when distances are needed: the fewest bytes of the rule's texts, or more.
+        """
+        with self.new_rule() as start:
+            pass
+        return self._await(start, expand, promise, -1)
+
+    def lazy_node(self, expand: Callable[[int], None], promise: Callable[[], int], target: int) -> int:
+        """A node of the current rule that `expand(node)` defines when the automaton first reaches it.
+
+        `promise()`: the fewest bytes from the node to `target`, or more.
+        """
+        node = self.reserve()
+        return self._await(node, lambda: expand(node), promise, target)
+
+    def _await(self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int) -> int:
+        self._nodes.flat[8 * node + FLAGS] = LAZY
+        self._expanders[node] = expand
+        self._promises[node] = (promise, target)
+        return node
+
+    def expand(self, nodes: Iterable[int]) -> None:
+        """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise."""
+        outer = self.rule, self.counter
+        for node in nodes:
+            self.rule = self._nodes.flat[8 * node + RULE]
+            self.counter = self._nodes.flat[8 * node + COUNTER]
+            self._expanders[node]()
+            del self._expanders[node]
+        self.rule, self.counter = outer
+
+    def promises(self, first: int, last: int) -> list[tuple[int, int, int]]:
+        """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, and up to which node."""
+        due = [node for node in self._promises if first <= node < last]
+        found: list[tuple[int, int, int]] = []
+        for node in due:
+            promise, target = self._promises.pop(node)
+            found.append((node, promise(), target))
+        return found
+
+    def literal(self, data: bytes, target: int) -> int:
+        """A chain of nodes that reads `data` and leads to `target`; its first node."""
+        count = len(data)
+        if count == 0:
+            return target
+        first = self._nodes.reserve(count)
+        if first + count > self._max_nodes:
+            raise self._too_large()
+        edge = self._edges.count + len(self._pending_edges)
+        nodes = range(first + 1, first + count + 1)
+        self._pending_edges.extend([(byte, byte, after) for byte, after in zip(data, nodes, strict=True)])
+        self._pending_edges[-1] = (data[-1], data[-1], target)
+        flat, rule, counter = self._nodes.flat, self.rule, self.counter
+        for base in range(8 * first, 8 * (first + count), 8):
+            flat[base + EDGE_LO] = edge
+            edge += 1
+            flat[base + EDGE_HI] = edge
+            flat[base + RULE] = rule
+            flat[base + COUNTER] = counter
+        return first
+
+    def instantiate(self, template: Template, target: int) -> int:
+        """Copy a template, its ways out leading to `target`; its first node."""
+        self._flush()
+        size = len(template.ends)
+        first = self._nodes.reserve(size)
+        if first + size > self._max_nodes:
+            raise self._too_large()
+        edge_base = self._edges.extend(template.edges)
+        targets = self._edges.array[edge_base : self._edges.count, 2]
+        targets += first
+        targets[template.edges[:, 2] < 0] = target
+        block = self._nodes.array[first : first + size]
+        block[:, EDGE_HI] = template.ends + edge_base
+        block[0, EDGE_LO] = edge_base
+        block[1:, EDGE_LO] = block[:-1, EDGE_HI]
+        block[:, RULE] = self.rule
+        block[:, COUNTER] = self.counter
+        if len(template.exits):
+            links = np.zeros((len(template.exits), 3), np.int32)
+            links[:, 1] = target
+            link_base = self._links.extend(links)
+            block[template.exits, LINK_LO] = np.arange(link_base, self._links.count)
+            block[template.exits, LINK_HI] = np.arange(link_base, self._links.count) + 1
+        return first
+
+    def _too_large(self) -> LimitError:
+        return LimitError(
+            f"the constraint needs more than {self._max_nodes:,} graph nodes; simplify it, or raise max_nodes"
+        )

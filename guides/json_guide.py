@@ -1,0 +1,87 @@
+"""The guide for JSON Schema."""
+
+from __future__ import annotations
+
+import marshal
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from ..tokenizers_adapter import Vocabulary
+from .automaton import ChartAutomaton
+from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
+from .json_schema.spelling import Escapes
+from .json_schema.whitespace import Whitespace
+from .lift import LiftedGuide
+from .tables import VocabularyTables
+
+MAX_REMEMBERED = 256
+
+_remembered: OrderedDict[Any, JSONGuide] = OrderedDict()
+_remembered_lock = threading.Lock()
+
+
+class JSONGuide(LiftedGuide):
+    """JSON texts of the values that satisfy a JSON Schema.
+
+    schema: an object, true or false, or JSON text; drafts 4 to 2020-12, by its $schema
+    order: "any" (nothing in the language is refused), or "schema" (members in the order of the schema, others
+    after them), which `generate.json` asks for
+    whitespace: "flexible" (after colons and commas, and where a pretty printer breaks lines; bounded),
+    "compact", "pretty" (as json.dumps(indent=indent) writes) or "any"
+    escapes: "canonical" (as json.dumps(ensure_ascii=False) escapes) or "any"
+    resources: further schemas by URI; nothing is ever fetched
+    formats: whether the standard formats are enforced; max_cases: how many alternatives one value may have
+    Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError for
+    what is too large. The last schemas are remembered: compiling one again costs next to nothing.
+    """
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any] | bool | str,
+        vocabulary: Vocabulary,
+        *,
+        order: Order = "any",
+        whitespace: Whitespace = "flexible",
+        indent: int = 2,
+        escapes: Escapes = "canonical",
+        resources: Mapping[str, Any] | None = None,
+        formats: bool = True,
+        max_cases: int = 4096,
+    ) -> None:
+        form = Form(order, Spacing(whitespace, indent), escapes)
+        options = Options(formats=formats, max_cases=max_cases)
+        own, text = _own((dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {})))
+        key = (text, form, options, id(vocabulary))
+        with _remembered_lock:
+            known = _remembered.get(key)
+            if known is not None:
+                _remembered.move_to_end(key)
+        if known is not None:
+            self.__dict__.update(known.__dict__)
+            return
+        self.schema = CompiledSchema(own[0], own[1], options)
+        self.schema.check_has_instance()
+        lowering = SchemaLowering(self.schema, form)
+        lowering.check()
+        horizon = VocabularyTables.of(vocabulary).trie.deepest
+        super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
+        if key[0] is not None:
+            with _remembered_lock:
+                _remembered[key] = self
+                if len(_remembered) > MAX_REMEMBERED:
+                    _remembered.popitem(last=False)
+
+    def __repr__(self) -> str:
+        return f"JSONGuide({self.schema.root!r})"
+
+
+def _own(value: Any) -> tuple[Any, bytes | None]:
+    """A copy that nobody else can change, and bytes that are equal for equal schemas in equal order."""
+    try:
+        text = marshal.dumps(value, 2)
+        return marshal.loads(text), text
+    except ValueError:
+        # Nested deeper than marshal goes, or made of other things than JSON: not remembered.
+        return value, None

@@ -1,0 +1,128 @@
+"""A schema, loaded and checked, with everything about it that is worked out on demand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from ...errors import LimitError, SchemaError
+from .cases import Normal, Object, String
+from .conflict import conflict
+from .dialects import is_object
+from .documents import Documents
+from .formula import EVERYTHING, NOTHING, Formula, Formulas
+from .instances import NO_INSTANCE
+from .languages import PatternLanguage
+from .normalise import Normaliser
+from .objects import member
+from .options import Options
+from .strings import StringLanguage
+from .witness import Witnesses
+from .witness_objects import ANY_NAME
+
+
+class CompiledSchema:
+    """A schema as a formula `root`; its normal form is worked out as far as one asks.
+
+    schema: an object (kept, so it must not change afterwards), true or false, or JSON text
+    resources: further schemas by URI, as nothing is fetched
+    Raises SchemaError for what is no schema or has no instance, LimitError for what is too large.
+    """
+
+    def __init__(
+        self,
+        schema: dict[str, Any] | bool | str,
+        resources: Mapping[str, Any] | None = None,
+        options: Options | None = None,
+        language: StringLanguage | None = None,
+    ) -> None:
+        options = options or Options()
+        self._value = value = _parsed(schema)
+        self.language: StringLanguage = language or PatternLanguage()
+        self.formulas = Formulas()
+        self.documents = Documents(resources or {}, self.language.check)
+        self._normaliser = Normaliser(self.documents, self.formulas, self.language, options)
+        self._witnesses = Witnesses(self._normaliser)
+        if isinstance(value, bool):
+            self.root = EVERYTHING if value else NOTHING
+        else:
+            self.root = self._normaliser.enter(self.documents.load(value))
+
+    def mentions(self, keywords: frozenset[str]) -> bool:
+        """Whether any object in the schema has a member of one of these names."""
+        todo: list[Any] = [self._value]
+        while todo:
+            value = todo.pop()
+            if isinstance(value, dict):
+                if not keywords.isdisjoint(value):  # type: ignore[reportUnknownArgumentType]
+                    return True
+                todo.extend(value.values())  # type: ignore[reportUnknownArgumentType]
+            elif isinstance(value, list):
+                todo.extend(value)  # type: ignore[reportUnknownArgumentType]
+        return False
+
+    def check_has_instance(self) -> None:
+        """Raise SchemaError, with the place of the conflict, if no value satisfies the schema."""
+        if not self.has_instance(self.root):
+            raise SchemaError("no value satisfies this schema", conflict(self.root, self._witnesses))
+
+    def normal(self, formula: Formula) -> Normal:
+        """The normal form of a formula; alternatives without an instance may be left in it."""
+        return self._normaliser.normal(formula)
+
+    def cases(self, formula: Formula) -> Normal:
+        """The normal form of a formula, every alternative of which has an instance."""
+        return self._witnesses.cases(formula)
+
+    def has_instance(self, formula: Formula) -> bool:
+        """Whether any value satisfies a formula."""
+        return formula is not NOTHING and self._witnesses.has_instance(formula)
+
+    def minimal_instance(self, formula: Formula) -> Any:
+        """A small value that satisfies a formula. Raises SchemaError if there is none."""
+        witness = self._witnesses.find(formula)
+        if witness is NO_INSTANCE:
+            raise SchemaError("no value satisfies this schema", "#")
+        return witness
+
+    def member(self, case: Object, name: str) -> Formula:
+        """What the member called `name` of an object satisfies, all rules included."""
+        return member(case, name, self.formulas, self.language)
+
+    def regions(self, case: Object) -> list[tuple[String, Formula]]:
+        """The members that `case.properties` does not name: disjoint sets of names, what each set's satisfy.
+
+        Names that are in no set are forbidden.
+        """
+        return self._witnesses.objects.regions(case, ANY_NAME)
+
+    def accepts(self, formula: Formula, value: Any) -> bool:
+        """Whether a JSON value satisfies a formula, judged by its normal form alone."""
+        return self._witnesses.membership.accepts(formula, value)
+
+
+def _parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
+    value: Any = schema
+    if isinstance(schema, str):
+        try:
+            value = json.loads(schema, parse_float=_decimal, parse_constant=_no_number)
+        except RecursionError:
+            raise LimitError("the schema's text is nested too deep to be read; pass it as a dict") from None
+        except ValueError as error:
+            raise SchemaError(f"the schema's text is no JSON: {error}", "#") from None
+    if isinstance(value, bool) or is_object(value):
+        return value
+    raise SchemaError(f"a schema is an object, true or false, not {type(value).__name__}", "#")
+
+
+def _decimal(text: str) -> Fraction | float:
+    exponent = text.lower().partition("e")[2]
+    if exponent and abs(int(exponent)) > 1000:
+        raise ValueError(f"the number {text} is beyond 1e1000")
+    return Fraction(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON number")

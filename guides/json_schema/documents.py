@@ -1,0 +1,388 @@
+"""Schema documents: one scan that checks them and finds their resources, and the references between them.
+
+A document is scanned once, without recursion: every subschema becomes a `Subschema`, keyword values are
+checked, `$id` and anchors are registered, references are collected. Nothing is ever fetched: a reference
+leads into the document, into `resources`, or to one of the published metaschemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from ...errors import SchemaError
+from . import metaschemas
+from .dialects import DRAFT2020, Dialect, Keyword, dialect_of, is_array, is_object
+
+IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+"""Keywords whose subschemas speak of the same instance as the schema that holds them."""
+
+
+class Resource:
+    """A schema with a URI of its own: the base of the references inside it."""
+
+    __slots__ = ("anchors", "dialect", "dynamic_anchors", "is_recursive", "root", "uri")
+
+    def __init__(self, uri: str, dialect: Dialect) -> None:
+        self.uri = uri
+        self.dialect = dialect
+        self.root: Subschema | None = None
+        self.anchors: dict[str, Subschema] = {}
+        self.dynamic_anchors: dict[str, Subschema] = {}
+        self.is_recursive = False
+
+
+class Subschema:
+    """One schema object at its place in a document; compared by identity."""
+
+    __slots__ = ("keys", "parent", "resource", "value")
+
+    def __init__(
+        self, value: dict[str, Any], resource: Resource, parent: Subschema | None, keys: tuple[str | int, ...]
+    ) -> None:
+        self.value = value
+        self.resource = resource
+        self.parent = parent
+        self.keys = keys
+
+    @property
+    def pointer(self) -> str:
+        """Where it stands, as a URI fragment from the root of its document."""
+        return self.pointer_to()
+
+    def pointer_to(self, *keys: str | int) -> str:
+        """Where a keyword of it stands, or what lies below."""
+        path: list[tuple[str | int, ...]] = [keys]
+        place: Subschema | None = self
+        top = self
+        while place is not None:
+            path.append(place.keys)
+            top, place = place, place.parent
+        parts = [str(key).replace("~", "~0").replace("/", "~1") for step in reversed(path) for key in step]
+        uri = top.resource.uri
+        return uri + "#" + "".join("/" + part for part in parts)
+
+    def error(self, reason: str, *keys: str | int) -> SchemaError:
+        """The error that says what is wrong here."""
+        return SchemaError(reason, self.pointer_to(*keys))
+
+
+class Documents:
+    """All documents that a schema can reach, scanned when they are first needed."""
+
+    def __init__(self, resources: Mapping[str, Any], check_pattern: Callable[[str], str | None]) -> None:
+        self._waiting = dict(resources)
+        self._check_pattern = check_pattern
+        self._by_uri: dict[str, Resource] = {}
+        self._places: dict[int, Subschema] = {}
+        self._references: list[tuple[Subschema, str]] = []
+        self._targets: dict[tuple[int, str], Subschema | bool] = {}
+        self.has_dynamic_scope = False
+
+    def load(self, value: dict[str, Any], uri: str = "") -> Subschema:
+        """Scan a document and everything it refers to; its root.
+
+        Raises SchemaError for what is no schema, for an unknown `$schema`, and for a reference that leads
+        nowhere or in a circle.
+        """
+        root = self._add(value, uri)
+        resolved = 0
+        referring: list[Subschema] = []
+        while resolved < len(self._references):
+            place, keyword = self._references[resolved]
+            resolved += 1
+            if keyword == "$ref":
+                self.resolve(place, keyword)
+                referring.append(place)
+        if referring:
+            self._refuse_loops(referring)
+        return root
+
+    def at(self, value: dict[str, Any]) -> Subschema:
+        """The place of a schema object that the scan has seen."""
+        return self._places[id(value)]
+
+    def _add(self, value: dict[str, Any], uri: str) -> Subschema:
+        dialect = self._dialect(value, DRAFT2020, SchemaError)
+        resource = Resource(urldefrag(uri)[0], dialect)
+        root = Subschema(value, resource, None, ())
+        resource.root = root
+        self._by_uri[resource.uri] = resource
+        self._scan(root)
+        return root
+
+    def _dialect(self, value: dict[str, Any], default: Dialect, error: Callable[[str, str], SchemaError]) -> Dialect:
+        named = value.get("$schema")
+        if named is None:
+            return default
+        known = dialect_of(named) if isinstance(named, str) else None
+        if known is not None:
+            return known
+        metaschema = self._waiting.get(named) if isinstance(named, str) else None
+        if not is_object(metaschema) or dialect_of(str(metaschema.get("$schema"))) is None:
+            known_uris = "draft-04, draft-06, draft-07, 2019-09 or 2020-12, or a metaschema in `resources`"
+            raise error(f"unknown $schema {named!r}; expected {known_uris}", "#/$schema")
+        base: Dialect = dialect_of(str(metaschema["$schema"])) or DRAFT2020
+        vocabulary: Any = metaschema.get("$vocabulary")
+        if is_object(vocabulary) and not any("/vocab/validation" in str(uri) for uri in vocabulary):
+            return base.without_validation()
+        return base
+
+    # The scan
+
+    def _scan(self, root: Subschema) -> None:
+        waiting = [root]
+        while waiting:
+            place = waiting.pop()
+            value = place.value
+            if id(value) in self._places:
+                continue
+            self._places[id(value)] = place
+            keywords = place.resource.dialect.keywords
+            if "$schema" in value or place.resource.dialect.id_keyword in value or "$id" in value:
+                self._enter_resource(place)
+                keywords = place.resource.dialect.keywords
+            if "$ref" in value and place.resource.dialect.ref_alone:
+                keywords = {key: keywords[key] for key in ("$ref", "definitions")}
+            elif "$anchor" in value or "$dynamicAnchor" in value or "$recursiveAnchor" in value:
+                self._enter_anchors(place)
+            for key, content in value.items():
+                rule = keywords.get(key)
+                if rule is None:
+                    continue
+                if rule.kind == "plain":
+                    expected = rule.check(content)
+                    if expected is not None:
+                        raise place.error(f"{key} is to be {expected}, not {_show(content)}", key)
+                    if key == "pattern":
+                        self._check(place, content, key)
+                else:
+                    self._enter(place, key, rule, content, waiting)
+
+    def _enter(self, place: Subschema, key: str, rule: Keyword, content: Any, waiting: list[Subschema]) -> None:
+        kind = rule.kind
+        if kind == "items":
+            kind = "schemas" if is_array(content) else "schema"
+        if kind == "map" or kind == "dependencies":
+            if not is_object(content):
+                raise place.error(f"{key} is to be an object, not {_show(content)}", key)
+            for name, schema in content.items():
+                if kind == "dependencies" and is_array(schema):
+                    if not all(isinstance(item, str) for item in schema):
+                        raise place.error("a dependency is to be a schema or an array of names", key, name)
+                    continue
+                if key == "patternProperties":
+                    self._check(place, name, key, name)
+                self._enter_schema(place, (key, name), schema, waiting)
+        elif kind == "schemas":
+            if not is_array(content) or (not content and key in ("allOf", "anyOf", "oneOf")):
+                raise place.error(f"{key} is to be a non-empty array of schemas, not {_show(content)}", key)
+            for index, schema in enumerate(content):
+                self._enter_schema(place, (key, index), schema, waiting)
+        elif kind == "schema":
+            self._enter_schema(place, (key,), content, waiting)
+        else:
+            if not isinstance(content, str):
+                raise place.error(f"{key} is to be a string, not {_show(content)}", key)
+            self._references.append((place, key))
+
+    def _check(self, place: Subschema, pattern: str, *keys: str) -> None:
+        reason = self._check_pattern(pattern)
+        if reason is not None:
+            raise place.error(f"the pattern {_show(pattern)} cannot be used: {reason}", *keys)
+
+    def _enter_schema(
+        self, place: Subschema, keys: tuple[str | int, ...], schema: Any, waiting: list[Subschema]
+    ) -> None:
+        if is_object(schema):
+            waiting.append(Subschema(schema, place.resource, place, keys))
+        elif not isinstance(schema, bool):
+            raise place.error(f"expected a schema, not {_show(schema)}", *keys)
+
+    def _enter_resource(self, place: Subschema) -> None:
+        value, resource = place.value, place.resource
+        named_here = place.parent is not None and isinstance(value.get("$schema"), str)
+        dialect = resource.dialect
+        if named_here:
+            inside = dialect_of(value["$schema"])
+            named = str(value.get(dialect.id_keyword) or (inside and value.get(inside.id_keyword)) or "")
+            if inside is not None and (dialect.id_keyword in value or _is_absolute(named)):
+                dialect = inside
+        identifier = value.get(dialect.id_keyword)
+        if not isinstance(identifier, str) or ("$ref" in value and dialect.ref_alone):
+            return
+        uri, fragment = urldefrag(identifier)
+        if fragment and dialect.draft <= 7:
+            resource.anchors.setdefault(fragment, place)
+        if not uri and identifier:
+            return
+        uri = _join(resource.uri, uri)
+        if place.parent is None and resource.root is place:
+            resource.uri = uri
+        else:
+            resource = Resource(uri, dialect)
+            resource.root = place
+            place.resource = resource
+        self._by_uri[uri] = resource
+
+    def _enter_anchors(self, place: Subschema) -> None:
+        value, resource = place.value, place.resource
+        if resource.dialect.draft < 2019:
+            return
+        anchor = value.get("$anchor")
+        if isinstance(anchor, str):
+            resource.anchors[anchor] = place
+        dynamic = value.get("$dynamicAnchor")
+        if isinstance(dynamic, str) and resource.dialect.draft >= 2020:
+            resource.anchors[dynamic] = resource.dynamic_anchors[dynamic] = place
+            self.has_dynamic_scope = True
+        if value.get("$recursiveAnchor") is True and resource.dialect.draft == 2019:
+            resource.is_recursive = True
+            self.has_dynamic_scope = True
+
+    # References
+
+    def resolve(self, place: Subschema, keyword: str) -> Subschema | bool:
+        """The schema that a reference keyword of `place` leads to (for dynamic ones, at first sight).
+
+        Raises SchemaError if it leads nowhere.
+        """
+        reference: str = place.value[keyword]
+        key = (id(place.resource), reference)
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = self._find(place, keyword, reference)
+        return target
+
+    def _find(self, place: Subschema, keyword: str, reference: str) -> Subschema | bool:
+        if reference.startswith("#"):
+            resource, fragment = place.resource, reference[1:]
+        else:
+            uri, fragment = urldefrag(_join(place.resource.uri, reference))
+            found = self._resource(uri)
+            if found is None:
+                hint = "references are never fetched: pass it in `resources={uri: schema}`"
+                raise place.error(f"{keyword} {reference!r} leads to {uri!r}, which is unknown; {hint}", keyword)
+            if isinstance(found, bool):
+                return found
+            resource = found
+        target: Subschema | bool | None
+        if not fragment:
+            target = resource.root
+        elif fragment.startswith("/"):
+            target = self._follow(resource, unquote(fragment))
+        else:
+            target = resource.anchors.get(unquote(fragment))
+        if target is None:
+            raise place.error(f"{keyword} {reference!r} leads nowhere", keyword)
+        return target
+
+    def _resource(self, uri: str) -> Resource | bool | None:
+        for known in (uri, uri + "#"):
+            if known not in self._by_uri and known in self._waiting:
+                value = self._waiting.pop(known)
+                if isinstance(value, bool):
+                    self._waiting[known] = value
+                    return value
+                if not is_object(value):
+                    raise SchemaError(f"the resource {known!r} is no schema", f"{uri}#")
+                self._add(value, uri)
+        if uri not in self._by_uri:
+            self._load_rest(uri)
+        return self._by_uri.get(uri)
+
+    def _load_rest(self, uri: str) -> None:
+        metaschema = metaschemas.load(uri)
+        if metaschema is not None:
+            self._add(metaschema, uri)
+            return
+        for name in list(self._waiting):
+            value = self._waiting[name]
+            if is_object(value):
+                del self._waiting[name]
+                self._add(value, name)
+                if uri in self._by_uri:
+                    return
+
+    def _follow(self, resource: Resource, pointer: str) -> Subschema | bool | None:
+        """What lies at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
+        place = resource.root
+        if place is None:
+            return None
+        value: Any = place.value
+        keys: list[str | int] = []
+        for part in pointer[1:].split("/"):
+            part = part.replace("~1", "/").replace("~0", "~")
+            if is_object(value) and part in value:
+                value = value[part]
+                keys.append(part)
+            elif is_array(value) and part.isdecimal() and int(part) < len(value):
+                value = value[int(part)]
+                keys.append(int(part))
+            else:
+                return None
+            known = self._places.get(id(value)) if is_object(value) else None
+            if known is not None:
+                place, keys = known, []
+        if isinstance(value, bool):
+            return value
+        if not is_object(value):
+            return None
+        if keys:
+            place = Subschema(value, place.resource, place, tuple(keys))
+            self._scan(place)
+        return place
+
+    def _refuse_loops(self, referring: list[Subschema]) -> None:
+        """Refuse references that come back to where they started without stepping into the instance."""
+        done: set[int] = set()
+        on_path: set[int] = set()
+        for start in referring:
+            trail: list[tuple[Subschema, bool]] = [(start, False)]
+            while trail:
+                place, leaving = trail.pop()
+                if leaving:
+                    on_path.discard(id(place))
+                    done.add(id(place))
+                    continue
+                if id(place) in on_path:
+                    name = place.value.get("$ref", place.pointer)
+                    raise place.error(f"the reference {name!r} leads back to itself without progress")
+                if id(place) in done:
+                    continue
+                on_path.add(id(place))
+                trail.append((place, True))
+                trail.extend((inner, False) for inner in self._in_place(place) if id(inner) not in done)
+
+    def _in_place(self, place: Subschema) -> list[Subschema]:
+        value = place.value
+        found: list[Subschema | bool] = []
+        if "$ref" in value:
+            found.append(self.resolve(place, "$ref"))
+            if place.resource.dialect.ref_alone:
+                return [inner for inner in found if not isinstance(inner, bool)]
+        for keyword in IN_PLACE:
+            if keyword in value and keyword in place.resource.dialect.keywords:
+                content: Any = value[keyword]
+                kind = place.resource.dialect.keywords[keyword].kind
+                schemas = [content] if kind == "schema" else content if is_array(content) else content.values()
+                found.extend(self._places[id(inner)] for inner in schemas if is_object(inner))
+        return [inner for inner in found if not isinstance(inner, bool)]
+
+
+def _is_absolute(uri: str) -> bool:
+    return "://" in uri or uri.startswith("urn:")
+
+
+def _join(base: str, reference: str) -> str:
+    if not base or _is_absolute(reference):
+        return reference
+    if base.startswith("urn:"):
+        return reference or base
+    return urljoin(base, reference)
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,174 @@
+"""Members of a set of strings, short ones first: a search through its conditions, read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice, pairwise
+
+from ...errors import LimitError
+from . import formats
+from .cases import NO_NAMES, String
+from .derivatives import MAX_CODE_POINT, Expression
+from .patterns import parse
+
+SEARCH_LIMIT = 200_000
+
+Conditions = tuple[tuple[Expression, bool], ...]
+States = tuple[int, ...]
+Node = tuple[int, States]
+"""How many characters count towards the minimum so far, and the state of every condition."""
+
+
+@lru_cache(maxsize=1024)
+def pattern_language(pattern: str) -> Expression:
+    """The strings in which a pattern is found."""
+    return Expression(parse(pattern))
+
+
+@lru_cache(maxsize=64)
+def format_language(name: str) -> Expression:
+    """The strings of a format."""
+    return Expression(parse(formats.PATTERNS[name]))
+
+
+@lru_cache(maxsize=1024)
+def conditions(case: String) -> Conditions:
+    """The patterns and formats of a set, each with whether it must match."""
+    return (
+        *((pattern_language(pattern), True) for pattern in sorted(case.patterns)),
+        *((pattern_language(pattern), False) for pattern in sorted(case.not_patterns)),
+        *((format_language(name), True) for name in sorted(case.formats)),
+        *((format_language(name), False) for name in sorted(case.not_formats)),
+    )
+
+
+def examples(case: String, count: int) -> list[str]:
+    """Up to `count` different members, short ones first; fewer only if there are no more."""
+    if case.values is not None:
+        return sorted(case.values, key=lambda text: (len(text), text))[:count]
+    path = shortest(replace(case, excluded=NO_NAMES)) if count else None
+    if path is None:
+        return []
+    if count == 1 and path.text not in case.excluded:
+        return [path.text]
+    return _pumped(path, case, count) or list(islice(_search(case, count), count))
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A shortest text; a character that may be repeated in it at will, and where, if one was met."""
+
+    text: str
+    place: int = 0
+    again: str = ""
+
+
+def _pumped(path: Path, case: String, count: int) -> list[str]:
+    """Members that repeat one character of a shortest one; none if that does not give enough of them."""
+    wanted = len(case.excluded) + count
+    if not path.again or (case.max_length is not None and len(path.text) + wanted > case.max_length):
+        return []
+    texts = (path.text[: path.place] + path.again * more + path.text[path.place :] for more in range(wanted))
+    return [text for text in texts if text not in case.excluded][:count]
+
+
+@lru_cache(maxsize=4096)
+def shortest(case: String) -> Path | None:
+    """A shortest member, by one character of each kind breadth first; exclusions are not looked at."""
+    pairs = conditions(case)
+    start: Node = (0, tuple(0 for _ in pairs))
+    came_from: dict[Node, tuple[Node, str] | None] = {start: None}
+    level = [start]
+    length = 0
+    while level and (case.max_length is None or length <= case.max_length):
+        length += 1
+        following: list[Node] = []
+        for node in level:
+            if node[0] >= case.min_length and _accepted(pairs, node[1]):
+                return _retraced(pairs, node, came_from)
+            for char in _representatives(pairs, node[1], 1):
+                after = _step(pairs, node[1], char)
+                reached = None if after is None else (min(length, case.min_length), after)
+                if reached is not None and reached not in came_from:
+                    came_from[reached] = (node, char)
+                    following.append(reached)
+        if len(came_from) > SEARCH_LIMIT:
+            raise LimitError("patterns are too large to decide whether a string meets all of them")
+        level = following
+    return None
+
+
+def _retraced(pairs: Conditions, end: Node, came_from: dict[Node, tuple[Node, str] | None]) -> Path:
+    chars: list[str] = []
+    nodes = [end]
+    step = came_from[end]
+    while step is not None:
+        nodes.append(step[0])
+        chars.append(step[1])
+        step = came_from[step[0]]
+    text = "".join(reversed(chars))
+    for place, (_, states) in enumerate(reversed(nodes)):
+        for char in _representatives(pairs, states, 1):
+            if _step(pairs, states, char) == states:
+                return Path(text, place, char)
+    return Path(text)
+
+
+def _accepted(pairs: Conditions, states: States) -> bool:
+    return all(
+        language.is_accepting(state) == positive for (language, positive), state in zip(pairs, states, strict=True)
+    )
+
+
+def _step(pairs: Conditions, states: States, char: str) -> States | None:
+    """The states after a character; None if no member begins like that."""
+    after: list[int] = []
+    for (language, positive), state in zip(pairs, states, strict=True):
+        reached = language.step(state, char)
+        if positive and language.is_dead(reached):
+            return None
+        after.append(reached)
+    return tuple(after)
+
+
+def _search(case: String, count: int) -> Iterator[str]:
+    """Members in order of length, breadth first, as many ways to a state as may be needed."""
+    pairs = conditions(case)
+    wanted = len(case.excluded) + count
+    visits: dict[Node, int] = {}
+    level: list[tuple[str, States]] = [("", tuple(0 for _ in pairs))]
+    steps = 0
+    while level:
+        following: list[tuple[str, States]] = []
+        for text, states in level:
+            length = len(text)
+            if length >= case.min_length and text not in case.excluded and _accepted(pairs, states):
+                yield text
+            if case.max_length is not None and length >= case.max_length:
+                continue
+            for char in _representatives(pairs, states, wanted):
+                after = _step(pairs, states, char)
+                if after is None:
+                    continue
+                node = (min(length + 1, case.min_length), after)
+                visits[node] = visits.get(node, 0) + 1
+                if visits[node] <= wanted:
+                    following.append((text + char, after))
+                    steps += 1
+            if steps > SEARCH_LIMIT:
+                raise LimitError("patterns are too large to decide how many strings meet all of them")
+        level = following
+
+
+def _representatives(pairs: Conditions, states: States, count: int) -> list[str]:
+    """Of every kind of character that the conditions tell apart the first `count`, the readable ones in front."""
+    bounds = {0, ord("0"), ord("a"), 0xD800, 0xE000, MAX_CODE_POINT + 1}
+    for (language, _), state in zip(pairs, states, strict=True):
+        bounds.update(language.bounds(state))
+    points = sorted(bounds)
+    chars = [
+        chr(point) for low, high in pairwise(points) if low != 0xD800 for point in range(low, min(high, low + count))
+    ]
+    return sorted(chars, key=lambda char: (not char.isalnum() or ord(char) > 126, not " " <= char <= "~", char))

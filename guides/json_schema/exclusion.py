@@ -1,0 +1,120 @@
+"""All JSON strings but a few: the free string's automaton beside the tree of the excluded ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..automaton import ChartAutomaton
+from ..dfa import Dfa, byte_runs
+from ..graph import Edge, Graph
+from ..lower import Lowering, table_template
+from ..syntax import Literal, Repeat, Sequence, Table
+from .spelling import PLAIN, free_character, spelt
+
+Runs = list[tuple[int, int, int]]
+
+
+class FreeString(NamedTuple):
+    """The canonical strings after the opening quote, as a table; for each state its runs, and the bytes to the end."""
+
+    table: Table
+    runs: list[Runs]
+    to_end: list[int]
+
+
+@lru_cache(maxsize=1)
+def _free_string() -> FreeString:
+    graph = Graph()
+    free = Repeat(free_character("canonical"), 0, None)
+    rule = Lowering(graph).rule(Sequence((free, Literal(b'"'))))
+    dfa = Dfa.of(ChartAutomaton(graph, rule)).minimised()
+    assert dfa.start == 0, "minimised automata are numbered from the start"
+    runs = [byte_runs(row) for row in dfa.transitions]
+    to_end = [0 if end else len(dfa) for end in dfa.accepting]
+    for _ in runs:
+        for state, found in enumerate(runs):
+            to_end[state] = min([to_end[state], *(1 + to_end[target] for _, _, target in found)])
+    return FreeString(Table(dfa.transitions, dfa.accepting), runs, to_end)
+
+
+class Exclusion:
+    """Adds to a graph the canonical strings that are not among `texts`.
+
+    At a node of the tree, a byte that goes on like an excluded string leads to the next node of the tree,
+    any other to the free automaton, of which there is one copy; only the closing quote of an excluded string
+    is missing. A place in the tree is a span of the sorted texts, alike up to a depth.
+    """
+
+    def __init__(self, graph: Graph, texts: Iterable[str], target: int) -> None:
+        self._string = _free_string()
+        self._graph = graph
+        self._target = target
+        self._free = graph.instantiate(table_template(self._string.table), target)
+        self._texts = sorted(spelt(text) for text in texts)
+        graph.promise_span(self._free, PLAIN)
+
+    def entry(self) -> int:
+        """The node before the opening quote."""
+        root = self._node(0, len(self._texts), 1, 0)
+        return self._graph.node(((0x22, 0x22, root),))
+
+    def _node(self, first: int, last: int, depth: int, state: int) -> int:
+        """The node at a place of the tree, where the free automaton is in `state`; most are never reached."""
+        node = self._graph.lazy_node(
+            lambda node: self._define(node, first, last, depth, state),
+            lambda: self._needed(first, last, depth, state),
+            self._target,
+        )
+        if state == 0:
+            self._graph.promise_span(node, PLAIN)
+        return node
+
+    def _define(self, node: int, first: int, last: int, depth: int, state: int) -> None:
+        branches = self._branches(first, last, depth)
+        edges: list[Edge] = []
+        at = 0
+        for low, high, target in self._string.runs[state]:
+            free = self._free + target
+            begin = low
+            while at < len(branches) and branches[at][0] <= high:
+                byte, start, end = branches[at]
+                at += 1
+                if begin < byte:
+                    edges.append((begin, byte - 1, free))
+                if len(self._texts[start]) > depth + 1:
+                    edges.append((byte, byte, self._node(start, end, depth + 1, target)))
+                begin = byte + 1
+            if begin <= high:
+                edges.append((begin, high, free))
+        self._graph.define(node, edges)
+
+    def _branches(self, first: int, last: int, depth: int) -> list[tuple[int, int, int]]:
+        """The bytes with which the texts of a span go on, each with the span of its texts."""
+        found: list[tuple[int, int, int]] = []
+        while first < last:
+            text = self._texts[first]
+            end = bisect_left(self._texts, text[:depth] + bytes((text[depth] + 1,)), first, last)
+            found.append((text[depth], first, end))
+            first = end
+        return found
+
+    def _needed(self, first: int, last: int, depth: int, state: int) -> int:
+        """The fewest bytes from a place to the end; along the tree only where no byte leaves it."""
+        branches = self._branches(first, last, depth)
+        inside = {byte for byte, _, _ in branches}
+        outside = [
+            1 + self._string.to_end[target]
+            for low, high, target in self._string.runs[state]
+            if any(byte not in inside for byte in range(low, high + 1))
+        ]
+        if outside:
+            return min(outside)
+        target_of = {byte: target for low, high, target in self._string.runs[state] for byte in range(low, high + 1)}
+        return 1 + min(
+            self._needed(start, end, depth + 1, target_of[byte])
+            for byte, start, end in branches
+            if len(self._texts[start]) > depth + 1
+        )

@@ -1,0 +1,196 @@
+"""The formats that are enforced, each as an ECMA-262 pattern for the whole string.
+
+Where a format's definition is not regular, or needs tables, the pattern is narrower, never wider:
+
+- years begin with 0001; a leap second is written in UTC, as 23:59:60Z
+- hostname from draft 7 on, idn-hostname, email: no label with hyphens in its third and fourth place (A-labels
+  are among them: whether their Punycode decodes is not regular)
+- idn-hostname: beside ASCII, letters of common scripts that need no context, up to 14 to a label
+- regex: what ECMA-262 and Python read alike; groups nest at most three deep; no names, no back references,
+  nothing looks behind
+"""
+
+from __future__ import annotations
+
+
+def _any(*parts: str) -> str:
+    return "(?:" + "|".join(parts) + ")"
+
+
+def _nested(inner: str, depth: int) -> str:
+    """Regular expressions with `depth` levels of groups, around atoms `inner`."""
+    quantifier = r"(?:(?:[*+?]|\{[0-9]{1,2}(?:,(?:[1-9][0-9]{2})?)?\})\??)?"
+    branch = f"(?:{inner}{quantifier})*"
+    for _ in range(depth):
+        inside = rf"{branch}(?:\|{branch})*\)"
+        branch = rf"(?:{inner}{quantifier}|\((?:\?:)?{inside}{quantifier}|\(\?[=!]{inside})*"
+    return rf"\^?{branch}\$?(?:\|\^?{branch}\$?)*"
+
+
+_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
+_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_DATE = _any(
+    f"{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    "|02-(?:0[1-9]|1[0-9]|2[0-8]))",
+    f"{_LEAP_YEAR}-02-29",
+)
+_CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME = _any(
+    rf"{_CLOCK}:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-]{_CLOCK})",
+    r"23:59:60(?:\.[0-9]+)?(?:[Zz]|[+-]00:00)",
+)
+_CLOCK_PART = "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
+_DAY_PART = "(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)"
+_DURATION = f"P(?:{_DAY_PART}(?:{_CLOCK_PART})?|{_CLOCK_PART}|[0-9]+W)"
+
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_HEX = "[0-9A-Fa-f]"
+_H16 = f"{_HEX}{{1,4}}"
+_LAST32 = f"(?:{_H16}:{_H16}|{_IPV4})"
+_IPV6 = _any(
+    f"(?:{_H16}:){{6}}{_LAST32}",
+    f"::(?:{_H16}:){{5}}{_LAST32}",
+    f"(?:{_H16})?::(?:{_H16}:){{4}}{_LAST32}",
+    f"(?:(?:{_H16}:){{0,1}}{_H16})?::(?:{_H16}:){{3}}{_LAST32}",
+    f"(?:(?:{_H16}:){{0,2}}{_H16})?::(?:{_H16}:){{2}}{_LAST32}",
+    f"(?:(?:{_H16}:){{0,3}}{_H16})?::{_H16}:{_LAST32}",
+    f"(?:(?:{_H16}:){{0,4}}{_H16})?::{_LAST32}",
+    f"(?:(?:{_H16}:){{0,5}}{_H16})?::{_H16}",
+    f"(?:(?:{_H16}:){{0,6}}{_H16})?::",
+)
+
+
+def _label(letter: str) -> str:
+    """A host name's label: at most 63 letters, digits and hyphens; no hyphen at an end or in places 3 and 4."""
+    inner = f"[{letter}-]"
+    end = f"[{letter}]"
+    return _any(
+        end,
+        end + end,
+        f"{end}{inner}{end}",
+        f"{end}{inner}{end}{inner}{{0,59}}{end}",
+        f"{end}{inner}-{end}",
+        f"{end}{inner}-{end}{inner}{{0,58}}{end}",
+    )
+
+
+_ASCII = "A-Za-z0-9"
+_SEPARATOR = "[.\\u3002\\uFF0E\\uFF61]"
+_SCRIPTS = (
+    "a-z0-9\\u00E0-\\u00F6\\u00F8-\\u00FF\\u03B1-\\u03C1\\u03C3-\\u03C9\\u0430-\\u044F"
+    "\\u3041-\\u3096\\u4E00-\\u9FA5\\uAC00-\\uD7A3"
+)
+_HOSTNAME = rf"{_label(_ASCII)}(?:\.{_label(_ASCII)})*"
+_ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
+_ADDRESS = rf"\[(?:{_IPV4}|IPv6:{_IPV6})\]"
+_OLD_LABEL = f"[{_ASCII}](?:[{_ASCII}-]{{0,61}}[{_ASCII}])?"
+_OLD_HOSTNAME = rf"{_OLD_LABEL}(?:\.{_OLD_LABEL})*"
+_SCRIPT_LABEL = _any(f"[{_SCRIPTS}]{{1,3}}", f"[{_SCRIPTS}]{{2}}[{_SCRIPTS}-][{_SCRIPTS}]{{1,11}}")
+_WIDE_LABEL = _any(_label(_ASCII), _SCRIPT_LABEL)
+_WIDE_HOST = f"{_WIDE_LABEL}(?:{_SEPARATOR}{_WIDE_LABEL})*"
+_BEYOND_ASCII = "\\u0080-\\u{10FFFF}"
+_WIDE_ATOM = f"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_BEYOND_ASCII}-]+"
+_WIDE_QUOTED = rf'"(?:[ !#-\[\]-~{_BEYOND_ASCII}]|\\[ -~])*"'
+_MAIL_LABEL = _label(_ASCII + _BEYOND_ASCII)
+_WIDE_DOMAIN = rf"{_MAIL_LABEL}(?:\.{_MAIL_LABEL})*"
+
+
+def _resource_names(more: str, more_in_query: str = "") -> tuple[str, str]:
+    """Absolute and relative references of RFC 3986, with the further characters of RFC 3987."""
+    percent = f"%{_HEX}{{2}}"
+    unreserved = f"A-Za-z0-9._~{more}"
+    sub = "!$&'()*+,;="
+    char = f"(?:[{unreserved}{sub}:@-]|{percent})"
+    segment = f"{char}*"
+    first_segment = f"(?:[{unreserved}{sub}@-]|{percent})+"
+    user = f"(?:(?:[{unreserved}{sub}:-]|{percent})*@)?"
+    future = rf"[vV]{_HEX}+\.[A-Za-z0-9._~{sub}:-]+"
+    host = rf"(?:\[(?:{_IPV6}|{future})\]|(?:[{unreserved}{sub}-]|{percent})*)"
+    authority = f"//{user}{host}(?::[0-9]*)?(?:/{segment})*"
+    absolute = f"/(?:{char}+(?:/{segment})*)?"
+    query = rf"(?:\?(?:[{unreserved}{sub}:@/?{more_in_query}-]|{percent})*)?"
+    fragment = f"(?:#(?:[{unreserved}{sub}:@/?-]|{percent})*)?"
+    scheme = "[A-Za-z][A-Za-z0-9+.-]*:"
+    rooted = f"{char}+(?:/{segment})*"
+    whole = f"{scheme}(?:{authority}|{absolute}|{rooted})?{query}{fragment}"
+    relative = f"(?:{authority}|{absolute}|{first_segment}(?:/{segment})*)?{query}{fragment}"
+    return whole, _any(whole, relative)
+
+
+_URI, _URI_REFERENCE = _resource_names("")
+_UCS = "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF" + "".join(
+    f"\\u{{{plane:X}0000}}-\\u{{{plane:X}FFFD}}" for plane in range(1, 14)
+)
+_IRI, _IRI_REFERENCE = _resource_names(_UCS, "\\uE000-\\uF8FF\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}")
+_VARIABLE_CHAR = f"(?:[A-Za-z0-9_]|%{_HEX}{{2}})"
+_VARIABLE = rf"{_VARIABLE_CHAR}(?:\.?{_VARIABLE_CHAR})*(?::[1-9][0-9]{{0,3}}|\*)?"
+_TEMPLATE_CHAR = rf"(?:[!#$&'()*+,./0-9:;=?@A-Z\[\]_a-z~{_UCS}\uE000-\uF8FF-]|%{_HEX}{{2}})"
+_TEMPLATE = rf"(?:{_TEMPLATE_CHAR}|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
+_POINTER = "(?:/(?:[^~/]|~[01])*)*"
+_REGEX_ATOM = _any(
+    r"[^\\^$.*+?()\[\]{}|]",
+    r"\.",
+    r"\\[dDwWsSbBfnrtv0^$.*+?()\[\]{}|/-]",
+    rf"\\x{_HEX}{{2}}",
+    rf"\\u{_HEX}{{4}}",
+    r"\[\^?(?:[^\\\[\]^&|~-]|\\[dDwWsSfnrtv0^$.*+?()\[\]{}|/-]|[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9])+\]",
+)
+
+OLD_HOSTNAME = "hostname of RFC 1123"
+"""What drafts 4 and 6 mean by `hostname`: labels may have hyphens anywhere inside."""
+
+PATTERNS = {
+    name: f"^(?:{pattern})$"
+    for name, pattern in {
+        "date": _DATE,
+        "time": _TIME,
+        "date-time": f"{_DATE}[Tt]{_TIME}",
+        "duration": _DURATION,
+        "email": rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_HOSTNAME}|{_ADDRESS})",
+        "idn-email": rf"(?:{_WIDE_ATOM}(?:\.{_WIDE_ATOM})*|{_WIDE_QUOTED})@(?:{_WIDE_DOMAIN}|{_ADDRESS})",
+        "hostname": _HOSTNAME,
+        OLD_HOSTNAME: _OLD_HOSTNAME,
+        "idn-hostname": _WIDE_HOST,
+        "ipv4": _IPV4,
+        "ipv6": _IPV6,
+        "uri": _URI,
+        "uri-reference": _URI_REFERENCE,
+        "iri": _IRI,
+        "iri-reference": _IRI_REFERENCE,
+        "uri-template": _TEMPLATE,
+        "uuid": f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",
+        "json-pointer": _POINTER,
+        "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
+        "regex": _nested(_REGEX_ATOM, 3),
+    }.items()
+}
+"""The pattern of each enforced format; other formats are annotations."""
+
+MAX_LENGTH = {"hostname": 253, OLD_HOSTNAME: 253, "idn-hostname": 253}
+"""Formats that also bound the length, in characters."""
+
+EXAMPLES = {
+    "date": "2000-01-01",
+    "time": "00:00:00Z",
+    "date-time": "2000-01-01T00:00:00Z",
+    "duration": "P1D",
+    "email": "a@b.c",
+    "idn-email": "a@b.c",
+    "hostname": "a",
+    OLD_HOSTNAME: "a",
+    "idn-hostname": "a",
+    "ipv4": "0.0.0.0",
+    "ipv6": "::",
+    "uri": "a:",
+    "uri-reference": "",
+    "iri": "a:",
+    "iri-reference": "",
+    "uri-template": "",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+    "json-pointer": "",
+    "relative-json-pointer": "0",
+    "regex": "",
+}
+"""A short member of each format."""

@@ -1,0 +1,40 @@
+"""The `StringLanguage` that needs nothing but the syntax trees of patterns."""
+
+from __future__ import annotations
+
+from ...errors import PatternError
+from . import examples
+from .cases import String
+from .strings import is_plain
+
+
+class PatternLanguage:
+    """Membership, emptiness and examples of sets of strings; patterns are explored on demand and remembered."""
+
+    def check(self, pattern: str) -> str | None:
+        """Why an ECMA-262 pattern cannot be used, or None."""
+        try:
+            examples.pattern_language(pattern)
+        except PatternError as error:
+            return error.reason
+        return None
+
+    def contains(self, case: String, text: str) -> bool:
+        """Whether a string is in the set."""
+        if case.values is not None:
+            return text in case.values
+        if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
+            return False
+        if text in case.excluded:
+            return False
+        if is_plain(case):
+            return True
+        return all(language.matches(text) == wanted for language, wanted in examples.conditions(case))
+
+    def is_empty(self, case: String) -> bool:
+        """Whether the set has no string."""
+        return not examples.examples(case, 1)
+
+    def examples(self, case: String, count: int) -> list[str]:
+        """Up to `count` different members, short ones first; fewer only if there are no more."""
+        return examples.examples(case, count)

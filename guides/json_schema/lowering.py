@@ -1,0 +1,229 @@
+"""A schema as a graph: each formula is a rule, worked out when the automaton first reaches it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...errors import LimitError, OptionError, SchemaError
+from ...kernels.chart import CALL, EPSILON
+from ..graph import Graph, Link
+from ..lower import Lowering
+from ..syntax import Alternation, Node, Repeat
+from ..syntax import Literal as Text
+from . import strings
+from .cases import ANY_STRING, Array, Normal, Object, String
+from .compiled import CompiledSchema
+from .decimals import number_node
+from .formula import NOTHING, Formula
+from .lists import Items
+from .members import Members
+from .normalise import as_case
+from .spelling import Escapes
+from .text import StringLowering
+from .whitespace import Spacing
+
+Order = Literal["schema", "any"]
+
+MAX_CHECKED = 20_000
+RISKY = frozenset(
+    (
+        *("uniqueItems", "contains", "unevaluatedItems", "not", "oneOf", "if", "dependencies", "dependentSchemas"),
+        *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How JSON may be written.
+
+    order: "schema" writes members in the order of the schema, others after them; "any" in any order
+    spacing: the white space; escapes: "canonical" as json.dumps(ensure_ascii=False) escapes, or "any"
+    """
+
+    order: Order = "schema"
+    spacing: Spacing = field(default_factory=Spacing)
+    escapes: Escapes = "canonical"
+
+    def __post_init__(self) -> None:
+        if self.order not in ("schema", "any"):
+            raise OptionError(f'order must be "schema" or "any", not {self.order!r}')
+        if self.escapes not in ("canonical", "any"):
+            raise OptionError(f'escapes must be "canonical" or "any", not {self.escapes!r}')
+
+
+class SchemaLowering:
+    """Adds the values of a schema's formulas to a graph."""
+
+    def __init__(self, schema: CompiledSchema, form: Form) -> None:
+        self.schema = schema
+        self.form = form
+        self.graph = Graph()
+        self.lowering = Lowering(self.graph)
+        self.strings = StringLowering(self.lowering, form.escapes)
+        self._values: dict[tuple[Formula, int], int] = {}
+        self._shortest: dict[Formula, int] = {}
+        self._gaps: dict[int, tuple[Node, int]] = {}
+        self._free_string: int | None = None
+
+    def root(self) -> int:
+        """The rule of the whole text."""
+        around = self.form.spacing.around()
+        value = self.value(self.schema.root, 0)
+        if around == Text(b""):
+            return value
+        with self.graph.new_rule() as start:
+            end = self.gap(around, self.graph.final())
+            call = self.graph.node(links=((CALL, value, end),))
+            self.graph.define(start, links=((EPSILON, self.gap(around, call), 0),))
+        return start
+
+    def check(self) -> None:
+        """Raise now what generation would come upon: sets that cannot be enforced, or are too large.
+
+        Follows the formulas from the root, up to MAX_CHECKED of them; a schema without any of the keywords that
+        may bring this about is not followed.
+        """
+        if not self.schema.mentions(RISKY):
+            return
+        todo = [self.schema.root]
+        seen = set(todo)
+        while todo and len(seen) < MAX_CHECKED:
+            formula = todo.pop()
+            normal = self.schema.cases(formula)
+            for case in normal.strings:
+                self.strings.shortest(case)
+            for array in normal.arrays:
+                self._check_unique(array, formula)
+            for part in self._parts(normal):
+                if part not in seen:
+                    seen.add(part)
+                    todo.append(part)
+
+    def _parts(self, normal: Normal) -> Iterator[Formula]:
+        """The formulas of items and members."""
+        for array in normal.arrays:
+            yield from array.prefix
+            yield array.rest
+        for object_ in normal.objects:
+            for name in object_.properties:
+                yield self.schema.member(object_, name)
+            for names, formula in self.schema.regions(object_):
+                self.strings.shortest(names)
+                yield formula
+
+    def _check_unique(self, array: Array, formula: Formula) -> None:
+        most = array.max_items
+        if array.unique is None or (array.unique and most is not None and most <= 1):
+            return
+        finite = all(part is NOTHING or self.constants(part) is not None for part in (*array.prefix[:most], array.rest))
+        if not array.unique or not finite:
+            raise SchemaError(
+                "uniqueItems can be enforced only for items out of finitely many values (enum, const, boolean)",
+                repr(formula) if formula.kind == "schema" else "#",
+            )
+
+    def value(self, formula: Formula, depth: int) -> int:
+        """The rule of the values of a formula, in a container at `depth`."""
+        key = (formula, depth if self.form.spacing.depends_on_depth else 0)
+        if key not in self._values:
+            expand = lambda: self._define(self._values[key], *key)  # noqa: E731
+            self._values[key] = self.graph.lazy(expand, lambda: self.shortest(formula))
+        return self._values[key]
+
+    def shortest(self, formula: Formula) -> int:
+        """The bytes of a short text of a formula's values."""
+        known = self._shortest.get(formula)
+        if known is None:
+            instance = self.schema.minimal_instance(formula)
+            indent = self.form.spacing.indent if self.form.spacing.depends_on_depth else None
+            separators = None if indent is not None else (",", ":")
+            try:
+                text = json.dumps(instance, ensure_ascii=False, indent=indent, separators=separators, default=float)
+            except RecursionError:
+                raise LimitError("the shortest value of the schema is nested too deep to be written") from None
+            known = self._shortest[formula] = len(text.encode()) + 64 * text.count("\n")
+        return known
+
+    def line(self, depth: int) -> int:
+        """The bytes of white space that must stand before an item or member, in a container at `depth`.
+
+        Nothing may cost more in parts than it was said to cost as a whole, or budgets end in dead ends.
+        """
+        spacing = self.form.spacing
+        return 1 + spacing.indent * (depth + 1) if spacing.depends_on_depth else 0
+
+    def gap(self, space: Node, target: int) -> int:
+        """The entry of white space before `target`; one rule for each kind, of which `Spacing` gives the same node."""
+        if isinstance(space, Text):
+            return self.graph.literal(space.data, target)
+        if isinstance(space, Repeat) and space.max == 1:
+            return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
+        known = self._gaps.get(id(space))
+        if known is None:
+            known = self._gaps[id(space)] = (space, self.lowering.rule(space))
+        return self.graph.node(links=((CALL, known[1], target),))
+
+    def overlaps(self, a: String, b: String) -> bool:
+        """Whether two sets of strings have a common one."""
+        both = strings.intersect(a, b, self.schema.language)
+        return both is not None and not self.schema.language.is_empty(both)
+
+    def constants(self, formula: Formula) -> list[Any] | None:
+        """The values of a formula, if they are finitely many constants."""
+        normal = self.schema.cases(formula)
+        if normal.arrays or normal.objects:
+            return None
+        found: list[Any] = [None] if normal.null else []
+        found += sorted(normal.booleans)
+        for case in (*normal.numbers, *normal.strings):
+            if case.values is None:
+                return None
+            found += sorted(case.values)
+        return found + list(normal.constants)
+
+    def text(self, data: bytes, target: int) -> int:
+        """The entry of fixed bytes before `target`."""
+        return self.graph.literal(data, target)
+
+    def _define(self, rule: int, formula: Formula, depth: int) -> None:
+        """Give the current rule its body: the alternatives of the formula."""
+        normal = self.schema.cases(formula)
+        final = self.graph.final()
+        entries = [self.lowering.lower(_scalars(normal), final)]
+        for case in normal.strings:
+            if case is ANY_STRING:
+                entries.append(self.graph.node(links=((CALL, self._any_string(), final),)))
+            else:
+                entries.append(self.strings.entry(case, final))
+        entries += [Items(self, array, depth, final).entry() for array in normal.arrays]
+        entries += [Members(self, object_, depth, final).entry() for object_ in normal.objects]
+        for constant in normal.constants:
+            case = as_case(constant, self.schema.formulas)
+            kind: Any = Members if isinstance(case, Object) else Items
+            entries.append(kind(self, case, depth, final).entry())
+        links: list[Link] = [(EPSILON, entry, 0) for entry in entries if entry is not None]
+        self.graph.define(rule, links=links)
+
+    def _any_string(self) -> int:
+        """The rule of all strings, of which there is one."""
+        if self._free_string is None:
+            with self.graph.new_rule() as rule:
+                entry = self.strings.entry(ANY_STRING, self.graph.final())
+                assert entry is not None, "there are strings"
+                self.graph.define(rule, links=((EPSILON, entry, 0),))
+            self._free_string = rule
+        return self._free_string
+
+
+def _scalars(normal: Normal) -> Node:
+    """The alternatives without structure."""
+    items: list[Node] = []
+    if normal.null:
+        items.append(Text(b"null"))
+    items += [Text(b"true" if value else b"false") for value in sorted(normal.booleans)]
+    items += [number_node(case) for case in normal.numbers]
+    return items[0] if len(items) == 1 else Alternation(tuple(items))

@@ -1,0 +1,266 @@
+"""Objects of a schema as pieces of graph: which member may come next, and when the object may end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import SchemaError
+from ...kernels.chart import CALL, EPSILON
+from ..graph import Link
+from .cases import Object, Rule, String
+from .formula import EVERYTHING, NOTHING, Formula
+from .spelling import spelt
+
+if TYPE_CHECKING:
+    from .lowering import SchemaLowering
+
+
+class Place(NamedTuple):
+    """How far an object has come.
+
+    used: which of the named members can come no more, as bits; members: how many there are, as far as
+    it matters; unmet: which of the rules in `Object.some` have no member yet, as bits
+    """
+
+    used: int
+    members: int
+    unmet: int
+
+
+class Choice(NamedTuple):
+    """A member that may come next: its name in the list of names, or -1 - its region; its value; the place after it."""
+
+    name: int
+    formula: Formula
+    after: Place
+
+
+class Members:
+    """One object case at one depth, in the current rule, before the node `target`."""
+
+    def __init__(self, owner: SchemaLowering, case: Object, depth: int, target: int) -> None:
+        self._owner = owner
+        self._graph = owner.graph
+        self._case = case
+        self._depth = depth
+        self._target = target
+        self._ordered = owner.form.order == "schema"
+        self._members: dict[Place, int] = {}
+        self._afters: dict[Place, int] = {}
+        self._tails: dict[Choice, int] = {}
+        self._others: dict[int, int | None] = {}
+        self._alive: dict[Place, bool] = {}
+        self._names: list[str] = []
+        self._formulas: list[Formula] = []
+        self._regions: list[tuple[String, Formula]] = []
+        self._read_names()
+        self._in_order = (1 << self._schema_names) - 1
+        self._required = sum(1 << index for index, name in enumerate(self._names) if name in case.required)
+        self._ceiling = self._count_that_matters()
+
+    def _read_names(self) -> None:
+        """List the members that may be named, in the order of the schema, and the regions of other names."""
+        schema, case = self._owner.schema, self._case
+        for name in case.properties:
+            formula = schema.member(case, name)
+            if name in case.required or (formula is not NOTHING and schema.has_instance(formula)):
+                self._names.append(name)
+                self._formulas.append(formula)
+        self._schema_names = len(self._names) if self._ordered else 0
+        # A region must lie in the names of each rule of `some`, or outside, for a member to meet it or not.
+        apart = tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
+        for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart))):
+            if names.values is None:
+                self._regions.append((names, formula))
+            else:
+                self._names += sorted(names.values)
+                self._formulas += [formula] * len(names.values)
+
+    def _count_that_matters(self) -> int:
+        """Up to which number members must be counted; 0 if it does not matter."""
+        case = self._case
+        if case.max_properties is not None:
+            return max(case.max_properties + 1, case.min_properties)
+        return case.min_properties if case.min_properties > self._required.bit_count() else 0
+
+    def entry(self) -> int:
+        """The node before the opening brace."""
+        owner, graph = self._owner, self._graph
+        start = Place(0, 0, (1 << len(self._case.some)) - 1)
+        links: list[Link] = []
+        if self._may_end(start):
+            links.append((EPSILON, owner.gap(owner.form.spacing.when_empty(), owner.text(b"}", self._target)), 0))
+        if any(self._is_alive(choice.after) for choice in self._choices(start)):
+            links.append((EPSILON, owner.gap(owner.form.spacing.inside(self._depth), self._member(start)), 0))
+        if not links:
+            raise SchemaError("the counts of members and the members themselves leave no object", "#")
+        return graph.node(((0x7B, 0x7B, graph.node(links=links)),))
+
+    def _member(self, place: Place) -> int:
+        """The node before the name of the next member."""
+        node = self._members.get(place)
+        if node is None:
+            node = self._members[place] = self._graph.lazy_node(
+                lambda node: self._define(node, place), lambda: self._shortest(place), self._target
+            )
+        return node
+
+    def _define(self, node: int, place: Place) -> None:
+        """The names that may come at a place."""
+        owner = self._owner
+        named: list[tuple[bytes, int]] = []
+        links: list[Link] = []
+        for choice in self._choices(place):
+            if not self._is_alive(choice.after):
+                continue
+            tail = self._tail(choice)
+            if choice.name < 0:
+                entry = self._other_name(choice, tail)
+                if entry is not None:
+                    links.append((EPSILON, entry, 0))
+            elif owner.form.escapes == "canonical":
+                named.append((spelt(self._names[choice.name]), tail))
+            else:
+                entry = owner.lowering.lower(owner.strings.literal(self._names[choice.name]), tail)
+                if entry is not None:
+                    links.append((EPSILON, entry, 0))
+        if named:
+            links.append((EPSILON, owner.lowering.tree(named), 0))
+        self._graph.define(node, links=links)
+
+    def _other_name(self, choice: Choice, tail: int) -> int | None:
+        """The entry of the names of a region; they are one rule, since they are the same at every place."""
+        if choice.name not in self._others:
+            with self._graph.new_rule() as rule:
+                entry = self._owner.strings.entry(self._regions[-1 - choice.name][0], self._graph.final())
+                self._graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
+            self._others[choice.name] = None if entry is None else rule
+        names = self._others[choice.name]
+        return None if names is None else self._graph.node(links=((CALL, names, tail),))
+
+    def _tail(self, choice: Choice) -> int:
+        """The node after a name: colon, value, and what comes after the member."""
+        node = self._tails.get(choice)
+        if node is None:
+            node = self._tails[choice] = self._graph.lazy_node(
+                lambda node: self._define_tail(node, choice),
+                lambda: 1 + bool(self._owner.line(0)) + self._owner.shortest(choice.formula) + self._rest(choice.after),
+                self._target,
+            )
+        return node
+
+    def _define_tail(self, node: int, choice: Choice) -> None:
+        self._graph.define(node, links=((EPSILON, self._colon(choice), 0),))
+
+    def _colon(self, choice: Choice) -> int:
+        owner, spacing = self._owner, self._owner.form.spacing
+        value = owner.value(choice.formula, self._depth + 1)
+        call = self._graph.node(links=((CALL, value, self._after(choice.after)),))
+        colon = owner.text(b":", owner.gap(spacing.after_colon(), call))
+        return owner.gap(spacing.before_colon(), colon)
+
+    def _after(self, place: Place) -> int:
+        """The node after a member: a comma and the next one, or the end."""
+        node = self._afters.get(place)
+        if node is None:
+            owner, spacing = self._owner, self._owner.form.spacing
+            links: list[Link] = []
+            if self._may_end(place):
+                close = owner.gap(spacing.at_end(self._depth), owner.text(b"}", self._target))
+                links.append((EPSILON, close, 0))
+            if any(self._is_alive(choice.after) for choice in self._choices(place)):
+                comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), self._member(place)))
+                links.append((EPSILON, owner.gap(spacing.before_comma(), comma), 0))
+            node = self._afters[place] = self._graph.node(links=links)
+        return node
+
+    def _may_end(self, place: Place) -> bool:
+        case = self._case
+        enough = place.members >= case.min_properties or not self._ceiling
+        return enough and not place.unmet and not self._required & ~place.used
+
+    def _choices(self, place: Place) -> list[Choice]:
+        """The members that may come next."""
+        case = self._case
+        if case.max_properties is not None and place.members >= case.max_properties:
+            return []
+        found: list[Choice] = []
+        for index in range(self._schema_names):
+            if not place.used >> index & 1:
+                used = (1 << (index + 1)) - 1
+                found += self._variants(index, self._formulas[index], self._names[index], place, used)
+                if self._required >> index & 1:
+                    return found
+        for index in range(self._schema_names, len(self._names)):
+            if not place.used >> index & 1:
+                used = place.used | self._in_order | 1 << index
+                found += self._variants(index, self._formulas[index], self._names[index], place, used)
+        for index, (names, formula) in enumerate(self._regions):
+            found += self._variants(-1 - index, formula, names, place, place.used | self._in_order)
+        return found
+
+    def _variants(self, name: int, formula: Formula, names: str | String, place: Place, used: int) -> list[Choice]:
+        """A member with each set of the unmet rules that it may meet."""
+        schema = self._owner.schema
+        count = min(place.members + 1, self._ceiling)
+        found = [Choice(name, formula, Place(used, count, place.unmet))]
+        for index, rule in enumerate(self._case.some):
+            if place.unmet >> index & 1 and self._concerns(rule.names, names):
+                for choice in list(found):
+                    both = schema.formulas.all_of((choice.formula, rule.formula))
+                    if schema.has_instance(both):
+                        unmet = choice.after.unmet & ~(1 << index)
+                        found.append(Choice(name, both, choice.after._replace(unmet=unmet)))
+        return found
+
+    def _concerns(self, rule: String, names: str | String) -> bool:
+        """Whether a rule's set of names has this name, or this region of names."""
+        if isinstance(names, str):
+            return self._owner.schema.language.contains(rule, names)
+        return self._owner.overlaps(rule, names)
+
+    def _is_alive(self, place: Place) -> bool:
+        """Whether the object can still be completed."""
+        if not self._ceiling and not place.unmet:
+            return True
+        known = self._alive.get(place)
+        if known is None:
+            self._alive[place] = False
+            known = self._may_end(place) or any(self._is_alive(choice.after) for choice in self._choices(place))
+            self._alive[place] = known
+        return known
+
+    def _shortest(self, place: Place) -> int:
+        """Bytes from before a name to after the closing brace, along the members that must come."""
+        choice = min(
+            (choice for choice in self._choices(place) if self._is_alive(choice.after)),
+            key=lambda choice: (self._still(choice.after), self._length(choice)),
+        )
+        return self._length(choice) + self._rest(choice.after)
+
+    def _still(self, place: Place) -> int:
+        """How many members must still come, at least."""
+        required = (self._required & ~place.used).bit_count()
+        return max(required, self._case.min_properties - place.members if self._ceiling else 0, place.unmet.bit_count())
+
+    def _length(self, choice: Choice) -> int:
+        """Bytes of a member: name, colon, value."""
+        if choice.name >= 0:
+            name = len(spelt(self._names[choice.name]))
+        else:
+            name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
+        return name + 1 + bool(self._owner.line(0)) + self._owner.shortest(choice.formula)
+
+    def _rest(self, place: Place) -> int:
+        """Bytes after a member to after the closing brace."""
+        line = self._owner.line(self._depth)
+        total = 0
+        while not self._may_end(place):
+            choice = min(
+                (choice for choice in self._choices(place) if self._is_alive(choice.after)),
+                key=lambda choice: (self._still(choice.after), self._length(choice)),
+            )
+            total += 1 + line + self._length(choice)
+            place = choice.after
+        return total + line + 1

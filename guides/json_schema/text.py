@@ -1,0 +1,159 @@
+"""Strings of a schema as pieces of graph: everything between and including the quotes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain
+
+from ...errors import LimitError
+from ..lower import Lowering
+from ..regex.charsets import ALL, single
+from ..syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
+from ..text_tree import text_tree
+from .cases import String
+from .characters import Condition, automaton, without
+from .counting import NEVER, Counting
+from .exclusion import Exclusion
+from .formats import PATTERNS
+from .narrowing import ENDLESS, narrow, size
+from .patterns import parse
+from .product import CountedStrings
+from .spelling import Escapes, fewest_bytes, has_table, spell, spell_chars, spelt
+from .strings import is_plain
+from .text_places import TextPlaces
+
+QUOTE = Literal(b'"')
+MANY_TEXTS = 24
+MAX_SIZE: dict[Escapes, int] = {"canonical": 1000, "any": 40}
+"""Up to how many nodes of syntax a pattern is spelt; larger ones are determinised first."""
+
+
+class StringLowering:
+    """Adds strings to a graph, spelt as JSON with the escapes allowed."""
+
+    def __init__(self, lowering: Lowering, escapes: Escapes) -> None:
+        self._lowering = lowering
+        self._graph = lowering.graph
+        self._escapes: Escapes = escapes
+
+    def entry(self, case: String, target: int) -> int | None:
+        """The node from which a string of the set is read, quotes included, and which goes on at `target`.
+
+        None if there is no such string. The graph's counter must be 0.
+        """
+        if case.values is not None:
+            return self.literals(case.values, target)
+        if _only_excludes(case):
+            return self._all_but(_writable(case.excluded), target)
+        found = plan(case, self._escapes)
+        if not isinstance(found, Counting):
+            return self._lowering.lower(Sequence((QUOTE, found, QUOTE)), target)
+        if found.is_empty:
+            return None
+        return CountedStrings(self._lowering, self._escapes, found, target).entry()
+
+    def shortest(self, case: String) -> int:
+        """The bytes of a short string of the set, quotes included; the set is not empty."""
+        if case.values is not None:
+            return min((len(spelt(text)) for text in _writable(case.values)), default=NEVER)
+        if _only_excludes(case):
+            texts = chain(("",), map(chr, range(0x23, 0xD800)))
+            return next(len(spelt(text)) for text in texts if text not in case.excluded)
+        found = plan(case, self._escapes)
+        if isinstance(found, Counting):
+            return 2 + found.bytes_needed(found.automaton.start, 0)
+        return 2 + fewest_bytes(found)
+
+    def literals(self, texts: Iterable[str], target: int) -> int | None:
+        """The entry of finitely many strings."""
+        listed = _writable(texts)
+        if len(listed) > MANY_TEXTS:
+            if self._escapes == "any":
+                return TextPlaces(self._lowering, "any", listed, target).entry()
+            tree = text_tree(map(spelt, listed))
+            if tree is not None:
+                return self._graph.instantiate(tree, target)
+        return self._lowering.lower(Alternation(tuple(self.literal(text) for text in listed)), target)
+
+    def _all_but(self, texts: list[str], target: int) -> int:
+        """The entry of all strings that are not among the texts."""
+        if self._escapes == "any":
+            return TextPlaces(self._lowering, "any", texts, target, all_but=True).entry()
+        return Exclusion(self._graph, texts, target).entry()
+
+    def literal(self, text: str) -> Node:
+        """One string with its quotes."""
+        if self._escapes == "canonical":
+            return Literal(spelt(text))
+        return Sequence((QUOTE, *(spell_chars(single(ord(char)), "any") for char in text), QUOTE))
+
+
+def _only_excludes(case: String) -> bool:
+    return bool(case.excluded) and case == String(excluded=case.excluded)
+
+
+def _writable(texts: Iterable[str]) -> list[str]:
+    """The texts without lone surrogates, which cannot be written."""
+    return [text for text in texts if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)]
+
+
+@lru_cache(maxsize=4096)
+def plan(case: String, escapes: Escapes) -> Node | Counting:
+    """The strings of a set without their quotes: spelt syntax where that is brief, else an automaton.
+
+    Raises LimitError.
+    """
+    node = _as_syntax(case)
+    if node is not None and escapes == "any" and has_table(node):
+        node = None
+    if node is not None and size(node) <= MAX_SIZE[escapes]:
+        return spell(node, escapes)
+    try:
+        return counted(case)
+    except LimitError:
+        if node is None:
+            raise
+        return spell(node, escapes)
+
+
+def _as_syntax(case: String) -> Node | None:
+    """The strings of a set as syntax; None if that takes an automaton."""
+    most = ENDLESS if case.max_length is None else case.max_length
+    if most < case.min_length:
+        return NOTHING
+    if case.excluded or case.not_patterns or case.not_formats:
+        return None
+    if is_plain(case):
+        return Repeat(Chars(ALL), case.min_length, case.max_length)
+    if len(case.patterns) + len(case.formats) > 1:
+        return None
+    node = parse(next(iter(case.patterns or (PATTERNS[name] for name in case.formats))))
+    if case.min_length or case.max_length is not None:
+        return narrow(node, case.min_length, most)
+    return node
+
+
+@lru_cache(maxsize=256)
+def counted(case: String) -> Counting:
+    """A set of strings as an automaton with its lengths. Raises LimitError."""
+    conditions: list[Condition] = [
+        *((parse(pattern), True) for pattern in sorted(case.patterns)),
+        *((parse(PATTERNS[name]), True) for name in sorted(case.formats)),
+        *((parse(pattern), False) for pattern in sorted(case.not_patterns)),
+        *((parse(PATTERNS[name]), False) for name in sorted(case.not_formats)),
+    ]
+    try:
+        machine = automaton(conditions)
+        if case.excluded:
+            machine = without(machine, _writable(sorted(case.excluded)))
+        return Counting(machine, case.min_length, case.max_length)
+    except LimitError as error:
+        raise LimitError(f"{error}: {_listed(case)}") from None
+
+
+def _listed(case: String) -> str:
+    """The conditions of a set, for a message."""
+    positive = sorted(case.patterns) + sorted(case.formats)
+    negative = sorted(case.not_patterns) + sorted(case.not_formats)
+    return ", ".join([*map(repr, positive), *(f"not {name!r}" for name in negative)])[:400]

@@ -1,0 +1,196 @@
+"""The lift: a byte automaton and a vocabulary become a guide. One piece of code for every constraint."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LanguageError
+from ..kernels import chart as kernel
+from ..kernels.calling import call
+from ..kernels.chart import DEAD
+from ..kernels.cost import NEVER
+from ..kernels.rows import advance
+from ..kernels.split import LOOP, UNSPLITTABLE, probe, walk_span, walk_split
+from ..kernels.walk import walk
+from ..tokenizers_adapter import Vocabulary
+from .automaton import ChartAutomaton
+from .closing import Closing
+from .mask_table import Cache, MaskTable
+from .tables import VocabularyTables
+
+Mask = NDArray[np.uint32]
+
+
+class LiftedGuide:
+    """A guide over the states of a `ChartAutomaton`. See `guides.protocol.Guide` for the methods.
+
+    States with equal signatures have equal masks, so masks are memoised by signature. Thread-safe.
+    collects: whether states that `advance` never returned are given up when there are very many.
+    """
+
+    collects: ClassVar[bool] = True
+
+    def __init__(self, automaton: ChartAutomaton, vocabulary: Vocabulary) -> None:
+        self._automaton = automaton
+        self._vocabulary = vocabulary
+        self._tables = VocabularyTables.of(vocabulary)
+        self._lock = automaton.lock
+        self._rows: Cache = {}
+        self._signatures: dict[int, int] = {}
+        self._eos = frozenset(vocabulary.eos_ids)
+        self._loop = np.zeros(3, np.uint64)
+        self._closing = Closing(automaton, self._tables)
+        if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
+            raise LanguageError(self._unspellable())
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary whose token ids the masks speak of."""
+        return self._vocabulary
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        return self._automaton.start
+
+    @property
+    def automaton(self) -> ChartAutomaton:
+        """The byte automaton under the guide."""
+        return self._automaton
+
+    @property
+    def table(self) -> MaskTable:
+        """The table that holds the masks; one per vocabulary."""
+        return self._tables.masks
+
+    def mask(self, state: int) -> Mask:
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""
+        row = self.row(state)
+        return self._tables.masks.rows[row]
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        signature = self._signatures.get(state)
+        if signature is None:
+            with self._lock:
+                signature = self._automaton.run(kernel.signature, state)
+                self._signatures[state] = signature
+        row = self._rows.get(signature)
+        while row is not None:
+            self._tables.masks.touch(row)
+            known = self._rows.get(signature)
+            if known == row:  # not given away by another thread before it was touched
+                return row
+            row = known
+        return self._compute(state, signature)
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        if not 0 <= token < self._vocabulary.size:
+            return DEAD
+        data, start = self._tables.bytes
+        first, last = start.item(token), start.item(token + 1)
+        if first == last:
+            return DEAD
+        with self._lock:
+            if self._automaton.is_crowded and self.collects:
+                self._collect()
+            after = self._automaton.run(advance, state, data, first, last)
+            if after != DEAD and not self._tables.spells_all_bytes and self._closing.distance(after) >= NEVER:
+                return DEAD
+            return after
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete."""
+        return self._automaton.is_accepting(state)
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, EOS not counted; see `guides.closing.Closing` for how."""
+        with self._lock:
+            return self._closing.distance(state)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        with self._lock:
+            return self._closing.fits(state, left)
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        with self._lock:
+            mask = self._pack(self._closing.fitting(state, left))
+        if self.is_accepting(state):
+            mask |= self._tables.eos_words
+        return mask
+
+    def _collect(self) -> None:
+        """Give up the states that nobody was given."""
+        kept = self._automaton.collect()
+        self._closing.forget(kept)
+        for state in [state for state in self._signatures if not kept[state]]:
+            del self._signatures[state]
+
+    def _pack(self, chosen: NDArray[np.bool_]) -> Mask:
+        """Tokens in the order of the trie as a packed mask."""
+        flags = np.zeros(32 * self._tables.words, np.bool_)
+        flags[self._tables.trie.ids] = chosen
+        return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def _unspellable(self) -> str:
+        """Why no text of the language can be spelt."""
+        have = {byte for text in self._vocabulary.tokens for byte in text or b""}
+        missing = sorted(self._automaton.bytes_on_the_way() - have)
+        listed = ", ".join(repr(chr(byte)) if byte < 0x80 else f"0x{byte:02X}" for byte in missing[:20])
+        return (
+            "the vocabulary has no tokens that spell a text of this constraint"
+            + (f"; no token contains {listed}" if missing else "; its tokens do not fit together to one")
+            + ". Use another tokenizer, or a constraint within its characters"
+        )
+
+    def _install(self, state: int, mask: Mask) -> None:
+        """Take over the mask of a state, computed before."""
+        with self._lock, self._tables.lock:
+            signature = self._automaton.run(kernel.signature, state)
+            if signature not in self._rows:
+                self._tables.masks.store(self._rows, signature, mask)
+
+    def _compute(self, state: int, signature: int) -> int:
+        with self._lock, self._tables.lock:
+            row = self._rows.get(signature)
+            if row is None:
+                mask = self._walk(state)
+                if self._automaton.is_accepting(state):
+                    mask |= self._tables.eos_words
+                row = self._tables.masks.store(self._rows, signature, mask)
+            return row
+
+    def _walk(self, state: int) -> Mask:
+        """The mask of a state, without EOS."""
+        if not self._tables.spells_all_bytes:
+            return self._pack(self._closing.fitting(state, NEVER))
+        trie = self._tables.trie
+        mask = np.zeros(self._tables.words, np.uint32)
+        shortcut = self._automaton.run(probe, state, self._loop)
+        if shortcut:
+            low, high, wide = self._loop.tolist()
+            split = self._tables.split((low, high, wide))
+            short_walk = walk_split if shortcut == LOOP else walk_span
+            if split is not None and self._run_walk(short_walk, mask, trie, split, state) != UNSPLITTABLE:
+                return mask
+        mask[:] = 0
+        self._run_walk(walk, mask, trie, state, 0)
+        return mask
+
+    def _run_walk(self, function: Any, mask: Mask, *arguments: Any) -> int:
+        """Run a walk that adds to `mask`, again from the start whenever it needed room."""
+        automaton = self._automaton
+        automaton.begin_call()
+        code = call(function, automaton.graph_arrays, automaton.chart, *arguments, mask)
+        while code < DEAD:
+            automaton.resolve(code)
+            code = call(function, automaton.graph_arrays, automaton.chart, *arguments, mask)
+        return code

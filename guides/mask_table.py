@@ -1,0 +1,51 @@
+"""The table of packed token masks of one vocabulary: rows are computed once and then named by number."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.uint32]
+Cache = dict[int, int]
+
+MAX_BYTES = 64 << 20
+
+
+class MaskTable:
+    """uint32 rows [max_rows, words], filled one after the other; then the row that was longest unused is given away.
+
+    A guide keeps its rows in a cache (signature -> row) and adds one with `store(cache, key, mask)`; when the
+    row is given away, its key is taken out of that cache. A row just used is safe for the next `max_rows` - 1
+    uses of others. `version` counts stored rows, so that a mirror on a device knows whether it is behind.
+    """
+
+    def __init__(self, words: int, max_bytes: int = MAX_BYTES) -> None:
+        self.words = words
+        self.max_rows = max(256, max_bytes // (4 * words))
+        # Zeros that nobody has written yet take no memory.
+        self.rows: NDArray[np.uint32] = np.zeros((self.max_rows, words), np.uint32)
+        self.version = 0
+        self._owners: list[tuple[Cache, int]] = []
+        self._last_use = np.zeros(self.max_rows, np.int64)
+        self._clock = 0
+
+    def store(self, cache: Cache, key: int, mask: Mask) -> int:
+        """Keep a mask under cache[key]; the number of its row. One thread at a time."""
+        row = len(self._owners)
+        if row < self.max_rows:
+            self._owners.append((cache, key))
+        else:
+            row = int(self._last_use.argmin())
+            owner, known_as = self._owners[row]
+            owner.pop(known_as, None)
+            self._owners[row] = (cache, key)
+        self.rows[row] = mask
+        self.touch(row)
+        self.version += 1
+        cache[key] = row
+        return row
+
+    def touch(self, row: int) -> None:
+        """Note that a row is used now."""
+        self._clock += 1
+        self._last_use[row] = self._clock

@@ -1,0 +1,95 @@
+"""What the engine knows of a constraint: the token-level view."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tokenizers_adapter import Vocabulary
+from .mask_table import MaskTable
+
+DEAD = -1
+UNREACHABLE = 2**30
+
+Mask = NDArray[np.uint32]
+
+
+@runtime_checkable
+class Guide(Protocol):
+    """A constraint over token ids with integer states; immutable to its users, safe to share."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary whose token ids the masks speak of."""
+        ...
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        ...
+
+    def mask(self, state: int) -> Mask:
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], bit t % 32 of word t // 32 is token t.
+
+        EOS bits are set iff the state is accepting. The array is shared: read it, never write it, and
+        use it before the next call.
+        """
+        ...
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD if the token is not allowed. EOS leaves an accepting state as it is."""
+        ...
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete."""
+        ...
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, EOS not counted; never too small.
+
+        Consistent: from a state with distance d > 0 some allowed token leads to a state with a distance of
+        at most d - 1.
+        """
+        ...
+
+
+@runtime_checkable
+class RowGuide(Guide, Protocol):
+    """A guide whose masks are rows of a table, so that a step may send row numbers instead of masks."""
+
+    @property
+    def table(self) -> MaskTable:
+        """The table that holds the rows; one per vocabulary."""
+        ...
+
+    def row(self, state: int) -> int:
+        """The number of the row that holds `mask(state)`; valid until the table's next eviction."""
+        ...
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """As the function `mask_within`, faster."""
+        ...
+
+
+def mask_within(guide: Guide, state: int, left: int) -> Mask:
+    """The allowed tokens after which the text can still be completed in `left - 1` tokens, and EOS iff accepting.
+
+    uint32 [ceil(V / 32)]. With `left >= distance(state)` and `left > 0` the result has a bit set, unless the
+    state is accepting and nothing may follow but EOS.
+    """
+    if isinstance(guide, RowGuide):
+        return guide.mask_within(state, left)
+    mask = guide.mask(state).copy()
+    eos = set(guide.vocabulary.eos_ids)
+    for token in tokens_of(mask):
+        if token not in eos and guide.distance(guide.advance(state, token)) > left - 1:
+            mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+    return mask
+
+
+def tokens_of(mask: Mask) -> list[int]:
+    """The token ids whose bits are set, ascending."""
+    bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
+    return [int(token) for token in np.flatnonzero(bits)]

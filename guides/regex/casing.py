@@ -1,0 +1,81 @@
+"""Which characters are the same when case is ignored: as `re` has it, and as ECMA-262 has it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from ..syntax import Ranges
+from .charsets import normalize, single
+
+Folding = Literal["unicode", "ascii", "ecma"]
+
+
+class Orbits(NamedTuple):
+    """The characters that have other cases: `codes` sorted, `same` from each to all that equal it."""
+
+    codes: list[int]
+    same: dict[int, tuple[int, ...]]
+
+
+def ignoring_case(ranges: Ranges, folding: Folding) -> Ranges:
+    """The characters that equal one of `ranges` when case is ignored."""
+    codes, same = orbits(folding)
+    extra: list[tuple[int, int]] = []
+    for low, high in ranges:
+        for code in codes[bisect_left(codes, low) : bisect_right(codes, high)]:
+            extra += [(other, other) for other in same[code]]
+    return normalize([*ranges, *extra]) if extra else ranges
+
+
+def cases_of(code: int, folding: Folding) -> Ranges:
+    """The characters that equal `code` when case is ignored, itself included."""
+    same = orbits(folding).same.get(code)
+    return normalize((other, other) for other in same) if same else single(code)
+
+
+@lru_cache(maxsize=4)
+def orbits(folding: Folding) -> Orbits:
+    """All characters with other cases. Unicode's are those of the running Python."""
+    key: Callable[[int], str] = {"unicode": _python_key, "ascii": _ascii_key, "ecma": _simple_fold}[folding]
+    classes: dict[str, list[int]] = {}
+    for code in range(128) if folding == "ascii" else _cased():
+        classes.setdefault(key(code), []).append(code)
+    same = {code: tuple(group) for group in classes.values() if len(group) > 1 for code in group}
+    return Orbits(sorted(same), same)
+
+
+def _cased() -> list[int]:
+    """Every character that some case mapping changes; all of them are in the first two planes."""
+    found: list[int] = []
+    for block in range(0, 0x20000, 64):
+        text = "".join(map(chr, range(block, block + 64)))
+        if text.lower() == text == text.upper() == text.casefold():
+            continue
+        found += [ord(char) for char in text if not (char.lower() == char == char.upper() == char.casefold())]
+    return found
+
+
+def _python_key(code: int) -> str:
+    """Characters are equal to `re` if their simple lower cases have the same upper case.
+
+    `re` compares simple lower cases, and holds a table of lower-case letters that share their upper case.
+    Only U+0130 has a longer lower case, whose first character is its simple one. (`re` forgets this for
+    characters above U+FFFF in sets, where an upper-case one matches nothing; that error is not repeated.)
+    """
+    return chr(code).lower()[0].upper()
+
+
+def _ascii_key(code: int) -> str:
+    return chr(code).lower()
+
+
+def _simple_fold(code: int) -> str:
+    """Unicode's simple case folding (statuses C and S of CaseFolding.txt), which Python has only in full."""
+    char = chr(code)
+    for folded in (char.casefold(), char.lower()):
+        if len(folded) == 1:
+            return folded
+    return char

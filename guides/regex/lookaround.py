@@ -1,0 +1,270 @@
+"""Makes a tree with conditions deterministic: what is pending ahead and behind becomes part of the state.
+
+A `Run` is a formula on the text that follows: *some* of its threads goes on to match, and each thread has
+duties, conditions on the same text, all of which must be met. A duty is a run of its own, to match or not
+to match. What was looked at before a position is known there: the set tests of the character before, and
+for each look behind the run that was begun at every position so far. Reading a character maps formulas to
+formulas, and there are finitely many of them: subset construction for an alternating automaton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..syntax import NOTHING, Node
+from .machine import Ahead, Guard, Machine, Next, Previous
+from .minimize import minimize
+from .tree import Tree
+from .utf8_table import byte_table, too_many_states
+
+Run = frozenset["Thread"]
+Duties = frozenset["Duty"]
+
+
+class Thread(NamedTuple):
+    """A state of the machine, and what else must hold of the text that follows."""
+
+    state: int
+    duties: Duties
+
+
+class Duty(NamedTuple):
+    """That a run matches a prefix of the text that follows, or that it matches none."""
+
+    run: Run
+    negative: bool
+
+
+class State(NamedTuple):
+    """All that the future depends on: tests of the previous character, looks behind, and the match itself."""
+
+    previous: int
+    trackers: tuple[Run | None, ...]
+    run: Run
+
+
+NO_DUTIES: Duties = frozenset()
+NOWHERE: Run = frozenset()
+# What bounds the search, before the states over bytes can be counted.
+STATES_PER_CHARACTER = 5
+STEPS_PER_STATE = 2
+
+
+def without_looking(tree: Tree, max_states: int) -> Node:
+    """The language of a tree, taken as the whole text, as a table. Raises LimitError beyond `max_states`."""
+    machine = Machine(tree, max_states)
+    transitions, accepting = _Explorer(machine, max_states).explore()
+    transitions, accepting = minimize(transitions, accepting)
+    if not accepting.any():
+        return NOTHING
+    return byte_table(machine.segments, transitions, accepting, max_states)
+
+
+class _Explorer:
+    """Subset construction from the start of the text on."""
+
+    def __init__(self, machine: Machine, max_states: int) -> None:
+        self.machine = machine
+        self.max_states = max_states
+        self.steps = 0
+        self.numbers: dict[State, int] = {}
+        self.order: list[State] = []
+        self.classes = _alike(machine)
+
+    def explore(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """(Transitions int32 [states, classes], accepting bool [states]); state 0 is the first."""
+        start = frozenset((Thread(self.machine.start, NO_DUTIES),))
+        self._number(self._state(0, (NOWHERE,) * len(self.machine.trackers), start))
+        rows: list[list[int]] = []
+        accepting: list[bool] = []
+        for state in self.order:  # grows meanwhile
+            row = [-1] * self.machine.class_count
+            for alike in self.classes:
+                position = Position(self.machine, state, alike[0])
+                for bit in alike:
+                    row[bit.bit_length() - 1] = self._number(self._read(position, bit))
+                self.steps += position.steps
+            rows.append(row)
+            accepting.append(Position(self.machine, state, 0).accepts())
+            states = max(len(self.order) * STATES_PER_CHARACTER, self.steps // STEPS_PER_STATE)
+            if states > self.max_states:
+                raise too_many_states(self.max_states)
+        return np.array(rows, np.int32), np.array(accepting, np.bool_)
+
+    def _number(self, state: State) -> int:
+        if not state.run:
+            return -1
+        number = self.numbers.get(state)
+        if number is None:
+            number = self.numbers[state] = len(self.order)
+            self.order.append(state)
+        return number
+
+    def _read(self, position: Position, bit: int) -> State:
+        """The state behind a character of the class `bit`."""
+        before = position.state
+        previous = sum(1 << index for index, classes in enumerate(self.machine.tests) if classes & bit)
+        trackers = tuple(
+            None if run is None else position.advance(position.tracked(index), bit)
+            for index, run in enumerate(before.trackers)
+        )
+        return self._state(previous, trackers, position.advance(before.run, bit))
+
+    def _state(self, previous: int, trackers: tuple[Run | None, ...], run: Run) -> State:
+        """A state without what no condition will ask again."""
+        asks, needs = self._relevant(run)
+        kept: list[Run | None] = []
+        for index, (tracker, tracked) in enumerate(zip(self.machine.trackers, trackers, strict=True)):
+            if not needs >> index & 1:
+                kept.append(None)
+                continue
+            kept.append(tracked)
+            asks |= self.machine.asks[tracker.start] | self._relevant(tracked or NOWHERE)[0]
+        return State(previous & asks, tuple(kept), run)
+
+    def _relevant(self, run: Run) -> tuple[int, int]:
+        """(Tests that the next position may ask, trackers that any position may ask), as bits."""
+        asks = needs = 0
+        for thread in run:
+            asks |= self.machine.asks[thread.state]
+            needs |= self.machine.needs[thread.state]
+            for duty in thread.duties:
+                inner = self._relevant(duty.run)
+                asks, needs = asks | inner[0], needs | inner[1]
+        return asks, needs
+
+
+class Position:
+    """A place in the text: what is known before it, and the class (a bit) that follows, 0 at the end."""
+
+    def __init__(self, machine: Machine, state: State, following: int) -> None:
+        self.machine = machine
+        self.state = state
+        self.following = following
+        self.steps = 0
+        self._closed: dict[Run, Run] = {}
+        self._behind: dict[int, frozenset[Duties]] = {}
+
+    def accepts(self) -> bool:
+        """Whether the text may end here."""
+        accept = self.machine.accept
+        return any(thread.state == accept and self._fulfilled(thread) for thread in self._close(self.state.run))
+
+    def _fulfilled(self, thread: Thread) -> bool:
+        """Whether the thread's duties are met by the end of the text."""
+        return all(self._ends(duty.run) != duty.negative for duty in thread.duties)
+
+    def _ends(self, run: Run) -> bool:
+        goals = self.machine.goals
+        return any(thread.state in goals and self._fulfilled(thread) for thread in self._close(run))
+
+    def tracked(self, index: int) -> Run:
+        """The run of a look behind, with the thread that begins here."""
+        begun = self.state.trackers[index]
+        assert begun is not None, "trackers are kept as long as a condition may ask them"
+        return begun | {Thread(self.machine.trackers[index].start, NO_DUTIES)}
+
+    def advance(self, run: Run, bit: int) -> Run:
+        """The run behind a character of class `bit`, which is alike to `following`."""
+        after: set[Thread] = set()
+        for thread in self._close(run):
+            if thread.state in self.machine.goals:
+                targets = [thread.state]
+            else:
+                targets = [target for classes, target in self.machine.moves[thread.state] if classes & bit]
+            duties = self._advance_all(thread.duties, bit) if targets else None
+            if duties is not None:
+                after.update(Thread(target, duties) for target in targets)
+            self.steps += 1
+        return _reduced(after)
+
+    def _advance_all(self, duties: Duties, bit: int) -> Duties | None:
+        """The duties that remain behind the character; None if one is broken."""
+        remaining: set[Duty] = set()
+        for duty in duties:
+            run = self._close(duty.run)
+            if not self._met(run):
+                run = self.advance(duty.run, bit)
+            if self._met(run) or not run:
+                if self._met(run) == duty.negative:
+                    return None
+            elif Duty(run, not duty.negative) in remaining:
+                return None
+            else:
+                remaining.add(Duty(run, duty.negative))
+        return frozenset(remaining)
+
+    def _met(self, run: Run) -> bool:
+        """Whether the run has matched for certain."""
+        return any(thread.state in self.machine.goals and not thread.duties for thread in run)
+
+    def _close(self, run: Run) -> Run:
+        """The run with all that its threads reach here without reading."""
+        closed = self._closed.get(run)
+        if closed is None:
+            found = set(run)
+            pending = list(run)
+            while pending:
+                thread = pending.pop()
+                for target, guard in self.machine.links[thread.state]:
+                    for duties in ALWAYS if guard is None else self._alternatives(guard):
+                        reached = Thread(target, thread.duties | duties)
+                        if reached not in found:
+                            found.add(reached)
+                            pending.append(reached)
+            self.steps += len(found)
+            closed = self._closed[run] = _reduced(found)
+        return closed
+
+    def _alternatives(self, guard: Guard) -> Iterable[Duties]:
+        """When a condition holds: under any one of these duties."""
+        if isinstance(guard, Next):
+            return NEVER if bool(guard.classes & self.following) == guard.negative else ALWAYS
+        if isinstance(guard, Previous):
+            return NEVER if bool(self.state.previous >> guard.test & 1) == guard.negative else ALWAYS
+        if isinstance(guard, Ahead):
+            return (frozenset((Duty(frozenset((Thread(guard.start, NO_DUTIES),)), guard.negative),)),)
+        matched = self._behind.get(guard.tracker)
+        if matched is None:
+            goal = self.machine.trackers[guard.tracker].goal
+            threads = self._close(self.tracked(guard.tracker))
+            matched = frozenset(thread.duties for thread in threads if thread.state == goal)
+            self._behind[guard.tracker] = matched
+        if not guard.negative:
+            return matched
+        choices = product(*matched)
+        return {frozenset(Duty(duty.run, not duty.negative) for duty in choice) for choice in choices}
+
+
+ALWAYS = (NO_DUTIES,)
+NEVER: tuple[Duties, ...] = ()
+
+
+def _reduced(threads: set[Thread]) -> Run:
+    """Without the threads that demand more than another one in the same state."""
+    if len(threads) == 1 or not any(thread.duties for thread in threads):
+        return frozenset(threads)
+    by_state: dict[int, list[Thread]] = {}
+    for thread in threads:
+        by_state.setdefault(thread.state, []).append(thread)
+    return frozenset(
+        thread
+        for alike in by_state.values()
+        for thread in alike
+        if not any(other.duties < thread.duties for other in alike)
+    )
+
+
+def _alike(machine: Machine) -> list[list[int]]:
+    """The classes (as bits) in groups that no condition on the next character tells apart."""
+    asked = {guard.classes for links in machine.links for _, guard in links if isinstance(guard, Next)}
+    groups: dict[tuple[bool, ...], list[int]] = {}
+    for number in range(machine.class_count):
+        bit = 1 << number
+        groups.setdefault(tuple(bool(classes & bit) for classes in asked), []).append(bit)
+    return list(groups.values())

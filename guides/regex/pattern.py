@@ -1,0 +1,79 @@
+"""From the text of a pattern to the shared syntax; what few patterns need is imported when one does."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from ...errors import OptionError
+from ..syntax import Node
+from .python_dialect import PythonReader
+from .reader import Reader, check_size
+from .tree import ANY_TEXT, TEXT_END, TEXT_START, Concat, Either, Looking, Tree, concat, either
+
+Dialect = Literal["python", "ecma"]
+
+_FLAGS = {"python": re.I | re.M | re.S | re.X | re.A | re.U, "ecma": re.I | re.M | re.S}
+
+
+def parse(
+    pattern: str,
+    *,
+    flags: int = 0,
+    dialect: Dialect = "python",
+    search: bool = False,
+    max_nodes: int = 100_000,
+    max_states: int = 50_000,
+) -> Node:
+    """A regular expression as a plain syntax node: exactly the texts that it matches as a whole.
+
+    flags: those of `re` (I, M, S, and for Python's dialect X and A)
+    dialect: "python", as `re.fullmatch` has it; "ecma", as ECMA-262 has it in its `u` mode
+    search: the texts in which the pattern matches somewhere, instead of as a whole
+    max_nodes: limit on the size with nested repeats written out
+    max_states: limit on the automaton that looking around can require; a state takes about 1 KB
+    Raises PatternError, LimitError, OptionError.
+    """
+    if dialect not in _FLAGS:
+        raise OptionError(f"unknown dialect {dialect!r}; the dialects are 'python' and 'ecma'")
+    refused = int(flags) & ~int(_FLAGS[dialect])
+    if refused or int(flags) & (re.A | re.U) == re.A | re.U:
+        raise OptionError(
+            f"flags {re.RegexFlag(flags)!r} cannot be used in the {dialect} dialect; "
+            f"possible are {_FLAGS[dialect]!r}, but not ASCII and UNICODE together"
+        )
+    tree = _reader(dialect)(pattern, int(flags) & ~int(re.U), max_nodes).read()
+    check_size(tree, max_nodes)
+    if search:
+        tree = _anywhere(tree)
+    if isinstance(tree, Looking):
+        from .resolve import resolve
+
+        return resolve(tree, max_states)
+    return tree
+
+
+def _reader(dialect: Dialect) -> type[Reader]:
+    if dialect == "python":
+        return PythonReader
+    from .ecma_dialect import EcmaReader
+
+    return EcmaReader
+
+
+def _anywhere(tree: Tree) -> Tree:
+    """The texts that contain a match; alternatives that are anchored stay so, without looking around."""
+    branches = tree.items if isinstance(tree, Either) else (tree,)
+    return either([_unanchored(branch) for branch in branches])
+
+
+def _unanchored(branch: Tree) -> Tree:
+    items = branch.items if isinstance(branch, Concat) else (branch,)
+    begin, end = 0, len(items)
+    while begin < end and items[begin] is TEXT_START:
+        begin += 1
+    while end > begin and items[end - 1] is TEXT_END:
+        end -= 1
+    before = () if begin else (ANY_TEXT,)
+    after = () if end < len(items) else (ANY_TEXT,)
+    return concat([*before, *items[begin:end], *after])

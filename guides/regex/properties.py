@@ -1,0 +1,23 @@
+r"""What `\p{...}` means: whatever the `regex` package says, character by character."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..syntax import Ranges
+from .charsets import LAST, normalize, text_of_codes
+
+
+@lru_cache(maxsize=128)
+def property_ranges(name: str, negated: bool, ignore_case: bool, ascii_only: bool) -> Ranges | None:
+    r"""The characters of `\p{name}` (`\P{name}` if negated) under these flags; None if there is none."""
+    import regex
+
+    flags = (regex.I if ignore_case else 0) | (regex.A if ascii_only else 0)
+    try:
+        run = regex.compile(rf"\{'P' if negated else 'p'}{{{name}}}+", flags)
+    except regex.error:
+        return None
+    return normalize(
+        (begin, end - 1) for begin, end in (match.span() for match in run.finditer(text_of_codes(LAST + 1)))
+    )

@@ -1,0 +1,304 @@
+"""The dialect of Python's `re`: a pattern means what `re.fullmatch` makes of it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from ..syntax import Ranges
+from .charsets import ascii_class, unicode_class
+from .measure import lengths
+from .properties import property_ranges
+from .reader import ASCII, DOTALL, IGNORECASE, MULTILINE, VERBOSE, Reader
+from .tree import (
+    LINE_END,
+    TEXT_END,
+    TEXT_END_OR_LAST_NEWLINE,
+    TEXT_START,
+    Tree,
+    boundary,
+    chars,
+    no_boundary,
+)
+
+_FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
+# Compiled on first use, which `re` remembers.
+_BLANK_OR_COMMENT = r"[ \t\n\r\v\f#]"
+# To `re`, a backslash takes the character behind it along, even the end of a comment.
+_BLANKS = r"[ \t\n\r\v\f]+|#(?:[^\n\\]|\\[\s\S])*\n?"
+_COMMENT = r"\(\?#(?:[^)\\]|\\[\s\S])*\)"
+_CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
+_DIGITS_OF = {"x": 2, "u": 4, "U": 8}
+_OCTAL = r"0[0-7]{0,2}|[0-3][0-7]{2}"
+_OCTAL_IN_SET = r"[0-7]{1,3}"
+_HEX = "0123456789abcdefABCDEF"
+_PROPERTY = r"\{(\^?)([A-Za-z0-9_ =:&.\-]+)\}|()([CLMNPSZ])"
+_FLAG_GROUP = r"([a-zA-Z]*)(?:-([a-zA-Z]*))?"
+# Python 3.14 lets \B match in an empty text, earlier versions do not.
+_NO_BOUNDARY_IN_EMPTY_TEXT = re.search(r"\B", "") is not None
+
+
+class PythonReader(Reader):
+    """Reads the dialect of `re`, and `\\p{...}` as the `regex` package has it."""
+
+    def literal(self, end: int) -> None:
+        """Characters as they are; in verbose mode without white space and comments."""
+        if self.flags & VERBOSE:
+            skipped = re.compile(_BLANKS).match(self.text, self.at)
+            if skipped:
+                self.at = skipped.end()
+                return
+            blank = re.compile(_BLANK_OR_COMMENT).search(self.text, self.at, end)
+            if blank:
+                end = blank.start()
+        super().literal(end)
+
+    def dollar(self) -> None:
+        self.at += 1
+        self.push_condition(LINE_END if self.flags & MULTILINE else TEXT_END_OR_LAST_NEWLINE)
+
+    def named_class(self, letter: str) -> Ranges:
+        return (ascii_class if self.flags & ASCII else unicode_class)(letter)
+
+    # Escapes
+
+    def escape(self) -> None:
+        """An escape outside a set."""
+        offset = self.at
+        letter = self.text[offset + 1 : offset + 2]
+        if letter and letter in "dDsSwW":
+            self.at += 2
+            self.push(chars(self.named_class(letter)))
+        elif letter and letter in "AZbB":
+            self.at += 2
+            self.push_condition(self.anchor(letter))
+        elif letter and letter in "pP":
+            self.at += 2
+            self.push(chars(self.property_class(letter == "P", offset)))
+        elif letter and letter in "0123456789":
+            octal = re.compile(_OCTAL).match(self.text, offset + 1)
+            if octal is None:
+                self.fail("backreferences are not supported: what they match is not a regular language", offset)
+            self.at = octal.end()
+            self.push(self.one(int(octal.group(), 8)))
+        else:
+            self.push(self.one(self.code_point(letter, offset)))
+
+    def anchor(self, letter: str) -> Tree:
+        if letter == "A":
+            return TEXT_START
+        if letter == "Z":
+            return TEXT_END
+        word = self.named_class("w")
+        return boundary(word) if letter == "b" else no_boundary(word, _NO_BOUNDARY_IN_EMPTY_TEXT)
+
+    def code_point(self, letter: str, offset: int) -> int:
+        """The one character that the escape at `offset` stands for, in a set or outside; moves behind it."""
+        if not letter:
+            self.fail("expected a character after the backslash", offset)
+        self.at = offset + 2
+        if letter in _CONTROLS:
+            return _CONTROLS[letter]
+        if letter in _DIGITS_OF:
+            return self.hexadecimal(_DIGITS_OF[letter], offset)
+        if letter == "N":
+            return self.named_character(offset)
+        if letter.isascii() and letter.isalnum():
+            self.fail(f"unknown escape \\{letter}", offset)
+        return ord(letter)
+
+    def hexadecimal(self, digits: int, offset: int) -> int:
+        text = self.text[offset + 2 : offset + 2 + digits]
+        if len(text) < digits or any(char not in _HEX for char in text):
+            self.fail(f"expected {digits} hexadecimal digits after {self.text[offset : offset + 2]}", offset)
+        code = int(text, 16)
+        if code > 0x10FFFF:
+            self.fail("there is no character above U+10FFFF", offset)
+        self.at = offset + 2 + digits
+        return code
+
+    def named_character(self, offset: int) -> int:
+        close = self.text.find("}", offset)
+        if self.text[offset + 2 : offset + 3] != "{" or close < 0:
+            self.fail(r"expected a character name in braces, as in \N{EM DASH}", offset)
+        name = self.text[offset + 3 : close]
+        self.at = close + 1
+        try:
+            return ord(unicodedata.lookup(name))
+        except (KeyError, TypeError):
+            self.fail(f"there is no character named {name!r}", offset)
+
+    def property_class(self, negated: bool, offset: int) -> Ranges:
+        r"""The characters of a `\p{...}` whose name begins where the reader is."""
+        match = re.compile(_PROPERTY).match(self.text, self.at)
+        if match is None:
+            self.fail(r"expected a property name in braces, as in \p{Lu} or \p{Script=Greek}", offset)
+        self.at = match.end()
+        name = match.group(2) or match.group(4)
+        negated ^= bool(match.group(1))
+        ranges = property_ranges(name, negated, bool(self.flags & IGNORECASE), bool(self.flags & ASCII))
+        if ranges is None:
+            self.fail(f"unknown character property {name!r}", offset)
+        return ranges
+
+    # Sets
+
+    def bracket(self) -> None:
+        """`[...]`."""
+        opening = self.at
+        self.at += 1
+        negated = self.text.startswith("^", self.at)
+        self.at += negated
+        first = self.at
+        pairs: list[tuple[int, int]] = []
+        classes: list[tuple[int, int]] = []
+        text = self.text
+        while not (text.startswith("]", self.at) and self.at > first):
+            offset = self.at
+            low = self.set_item(opening)
+            if text.startswith("-", self.at) and not text.startswith("-]", self.at):
+                self.at += 1
+                high = self.set_item(opening)
+                if not isinstance(low, int) or not isinstance(high, int):
+                    self.fail("a range needs a character on both sides, not a class", offset)
+                if high < low:
+                    self.fail(f"this range ends before it begins: {text[offset : self.at]}", offset)
+                pairs.append((low, high))
+            elif isinstance(low, int):
+                pairs.append((low, low))
+            else:
+                classes += low
+        self.at += 1
+        self.push(self.set_of(pairs, classes, negated))
+
+    def set_item(self, opening: int) -> int | Ranges:
+        """One character or class inside a set."""
+        offset = self.at
+        char = self.text[offset : offset + 1]
+        if char and char != "\\":
+            self.at = offset + 1
+            return ord(char)
+        if not char or offset + 1 == len(self.text):
+            self.fail("this set is never closed: expected ]", opening)
+        letter = self.text[offset + 1]
+        if letter in "dDsSwW":
+            self.at = offset + 2
+            return self.named_class(letter)
+        if letter in "pP":
+            self.at = offset + 2
+            return self.property_class(letter == "P", offset)
+        if letter == "b":
+            self.at = offset + 2
+            return 8
+        octal = re.compile(_OCTAL_IN_SET).match(self.text, offset + 1)
+        if octal:
+            self.at = octal.end()
+            if int(octal.group(), 8) > 0o377:
+                self.fail("an octal escape goes up to \\377", offset)
+            return int(octal.group(), 8)
+        return self.code_point(letter, offset)
+
+    # Groups
+
+    def group(self) -> None:
+        """`(` and what makes it special."""
+        offset = self.at
+        if not self.text.startswith("?", offset + 1):
+            self.at += 1
+            self.open_group(None, offset, self.flags)
+            return
+        rest = self.text[offset + 2 : offset + 4]
+        for opening, look in _LOOKS.items():
+            if rest.startswith(opening):
+                self.at += 2 + len(opening)
+                self.open_group(look, offset, self.flags)
+                return
+        if rest.startswith(":"):
+            self.at += 3
+            self.open_group(None, offset, self.flags)
+        elif rest.startswith("#"):
+            comment = re.compile(_COMMENT).match(self.text, offset)
+            if comment is None:
+                self.fail("this comment is never closed: expected )", offset)
+            self.at = comment.end()
+        elif rest.startswith("P"):
+            self.named_group(offset)
+        else:
+            self.refuse_irregular(rest, offset)
+            self.flag_group(offset)
+
+    def named_group(self, offset: int) -> None:
+        following = self.text[offset + 3 : offset + 4]
+        if following == "=":
+            self.fail("backreferences are not supported: what they match is not a regular language", offset)
+        if following == ">":
+            self.fail("recursion is not supported: what it matches is not a regular language", offset)
+        close = self.text.find(">", offset)
+        if following != "<" or close < 0:
+            self.fail("expected a group name, as in (?P<name>...)", offset)
+        name = self.text[offset + 4 : close]
+        if not name.isidentifier():
+            self.fail(f"a group name must be an identifier, not {name!r}", offset + 4)
+        if name in self.names:
+            self.fail(f"there is a group named {name!r} already", offset + 4)
+        self.names[name] = offset
+        self.at = close + 1
+        self.open_group(None, offset, self.flags)
+
+    def refuse_irregular(self, rest: str, offset: int) -> None:
+        """Names what `re` or its relatives have behind `(?`, and no regular language has."""
+        if rest.startswith(">"):
+            self.fail("atomic groups are not supported: what they match depends on the search", offset)
+        if rest.startswith("("):
+            self.fail("conditionals are not supported: what they match is not a regular language", offset)
+        if rest[:1] in ("R", "&") or rest[:1].isdigit() or (rest[:1] in ("+", "-") and rest[1:].isdigit()):
+            self.fail("recursion is not supported: what it matches is not a regular language", offset)
+        if rest.startswith("<"):
+            self.fail("expected (?<= or (?<!; a named group is written (?P<name>...)", offset)
+
+    def flag_group(self, offset: int) -> None:
+        """`(?flags)` for the whole pattern, `(?flags-flags:...)` for a group."""
+        match = re.compile(_FLAG_GROUP).match(self.text, offset + 2)
+        on, off = (match.group(1), match.group(2)) if match else ("", None)
+        end = match.end() if match else offset + 2
+        closing = self.text[end : end + 1]
+        for index, letter in enumerate(on + (off or "")):
+            where = offset + 2 + index + (index >= len(on))
+            if letter == "L":
+                self.fail("flag L is for bytes; a pattern over text has none", where)
+            if letter not in _FLAGS:
+                self.fail(f"unknown flag {letter!r}; the flags are i, m, s, x, a and u", where)
+            if index >= len(on) and letter in "au":
+                self.fail("flags a and u cannot be turned off; turn the other one on", where)
+        complete = closing == ":" or (closing == ")" and off is None)
+        if not complete or off == "" or not (on or off):
+            self.fail("expected flags and then : or ), as in (?i:...) or (?i)", offset)
+        if ("a" in on and "u" in on) or set(on) & set(off or ""):
+            self.fail("these flags contradict each other", offset)
+        flags = self.flags
+        for letter in on:
+            flags |= _FLAGS[letter]
+        if "u" in on:
+            flags &= ~ASCII
+        for letter in off or "":
+            flags &= ~_FLAGS[letter]
+        self.at = end + 1
+        if closing == ":":
+            self.open_group(None, offset, flags)
+            return
+        if self.stack or self.items or self.branches:
+            self.fail("flags for the whole pattern must stand at its start; use (?i:...) for a part", offset)
+        if self.flags & ASCII and "u" in on:
+            self.fail("flags a and u contradict each other", offset)
+        self.flags = flags
+
+    def check_look(self, body: Tree, ahead: bool, offset: int) -> bool:
+        """`re` looks behind over a fixed number of characters only."""
+        if not ahead:
+            fewest, most = lengths(body)
+            if fewest != most:
+                self.fail("looking behind needs contents of one length; this has several", offset)
+        return True
+
+
+_LOOKS = {"=": (True, False), "!": (True, True), "<=": (False, False), "<!": (False, True)}

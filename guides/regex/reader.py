@@ -1,0 +1,250 @@
+"""What both dialects share in reading: sequences, alternatives, groups, quantifiers; no recursion."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple, NoReturn
+
+from ...errors import LimitError, PatternError
+from ..syntax import Chars, Literal, Ranges
+from .casing import Folding, cases_of, ignoring_case
+from .charsets import ALL, NOT_NEWLINE, negate, normalize, single
+from .measure import unrolled_size
+from .tree import LINE_START, TEXT_START, Tree, character, chars, concat, either, look, repeat
+
+IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
+MAX_DEPTH = 100
+MAX_COUNT = 2**30
+
+_PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
+_DOT = Chars(NOT_NEWLINE)
+_DOT_ALL = Chars(ALL)
+
+NOTHING_BEFORE, ATOM, QUANTIFIED = range(3)
+
+
+class Frame(NamedTuple):
+    """An open group: what was read before it, and how to finish it."""
+
+    items: list[Tree]
+    branches: list[Tree]
+    flags: int
+    look: tuple[bool, bool] | None  # ahead, negative
+    offset: int
+
+
+class Reader(ABC):
+    """Reads one pattern; dialects add escapes, sets, and what follows `(?`."""
+
+    counts_form: ClassVar[str] = r"\{(?:([0-9]+)|([0-9]*),([0-9]*))\}"
+
+    def __init__(self, text: str, flags: int, max_nodes: int) -> None:
+        self.text = text
+        self.at: int = 0
+        self.flags = flags
+        self.max_nodes = max_nodes
+        self.items: list[Tree] = []
+        self.branches: list[Tree] = []
+        self.stack: list[Frame] = []
+        self.names: dict[str, int] = {}
+        self.before = NOTHING_BEFORE
+
+    @abstractmethod
+    def escape(self) -> None:
+        """A backslash and what follows it, outside a set."""
+
+    @abstractmethod
+    def bracket(self) -> None:
+        """`[...]`."""
+
+    @abstractmethod
+    def group(self) -> None:
+        """`(` and what makes it special."""
+
+    @abstractmethod
+    def dollar(self) -> None:
+        """`$`."""
+
+    def read(self) -> Tree:
+        """The whole pattern as a tree. Raises PatternError and LimitError."""
+        text, end = self.text, len(self.text)
+        handlers = {
+            "\\": self.escape,
+            ".": self.dot,
+            "^": self.caret,
+            "$": self.dollar,
+            "*": self.quantifier,
+            "+": self.quantifier,
+            "?": self.quantifier,
+            "{": self.counts,
+            "[": self.bracket,
+            "|": self.bar,
+            "(": self.group,
+            ")": self.close_group,
+        }
+        while self.at < end:
+            run = _PLAIN.match(text, self.at)
+            if run:
+                self.literal(run.end())
+            else:
+                handlers[text[self.at]]()
+        if self.stack:
+            self.fail("this group is never closed: expected )", self.stack[-1].offset)
+        return self.finish_alternatives()
+
+    def fail(self, reason: str, offset: int) -> NoReturn:
+        raise PatternError(reason, self.text, offset)
+
+    # Items
+
+    def push(self, item: Tree) -> None:
+        """Adds an item that a quantifier may follow."""
+        self.items.append(item)
+        self.before = ATOM
+
+    def push_condition(self, item: Tree) -> None:
+        """Adds an anchor, which no quantifier may follow."""
+        self.items.append(item)
+        self.before = NOTHING_BEFORE
+
+    def literal(self, end: int) -> None:
+        """Adds the characters up to `end`; the last one stands alone, as a quantifier may follow."""
+        run = self.text[self.at : end]
+        self.at = end
+        if self.flags & IGNORECASE or not run.isascii():
+            for char in run:
+                self.push(self.one(ord(char)))
+            return
+        if len(run) > 1:
+            self.items.append(Literal(run[:-1].encode()))
+        self.push(Literal(run[-1].encode()))
+
+    def one(self, code: int) -> Tree:
+        """One character under the flags in force."""
+        if not self.flags & IGNORECASE:
+            return character(code)
+        same = cases_of(code, self.folding())
+        return character(code) if same == single(code) else chars(same)
+
+    def folding(self) -> Folding:
+        """Which cases are the same here."""
+        return "ascii" if self.flags & ASCII else "unicode"
+
+    def set_of(self, pairs: list[tuple[int, int]], classes: list[tuple[int, int]], negated: bool) -> Tree:
+        """A set under the flags in force: characters, whose cases may be ignored, and whole classes."""
+        ranges: Ranges = normalize(pairs)
+        if self.flags & IGNORECASE:
+            ranges = ignoring_case(ranges, self.folding())
+        if classes:
+            ranges = normalize([*ranges, *classes])
+        return chars(negate(ranges) if negated else ranges)
+
+    def dot(self) -> None:
+        self.at += 1
+        self.push(_DOT_ALL if self.flags & DOTALL else _DOT)
+
+    def caret(self) -> None:
+        self.at += 1
+        self.push_condition(LINE_START if self.flags & MULTILINE else TEXT_START)
+
+    # Groups and alternatives
+
+    def open_group(self, look: tuple[bool, bool] | None, offset: int, flags: int) -> None:
+        """Begins a group or a look-around whose contents start here."""
+        if len(self.stack) == MAX_DEPTH:
+            raise LimitError(
+                f"the pattern nests groups deeper than {MAX_DEPTH} levels (at offset {offset}); this limit "
+                "is fixed, so write the pattern with fewer levels"
+            )
+        self.stack.append(Frame(self.items, self.branches, self.flags, look, offset))
+        self.items, self.branches, self.flags = [], [], flags
+        self.before = NOTHING_BEFORE
+
+    def close_group(self) -> None:
+        if not self.stack:
+            self.fail("this ) closes no group", self.at)
+        self.at += 1
+        tree = self.finish_alternatives()
+        frame = self.stack.pop()
+        self.items, self.branches, self.flags = frame.items, frame.branches, frame.flags
+        if frame.look is None:
+            self.push(tree)
+            return
+        ahead, negative = frame.look
+        if self.check_look(tree, ahead, frame.offset):
+            self.push(look(tree, ahead, negative))
+        else:
+            self.push_condition(look(tree, ahead, negative))
+
+    @abstractmethod
+    def check_look(self, body: Tree, ahead: bool, offset: int) -> bool:
+        """Refuses contents that the dialect does not have in a look-around; whether a quantifier may follow."""
+
+    def bar(self) -> None:
+        self.at += 1
+        self.branches.append(concat(self.items))
+        self.items = []
+        self.before = NOTHING_BEFORE
+
+    def finish_alternatives(self) -> Tree:
+        if not self.branches:
+            return concat(self.items)
+        self.branches.append(concat(self.items))
+        return either(self.branches)
+
+    # Quantifiers
+
+    def quantifier(self) -> None:
+        """`*`, `+`, `?`, with a `?` behind them that changes the order of search, not the language."""
+        char = self.text[self.at]
+        low, high = (0, 1) if char == "?" else (0, None) if char == "*" else (1, None)
+        self.apply(low, high, self.at + 1)
+
+    def counts(self) -> None:
+        """`{m}`, `{m,}`, `{,n}`, `{m,n}`; any other `{` is a character."""
+        match = re.compile(self.counts_form).match(self.text, self.at)
+        if match is None:
+            self.at += 1
+            self.push(self.one(ord("{")))
+            return
+        exact, least, most = match.groups()
+        low = self.count(exact or least or "0")
+        high = low if exact else self.count(most) if most else None
+        if high is not None and high < low:
+            self.fail(f"the least count {low} is greater than the greatest count {high}", self.at)
+        self.apply(low, high, match.end())
+
+    def count(self, digits: str) -> int:
+        value = int(digits) if len(digits) <= 12 else MAX_COUNT + 1
+        if value > MAX_COUNT:
+            raise LimitError(
+                f"the pattern repeats more than {MAX_COUNT} times (at offset {self.at}); this limit is "
+                "fixed, so leave the count open, as in {2,}"
+            )
+        return value
+
+    def apply(self, low: int, high: int | None, end: int) -> None:
+        """Repeats the last item."""
+        if self.before == NOTHING_BEFORE:
+            self.fail("nothing to repeat: expected a character, set or group before the quantifier", self.at)
+        item = repeat(self.items[-1], low, high)
+        if self.before == QUANTIFIED:
+            check_size(item, self.max_nodes)
+            self.fail("two quantifiers in a row: put the first repeat in a group (?:...) to repeat it", self.at)
+        following = self.text[end : end + 1]
+        if following == "+":
+            self.fail("possessive quantifiers are not supported: what they match depends on the search", self.at)
+        self.at = end + (following == "?")
+        self.items[-1] = item
+        self.before = QUANTIFIED
+
+
+def check_size(tree: Tree, max_nodes: int) -> None:
+    """Refuses a tree that is too large when its repeats are written out."""
+    size = unrolled_size(tree)
+    if size > max_nodes:
+        raise LimitError(
+            f"the pattern has {size} nodes when its nested repeats are written out, more than "
+            f"max_nodes={max_nodes}; lower the counts, or raise max_nodes"
+        )

@@ -1,0 +1,231 @@
+"""Takes looking around out of a tree, so that plain syntax remains: by what stands nearby, else by automaton.
+
+First every condition that its neighbours decide, or that narrows a neighbouring set, is replaced. What is
+left is handed to the automaton in the smallest window that decides it: a condition that looks over at most
+n characters needs no more of the tree than what is sure to be n characters long.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
+from .charsets import intersect, negate, union
+from .lookaround import without_looking
+from .measure import ENDLESS, lengths
+from .tree import Concat, Either, Look, Looking, Loop, Tree, concat, either, repeat
+
+
+class Side(NamedTuple):
+    """What may stand on one side of a position: these characters, or the edge of the text."""
+
+    chars: Ranges
+    edge: bool
+
+
+EDGE = Side((), True)
+
+
+def resolve(tree: Tree, max_states: int) -> Node:
+    """A plain node with the language of the tree. Raises LimitError if that takes more than `max_states`."""
+    return _lower(simplify(tree, EDGE, EDGE), max_states)
+
+
+# Conditions that their neighbours decide
+
+
+def simplify(tree: Tree, left: Side, right: Side) -> Tree:
+    """The tree without the conditions that what stands on its sides, or in it, decides."""
+    if isinstance(tree, Look):
+        holds = _decide(tree, left, right)
+        return tree if holds is None else EMPTY if holds else NOTHING
+    if isinstance(tree, Either):
+        return either([simplify(item, left, right) for item in tree.items])
+    if isinstance(tree, Loop):
+        if tree.max != 1:
+            left = _join(tree.item, left, ahead=False, optional=True)
+            right = _join(tree.item, right, ahead=True, optional=True)
+        return repeat(simplify(tree.item, left, right), tree.min, tree.max)
+    if isinstance(tree, Concat):
+        return concat(_absorb(_simplify_items(tree.items, left, right)))
+    return tree
+
+
+def _simplify_items(items: tuple[Tree, ...], left: Side, right: Side) -> list[Tree]:
+    rights = [right]
+    for item in reversed(items[1:]):
+        rights.append(_join(item, rights[-1], ahead=True))
+    done: list[Tree] = []
+    for item, following in zip(items, reversed(rights), strict=True):
+        done.append(simplify(item, left, following))
+        left = _join(done[-1], left, ahead=False)
+    return done
+
+
+def _join(item: Tree, beyond: Side, ahead: bool, optional: bool = False) -> Side:
+    """What one sees looking at `item` with `beyond` behind it."""
+    ranges, nullable = _edge(item, ahead)
+    if nullable or optional:
+        return Side(union(ranges, beyond.chars), beyond.edge)
+    return Side(ranges, False)
+
+
+def _edge(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
+    """(The first, or last, characters of its texts; whether a text may be empty); at least those."""
+    if isinstance(tree, Chars):
+        return tree.ranges, False
+    if isinstance(tree, Literal):
+        if not tree.data:
+            return (), True
+        code = ord(tree.data.decode()[0 if ahead else -1])
+        return ((code, code),), False
+    if isinstance(tree, (Sequence, Concat)):
+        found: Ranges = ()
+        for item in tree.items if ahead else reversed(tree.items):
+            ranges, nullable = _edge(item, ahead)
+            found = union(found, ranges)
+            if not nullable:
+                return found, False
+        return found, True
+    if isinstance(tree, (Alternation, Either)):
+        found, empty = (), False
+        for item in tree.items:
+            ranges, nullable = _edge(item, ahead)
+            found, empty = union(found, ranges), empty or nullable
+        return found, empty
+    if isinstance(tree, (Repeat, Loop)):
+        ranges, nullable = _edge(tree.item, ahead)
+        return ranges, nullable or tree.min == 0
+    return (), True
+
+
+def _decide(look: Look, left: Side, right: Side) -> bool | None:
+    """Whether the condition holds between these sides; None if that depends on the text."""
+    side = right if look.ahead else left
+    found = _matches_empty(look.body, left, right)
+    if not found:
+        seen = intersect(_edge(look.body, look.ahead)[0], side.chars)
+        if seen:
+            found = True if seen == side.chars and isinstance(look.body, Chars) and not side.edge else None
+    return None if found is None else found != look.negative
+
+
+def _matches_empty(tree: Tree, left: Side, right: Side) -> bool | None:
+    """Whether the tree matches the empty text between these sides; None if that depends on the text."""
+    if isinstance(tree, Look):
+        return _decide(tree, left, right)
+    if isinstance(tree, (Sequence, Concat)):
+        parts = {_matches_empty(item, left, right) for item in tree.items}
+        return False if False in parts else None if None in parts else True
+    if isinstance(tree, (Alternation, Either)):
+        parts = {_matches_empty(item, left, right) for item in tree.items}
+        return True if True in parts else None if None in parts else False
+    if isinstance(tree, (Repeat, Loop)):
+        return True if tree.min == 0 else _matches_empty(tree.item, left, right)
+    return isinstance(tree, Literal) and not tree.data
+
+
+def _absorb(items: list[Tree]) -> list[Tree]:
+    """Conditions on one character narrow the set beside them."""
+    items = _narrow(items, ahead=True)
+    items.reverse()
+    items = _narrow(items, ahead=False)
+    items.reverse()
+    return items
+
+
+def _narrow(items: list[Tree], ahead: bool) -> list[Tree]:
+    """Narrows the set after each condition in that direction; the items come in that direction's order."""
+    done: list[Tree] = []  # backwards
+    for item in reversed(items):
+        if not (isinstance(item, Look) and item.ahead == ahead and isinstance(item.body, Chars)):
+            done.append(item)
+            continue
+        allowed = negate(item.body.ranges) if item.negative else item.body.ranges
+        following = done[-1] if done else EMPTY
+        if isinstance(following, Chars):
+            done[-1] = _chars(intersect(following.ranges, allowed))
+        elif isinstance(following, Repeat) and following.min and isinstance(following.item, Chars):
+            most = None if following.max is None else following.max - 1
+            done[-1:] = [
+                repeat(following.item, following.min - 1, most),
+                _chars(intersect(following.item.ranges, allowed)),
+            ]
+        else:
+            done.append(item)
+    done.reverse()
+    return done
+
+
+def _chars(ranges: Ranges) -> Node:
+    return Chars(ranges) if ranges else NOTHING
+
+
+# Conditions that take an automaton
+
+
+def _lower(tree: Tree, max_states: int) -> Node:
+    """Lowers a tree whose conditions see nothing beyond it, or beyond which there is nothing."""
+    if isinstance(tree, Either):
+        return _plain(either([_lower(item, max_states) for item in tree.items]))
+    if isinstance(tree, Loop) and _reach(tree.item) == (0, 0):
+        return _plain(repeat(_lower(tree.item, max_states), tree.min, tree.max))
+    if isinstance(tree, Concat):
+        parts: list[Tree] = []
+        for begin, end in _windows(tree.items):
+            if end - begin == 1:
+                parts.append(_lower(tree.items[begin], max_states))
+            else:
+                parts.append(without_looking(concat(tree.items[begin:end]), max_states))
+        return _plain(concat(parts))
+    if isinstance(tree, (Look, Loop)):
+        return without_looking(tree, max_states)
+    return tree
+
+
+def _windows(items: tuple[Tree, ...]) -> list[tuple[int, int]]:
+    """Splits a sequence into spans whose conditions see nothing beyond their span."""
+    fewest = [lengths(item)[0] for item in items]
+    spans: list[tuple[int, int]] = []
+    for index, item in enumerate(items):
+        behind, ahead = _reach(item)
+        begin, end = index, index + 1
+        while behind > 0 and begin > 0:
+            begin -= 1
+            behind -= fewest[begin]
+        while ahead > 0 and end < len(items):
+            ahead -= fewest[end]
+            end += 1
+        while spans and spans[-1][1] > begin:
+            last = spans.pop()
+            begin, end = min(begin, last[0]), max(end, last[1])
+        spans.append((begin, end))
+    return spans
+
+
+def _reach(tree: Tree) -> tuple[int, int]:
+    """How many characters beyond its left and its right end its conditions look, at most."""
+    if isinstance(tree, Look):
+        behind, ahead = _reach(tree.body)
+        most = lengths(tree.body)[1]
+        return (behind, min(most + ahead, ENDLESS)) if tree.ahead else (min(most + behind, ENDLESS), ahead)
+    if isinstance(tree, Either):
+        reaches = [_reach(item) for item in tree.items]
+        return max(reach[0] for reach in reaches), max(reach[1] for reach in reaches)
+    if isinstance(tree, Loop):
+        return _reach(tree.item)
+    if isinstance(tree, Concat):
+        behind = ahead = before = 0
+        for item in tree.items:
+            reach = _reach(item)
+            fewest = lengths(item)[0]
+            behind = max(behind, reach[0] - before)
+            ahead = max(ahead - fewest, reach[1])
+            before += fewest
+        return behind, max(ahead, 0)
+    return 0, 0
+
+
+def _plain(tree: Tree) -> Node:
+    assert not isinstance(tree, Looking), "lowered parts hold no conditions"
+    return tree

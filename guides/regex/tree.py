@@ -1,0 +1,171 @@
+"""What a pattern is read into: the shared syntax, and looking around, which that lacks.
+
+A tree without a `Look` is a plain `syntax.Node` and needs no further work; `Concat`, `Either` and `Loop`
+stand for `Sequence`, `Alternation` and `Repeat` only above a `Look`. Every anchor and boundary is a `Look`:
+the start of the text is "no character before here".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as ListOf
+from dataclasses import dataclass
+
+from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
+from .charsets import ALL, NOT_NEWLINE, negate, normalize, single
+
+
+@dataclass(slots=True, eq=False)
+class Look:
+    """A condition on the text after (or before) a position: that `body` matches there, or does not."""
+
+    body: Tree
+    ahead: bool
+    negative: bool
+
+
+@dataclass(slots=True, eq=False)
+class Concat:
+    """All items, one after the other; at least one of them looks around."""
+
+    items: tuple[Tree, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Either:
+    """Any one of the items; at least one of them looks around."""
+
+    items: tuple[Tree, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """The item, which looks around, `min` to `max` times."""
+
+    item: Tree
+    min: int
+    max: int | None
+
+
+Looking = Look | Concat | Either | Loop
+Tree = Node | Looking
+
+ANY = Chars(ALL)
+ANY_TEXT = Repeat(ANY, 0, None)
+TEXT_START = Look(ANY, ahead=False, negative=True)
+TEXT_END = Look(ANY, ahead=True, negative=True)
+NEWLINE = Chars(((10, 10),))
+LINE_START = Look(Chars(NOT_NEWLINE), ahead=False, negative=True)
+LINE_END = Look(Chars(NOT_NEWLINE), ahead=True, negative=True)
+TEXT_END_OR_LAST_NEWLINE = Look(Concat((Repeat(NEWLINE, 0, 1), TEXT_END)), ahead=True, negative=False)
+
+
+def boundary(word: Ranges) -> Tree:
+    r"""`\b`: a character of `word` on exactly one side."""
+    chars = Chars(word)
+    return Either(
+        (
+            Concat((Look(chars, False, False), Look(chars, True, True))),
+            Concat((Look(chars, False, True), Look(chars, True, False))),
+        )
+    )
+
+
+def no_boundary(word: Ranges, in_empty_text: bool) -> Tree:
+    r"""`\B`: characters of `word` on both sides or neither; `re` before Python 3.14 wants some text."""
+    chars = Chars(word)
+    inside = Concat((Look(chars, False, False), Look(chars, True, False)))
+    if in_empty_text:
+        return Either((inside, Concat((Look(chars, False, True), Look(chars, True, True)))))
+    others = Chars(negate(word))
+    before = Concat((Look(others, False, False), Look(chars, True, True)))
+    after = Concat((Look(chars, False, True), Look(others, True, False)))
+    return Either((inside, before, after))
+
+
+def look(body: Tree, ahead: bool, negative: bool) -> Tree:
+    """A condition; one on a single character always has a set as its body."""
+    ranges = single_character(body)
+    return Look(body if ranges is None else Chars(ranges), ahead, negative)
+
+
+def chars(ranges: Ranges) -> Node:
+    """A character of the set; one without characters is the empty language."""
+    return Chars(ranges) if ranges else NOTHING
+
+
+def character(code: int) -> Node:
+    """One character; a surrogate, which no text holds, is the empty language."""
+    return NOTHING if 0xD800 <= code <= 0xDFFF else Literal(chr(code).encode())
+
+
+def concat(items: ListOf[Tree]) -> Tree:
+    """One after the other: nested sequences are opened, neighbouring literals joined."""
+    if len(items) == 1:
+        return items[0]
+    opened: list[Tree] = []
+    for item in items:
+        if isinstance(item, (Sequence, Concat)):
+            opened += item.items
+        elif item is NOTHING:
+            return NOTHING
+        else:
+            opened.append(item)
+    joined: list[Tree] = []
+    for item in opened:
+        last = joined[-1] if joined else None
+        if not isinstance(item, Literal):
+            joined.append(item)
+        elif isinstance(last, Literal):
+            joined[-1] = Literal(last.data + item.data)
+        elif item.data:
+            joined.append(item)
+    return sequence(joined) if joined else EMPTY
+
+
+def sequence(flat: list[Tree]) -> Tree:
+    """The items, which need no flattening, one after the other."""
+    if len(flat) == 1:
+        return flat[0]
+    plain = [item for item in flat if not isinstance(item, Looking)]
+    return Sequence(tuple(plain)) if len(plain) == len(flat) else Concat(tuple(flat))
+
+
+def either(items: ListOf[Tree]) -> Tree:
+    """Any of the items: the impossible is dropped, single characters become one set."""
+    kept = [item for item in items if item is not NOTHING]
+    if len(kept) == 1:
+        return kept[0]
+    if not kept:
+        return NOTHING
+    pairs: list[tuple[int, int]] = []
+    for item in kept:
+        found = single_character(item)
+        if found is None:
+            break
+        pairs += found
+    else:
+        return Chars(normalize(pairs))
+    plain = [item for item in kept if not isinstance(item, Looking)]
+    return Alternation(tuple(plain)) if len(plain) == len(kept) else Either(tuple(kept))
+
+
+def repeat(item: Tree, low: int, high: int | None) -> Tree:
+    """The item, `low` to `high` times."""
+    if high == 0 or item is EMPTY:
+        return EMPTY
+    if item is NOTHING:
+        return NOTHING if low else EMPTY
+    if low == 1 and high == 1:
+        return item
+    if isinstance(item, Looking):
+        return Loop(item, low, high)
+    return Repeat(item, low, high)
+
+
+def single_character(item: Tree) -> Ranges | None:
+    """The characters that `item` can be, if it is always exactly one character."""
+    if isinstance(item, Chars):
+        return item.ranges
+    if isinstance(item, Literal) and (len(item.data) == 1 or len(item.data.decode()) == 1):
+        return single(ord(item.data.decode()))
+    return None

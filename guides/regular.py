@@ -1,0 +1,151 @@
+"""Guides for regular languages: regular expressions, choices, and machines of the interegular library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LimitError, OptionError
+from ..tokenizers_adapter import Vocabulary
+from . import saving
+from .automaton import ChartAutomaton
+from .dfa import Dfa
+from .drawing import dot
+from .graph import Graph
+from .lift import LiftedGuide
+from .lower import Lowering
+from .regex import parse
+from .syntax import Alternation, Node
+from .syntax import Literal as Text
+from .tables import horizon_of
+
+if TYPE_CHECKING:
+    from interegular.fsm import FSM
+
+Dialect = Literal["python", "ecma"]
+
+MAX_STATES = 50_000
+
+
+class RegularGuide(LiftedGuide):
+    """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
+
+    collects = False
+
+    def __init__(self, node: Node, vocabulary: Vocabulary) -> None:
+        graph = Graph()
+        rule = Lowering(graph).rule(node)
+        super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
+
+    def precompile(self, max_states: int = MAX_STATES) -> Self:
+        """Compute the mask of every state now; returns the guide.
+
+        Raises LimitError if there are more than `max_states` states, or more masks than their table may hold.
+        """
+        for state in range(self.automaton.explore(max_states)):
+            self.row(state)
+            if len(self._rows) >= self.table.max_rows:
+                raise LimitError(
+                    f"the guide has more than {self.table.max_rows:,} masks; use it lazily, which needs no precompile()"
+                )
+        return self
+
+    def install(self, states: list[int], masks: NDArray[np.uint32]) -> None:
+        """Take over masks computed before: uint32 [states, words], one for each of `states`."""
+        for state, mask in zip(states, masks, strict=True):
+            self._install(state, mask)
+
+    def dfa(self, max_states: int = MAX_STATES) -> Dfa:
+        """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
+        return Dfa.of(self.automaton, max_states)
+
+    def to_dot(self, *, tokens: bool = False, max_states: int = 200) -> str:
+        """The minimised automaton in Graphviz' language; `tokens` lists the tokens allowed in each state."""
+        return dot(self, max_states=max_states, tokens=tokens)
+
+
+class RegexGuide(RegularGuide):
+    """Texts that match a regular expression as a whole, as `re.fullmatch` means it.
+
+    pattern: the expression; flags: those of `re` (i, s, m, x, a); dialect: "python" or "ecma" (the syntax of
+    JavaScript with its u flag, as JSON Schema uses it).
+    Raises PatternError for a malformed pattern or one that is not regular, LimitError for one that is too
+    large, LanguageError if no text matches or the vocabulary cannot spell one.
+    """
+
+    def __init__(self, pattern: str, vocabulary: Vocabulary, flags: int = 0, dialect: Dialect = "python") -> None:
+        self.pattern = pattern
+        self.flags = int(flags)
+        self.dialect: Dialect = dialect
+        super().__init__(parse(pattern, flags=self.flags, dialect=dialect), vocabulary)
+
+    def __repr__(self) -> str:
+        return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"
+
+    def save(self, path: str | Path) -> None:
+        """Write all masks to a safetensors file, with the pattern, dialect and vocabulary they belong to."""
+        self.precompile()
+        saving.save(self, path, self._identity())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        vocabulary: Vocabulary,
+        *,
+        pattern: str | None = None,
+        flags: int | None = None,
+        dialect: Dialect | None = None,
+    ) -> Self:
+        """The guide of a saved file, with all its masks.
+
+        Raises GuideFileError if the file is damaged, or was saved for another vocabulary or for another
+        pattern, flags or dialect than those given.
+        """
+        given = {"pattern": pattern, "flags": None if flags is None else str(int(flags)), "dialect": dialect}
+        saved = saving.read(path, vocabulary, {key: value for key, value in given.items() if value is not None})
+        identity = saved.identity
+        saved_dialect: Dialect = "ecma" if identity["dialect"] == "ecma" else "python"
+        guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect)
+        saving.restore(guide, saved)
+        return guide
+
+    def _identity(self) -> dict[str, str]:
+        return {"pattern": self.pattern, "flags": str(self.flags), "dialect": self.dialect}
+
+
+class ChoiceGuide(RegularGuide):
+    """One of the given texts. Raises OptionError if there are none, or something that is not a text."""
+
+    def __init__(self, choices: Iterable[str], vocabulary: Vocabulary) -> None:
+        if isinstance(choices, (str, bytes)):
+            raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
+        self.choices = tuple(choices)
+        for choice in self.choices:
+            if not isinstance(choice, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise OptionError(f"choices must be texts, but there is {choice!r} ({type(choice).__name__})")
+        if not self.choices:
+            raise OptionError("choices is empty; give at least one text")
+        super().__init__(Alternation(tuple(Text(_encoded(choice)) for choice in self.choices)), vocabulary)
+
+
+class FSMGuide(RegularGuide):
+    """Texts that a finite-state machine of the `interegular` library accepts."""
+
+    def __init__(self, fsm: FSM, vocabulary: Vocabulary) -> None:
+        from .fsm import table_of
+
+        super().__init__(table_of(fsm), vocabulary)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"the choice {text!r} has a lone surrogate at character {error.start}, which no text of UTF-8 can have"
+        ) from None

@@ -1,0 +1,79 @@
+"""The syntax of a constraint, shared by every front end: what regexes, grammars and schemas are parsed into.
+
+Nodes are immutable values over *characters*; lowering turns characters into UTF-8 bytes. A front end
+builds these nodes; `guides/lower.py` turns them into the graph that the automaton walks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character out of a set: inclusive code point ranges, sorted, disjoint, without surrogates."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """These bytes, exactly. `Literal(b"")` is the empty text."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """All items, one after the other. `Sequence(())` is the empty text."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """Any one of the items. `Alternation(())` is the empty language."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The item, `min` to `max` times; `max=None` is without bound."""
+
+    item: Node
+    min: int
+    max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A rule of the grammar, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A complete byte automaton as a table; compared by identity.
+
+    transitions: int32 [states, 256], the next state, -1 where there is none
+    accepting: bool [states]
+    start: the first state
+    Every state must reach an accepting one (trimmed).
+    """
+
+    transitions: NDArray[np.int32]
+    accepting: NDArray[np.bool_]
+    start: int = field(default=0)
+
+
+Node = Chars | Literal | Sequence | Alternation | Repeat | Reference | Table
+
+EMPTY = Literal(b"")
+NOTHING = Alternation(())

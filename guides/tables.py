@@ -1,0 +1,149 @@
+"""What is computed once per vocabulary and shared by all its guides: trie annotations, masks, loop splits."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels.split import Split, divide
+from ..kernels.walk import TokenTrie, annotate
+from ..tokenizers_adapter import Trie, Vocabulary
+from .mask_table import MaskTable
+
+Loop = tuple[int, int, int]
+
+_UTF8_BYTES = frozenset(range(0xF5)) - {0xC0, 0xC1}
+MAX_SPLITS = 32
+MAX_TAILS = 16_384
+MIN_LOOP = 24
+
+
+class TokenBytes(NamedTuple):
+    """The bytes of all tokens: token t is data[start[t]:start[t + 1]], empty if it has none."""
+
+    data: NDArray[np.uint8]
+    start: NDArray[np.int32]
+
+
+class VocabularyTables:
+    """One per vocabulary; fetch it with `VocabularyTables.of`. Guard changes with `lock`."""
+
+    _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, VocabularyTables]] = weakref.WeakKeyDictionary()
+    _known_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.trie = _annotated(vocabulary.trie)
+        texts = [text or b"" for text in vocabulary.tokens]
+        start = np.zeros(len(texts) + 1, np.int32)
+        np.cumsum([len(text) for text in texts], out=start[1:])
+        self.bytes = TokenBytes(np.frombuffer(b"".join(texts), np.uint8), start)
+        self.words = (vocabulary.size + 31) // 32
+        self.eos_words = np.zeros(self.words, np.uint32)
+        for token in vocabulary.eos_ids:
+            self.eos_words[token >> 5] |= np.uint32(1 << (token & 31))
+        single_bytes = {text[0] for text in vocabulary.tokens if text is not None and len(text) == 1}
+        self.spells_all_bytes = single_bytes.issuperset(_UTF8_BYTES)
+        self.masks = MaskTable(self.words)
+        self.lock = threading.RLock()
+        self._splits: OrderedDict[Loop, Split | None] = OrderedDict()
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
+        """The tables of a vocabulary, made when first asked for."""
+        with cls._known_lock:
+            tables = cls._known.get(vocabulary)
+            if tables is None:
+                tables = cls._known[vocabulary] = cls(vocabulary)
+            return tables
+
+    def split(self, loop: Loop) -> Split | None:
+        """How tokens divide at a loop; None for a small loop and at the first call, when a walk is cheaper."""
+        if loop[0].bit_count() + loop[1].bit_count() < MIN_LOOP:
+            return None
+        with self.lock:
+            if loop not in self._splits:
+                self._splits[loop] = None
+                if len(self._splits) > MAX_SPLITS:
+                    self._splits.popitem(last=False)
+                return None
+            self._splits.move_to_end(loop)
+            split = self._splits[loop]
+            if split is None:
+                split = self._splits[loop] = self._divide(loop)
+            return split
+
+    def _divide(self, loop: Loop) -> Split:
+        trie = self.trie
+        stay_chars = np.empty(len(trie.byte), np.int32)
+        exit_chars = np.empty(len(trie.byte), np.int32)
+        divide(trie, np.uint64(loop[0]), np.uint64(loop[1]), bool(loop[2]), stay_chars, exit_chars)
+        chars = np.repeat(stay_chars, np.diff(trie.token_start))
+        order = np.argsort(chars.astype(np.int16), kind="stable")  # by radix, which is quicker
+        order = order[np.searchsorted(chars[order], 0) :]
+        row = np.zeros(32 * self.words, np.bool_)
+        row[trie.ids[order]] = True
+        exits = np.flatnonzero(exit_chars >= 0)
+        exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
+        return Split(
+            np.packbits(row, bitorder="little").view(np.uint32),
+            trie.ids[order],
+            chars[order],
+            exits.astype(np.int32),
+            exit_chars[exits],
+            np.searchsorted(trie.byte[exits], np.arange(257)).astype(np.int32),
+            _way_to(trie, np.sort(exits)),
+            *self._tails(exits),
+        )
+
+    def _tails(self, exits: NDArray[np.intp]) -> tuple[TokenTrie, NDArray[np.int32]]:
+        """`Split.tails` and `Split.tail_root`; without tails where too many tokens leave."""
+        trie, data, start = self.trie, self.bytes.data.tobytes(), self.bytes.start
+        first, end = trie.token_start[exits], trie.token_start[trie.skip[exits]]
+        counts = end - first
+        if counts.sum() > MAX_TAILS:
+            exits, counts, first = exits[:0], counts[:0], first[:0]
+        begins: NDArray[np.int64] = first - np.cumsum(counts) + counts
+        tokens = trie.ids[np.repeat(begins, counts) + np.arange(counts.sum())]
+        leaving = start[tokens] + np.repeat(trie.depth[exits] - 1, counts)
+        texts = [data[at:end] for at, end in zip(leaving.tolist(), start[tokens + 1].tolist(), strict=True)]
+        tails = Trie.build(texts)
+        tails = _annotated(tails._replace(ids=tokens[tails.ids]))
+        root = np.full(256, -1, np.int32)
+        node = 1
+        while node < len(tails.byte):
+            root[tails.byte[node]] = node
+            node = int(tails.skip[node])
+        return tails, root
+
+
+def _annotated(trie: Trie) -> TokenTrie:
+    """A trie with what the walks need to know of its nodes."""
+    count = len(trie.byte)
+    ascii_below = np.zeros((count, 2), np.uint64)
+    high = np.zeros(count, np.uint8)
+    chars = np.zeros(count, np.int32)
+    annotate(trie.byte, trie.skip, ascii_below, high, chars)
+    return TokenTrie(*trie, ascii_below, high, chars, int(trie.depth.max()))
+
+
+def _way_to(trie: TokenTrie, exits: NDArray[np.intp]) -> NDArray[np.int32]:
+    """`Split.way` for exits in preorder: every node that has an exit at or below it."""
+    before = np.zeros(len(trie.byte) + 1, np.int32)
+    before[exits + 1] = 1
+    is_exit = before[1:] == 1
+    np.cumsum(before, out=before)
+    on_way = np.flatnonzero(before[trie.skip] > before[:-1])[1:]
+    is_exit = is_exit[on_way]
+    after = np.searchsorted(on_way, trie.skip[on_way])
+    columns = [on_way, after, is_exit, trie.byte[on_way], trie.depth[on_way]]
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def horizon_of(vocabulary: Vocabulary) -> int:
+    """The length in bytes of the longest token."""
+    return VocabularyTables.of(vocabulary).trie.deepest

@@ -1,0 +1,201 @@
+"""What every kernel demands of its arrays, checked once before dispatch and alike for every backend.
+
+Arrays are NumPy arrays or torch tensors. torch is never imported here: a tensor is recognised by what it
+offers, so that this module loads without it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+
+LOGITS = ("float32", "float16", "bfloat16")
+WORDS = ("uint32", "int32")
+NUMBERS = ("int32", "int64")
+
+_NO_WORDS: Ints = np.zeros((1, 0), np.int32)
+
+
+class Contract(NamedTuple):
+    """Facts about one call that the checks have established."""
+
+    batch: int
+    width: int
+    size: int
+    dtype: str
+    device: str
+
+
+class Flat(NamedTuple):
+    """CPU arguments as the compiled kernels take them; nothing in here is a copy unless logits were 16 bit.
+
+    `bits` int32 [n]: the logits' bits, row b at `bits[b * stride : b * stride + size]`. `words` int32 [R, W]:
+    mask words. `numbers` int32 [B]: the row of `words` for each row of logits, -1 for none.
+    """
+
+    bits: Ints
+    stride: int
+    size: int
+    words: Ints
+    numbers: Ints
+
+
+def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Contract:
+    """Check logits [B, V], masks [R, W], row numbers [B] and the vocabulary's size against one another.
+
+    Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape, stride, size or device.
+    """
+    dtype, device = _dtype(logits, "logits", LOGITS), _device(logits)
+    _shape(logits, "logits", 2, "[rows, vocabulary]")
+    batch, width = int(logits.shape[0]), int(logits.shape[1])
+    if batch and width > 1 and _step(logits, 1) != 1:
+        raise ValueError("logits: the values of a row must lie side by side; call .contiguous() first")
+    if width == 0 or (batch > 1 and _step(logits, 0) < width):
+        raise ValueError("logits: rows must be distinct and not empty; copy an expanded tensor first")
+    if masks is None:
+        if rows is not None:
+            raise ValueError("rows: row numbers were given without the masks that they number")
+        limit = width
+    else:
+        limit = _check_masks(masks, rows, batch, width, device)
+    if size is None:
+        return Contract(batch, width, limit, dtype, device)
+    if not 0 < size <= width:
+        raise ValueError(f"size: the vocabulary has {size} tokens, but a row of logits has {width} values")
+    if masks is not None and (size + 31) // 32 != int(masks.shape[1]):
+        raise ValueError(
+            f"masks: {size} tokens need rows of {(size + 31) // 32} words, these have {int(masks.shape[1])}"
+        )
+    return Contract(batch, width, size, dtype, device)
+
+
+def flatten(logits: Any, masks: Any, rows: Any, contract: Contract) -> Flat:
+    """View checked CPU arguments as the arrays that compiled kernels take; 16-bit logits are widened."""
+    if contract.dtype != "float32":
+        logits = logits.astype(np.float32) if isinstance(logits, np.ndarray) else logits.float()
+    bits, stride = flat_bits(logits, contract, np.int32)
+    words, numbers = mask_rows(masks, rows, contract.batch)
+    return Flat(bits, stride, contract.size, words, numbers)
+
+
+def flat_bits(logits: Any, contract: Contract, integer: type[np.signedinteger[Any]]) -> tuple[Any, int]:
+    """The memory of checked CPU logits as a flat integer array that shares it, and the step between rows."""
+    batch, width = contract.batch, contract.width
+    stride = _step(logits, 0) if batch > 1 else width
+    if not isinstance(logits, np.ndarray):
+        logits = logits.detach()
+        if stride != width:
+            logits = logits.as_strided(((batch - 1) * stride + width,), (1,))
+        if integer is np.int16:  # NumPy has no bfloat16
+            logits = logits.view(_torch().int16)
+        return logits.numpy().reshape(-1).view(integer), stride
+    if stride != width:
+        step = logits.itemsize
+        logits = np.lib.stride_tricks.as_strided(logits, ((batch - 1) * stride + width,), (step,))
+    return logits.reshape(-1).view(integer), stride
+
+
+def mask_rows(masks: Any, rows: Any, batch: int) -> tuple[Ints, Ints]:
+    """Checked masks as int32 words [R, W] and row numbers int32 [B]; without masks every number is -1."""
+    if masks is None:
+        return _NO_WORDS, np.full(batch, -1, np.int32)
+    words = masks if isinstance(masks, np.ndarray) else masks.numpy()
+    if rows is None:
+        return words.view(np.int32), np.arange(batch, dtype=np.int32)
+    numbers = rows if isinstance(rows, np.ndarray) else rows.numpy()
+    return words.view(np.int32), np.ascontiguousarray(numbers, np.int32)
+
+
+def check_mask(mask: Any, size: int | None) -> tuple[Ints, int]:
+    """One packed mask on the CPU as int32 words [W], and the number of tokens it speaks of."""
+    _dtype(mask, "mask", WORDS)
+    _shape(mask, "mask", 1, "[words]")
+    if _device(mask) != "cpu" or (mask.shape[0] > 1 and _step(mask, 0) != 1):
+        raise ValueError("mask: the words must lie side by side in CPU memory")
+    tokens = 32 * int(mask.shape[0])
+    if size is not None and (size < 0 or (size + 31) // 32 != int(mask.shape[0])):
+        raise ValueError(f"mask: {size} tokens need {(size + 31) // 32} words, this mask has {int(mask.shape[0])}")
+    words = mask if isinstance(mask, np.ndarray) else mask.numpy()
+    return words.view(np.int32), tokens if size is None else size
+
+
+def bad_row(number: int, rows: int) -> ValueError:
+    """The error for a row number that is not in the mask table."""
+    return ValueError(f"rows: mask row {number} is not in the table of {rows} rows (-1 means no mask)")
+
+
+def per_row(value: Any, batch: int, name: str) -> NDArray[np.float64]:
+    """A number, or one for each row, as float64 [B]; ValueError for any other shape, or for NaN."""
+    numbers = np.asarray(value.cpu() if hasattr(value, "cpu") else value, np.float64)
+    if numbers.ndim == 0:
+        numbers = np.full(batch, numbers)
+    if numbers.shape != (batch,):
+        raise ValueError(f"{name}: a number for each of {batch} rows is needed, not shape {numbers.shape}")
+    if np.isnan(numbers).any():
+        raise ValueError(f"{name}: NaN is not a number that can be used")
+    return np.ascontiguousarray(numbers)
+
+
+def _check_masks(masks: Any, rows: Any, batch: int, width: int, device: str) -> int:
+    _dtype(masks, "masks", WORDS)
+    _shape(masks, "masks", 2, "[rows, words]")
+    count, words = int(masks.shape[0]), int(masks.shape[1])
+    if _device(masks) != device:
+        raise ValueError(f"masks: on {_device(masks)}, but the logits are on {device}")
+    if (words > 1 and _step(masks, 1) != 1) or (count > 1 and _step(masks, 0) != words):
+        raise ValueError("masks: the table must be contiguous, row after row")
+    if not 0 < words <= (width + 31) // 32:
+        raise ValueError(f"masks: {words} words a row do not fit logits of {width} values ({(width + 31) // 32} words)")
+    if rows is None:
+        if count != batch:
+            raise ValueError(f"masks: {count} masks for {batch} rows of logits; pass `rows` to number them")
+    else:
+        _dtype(rows, "rows", NUMBERS)
+        _shape(rows, "rows", 1, "[rows]")
+        if int(rows.shape[0]) != batch:
+            raise ValueError(f"rows: {int(rows.shape[0])} row numbers for {batch} rows of logits")
+        if _device(rows) != device:
+            raise ValueError(f"rows: on {_device(rows)}, but the logits are on {device}")
+    return min(width, 32 * words)
+
+
+def _dtype(array: Any, name: str, possible: tuple[str, ...]) -> str:
+    dtype = getattr(array, "dtype", None)
+    if dtype is None:
+        raise TypeError(f"{name}: a NumPy array or torch tensor is needed, not {type(array).__name__}")
+    found = _dtype_name(dtype)
+    if found not in possible:
+        raise TypeError(f"{name}: dtype {found}; possible are {', '.join(possible)}")
+    return found
+
+
+@cache
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _shape(array: Any, name: str, dimensions: int, meaning: str) -> None:
+    if len(array.shape) != dimensions:
+        raise ValueError(f"{name}: shape {tuple(array.shape)}, but {meaning} is needed")
+
+
+def _step(array: Any, axis: int) -> int:
+    """Distance between neighbours along an axis, in elements."""
+    if isinstance(array, np.ndarray):
+        return int(array.strides[axis] // array.itemsize)
+    return int(array.stride(axis))
+
+
+def _device(array: Any) -> str:
+    return "cpu" if isinstance(array, np.ndarray) else str(array.device.type)
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch

@@ -1,0 +1,100 @@
+"""Interning: contents of any length get numbers, equal contents the same one."""
+
+from .compiling import wide_njit as njit
+
+FULL = -2
+# Columns of spans. A number that was given up has no words (HI <= LO); if it may be used again, its LO is the
+# next such number, or -1.
+LO, HI = 0, 1
+# Entries of sizes: the words in use; FREE + kind, the first number of a kind that may be used again, or -1.
+WORDS, FREE = 0, 8
+
+
+@njit(cache=True, nogil=True)
+def hash_words(words, lo, hi):
+    """A hash of words[lo:hi] below 2**32; the arithmetic stays below 2**63, so that it is the same without JIT."""
+    value = 0x811C9DC5
+    for i in range(lo, hi):
+        value = ((value ^ (int(words[i]) & 0xFFFFFFFF)) * 0x5BD1E995) & 0xFFFFFFFF
+        value ^= value >> 15
+    return value
+
+
+@njit(cache=True, nogil=True)
+def intern(words, spans, index, buffer, length, sizes, kind):
+    """The number of buffer[:length] among the spans of one kind, adding it if it is new. FULL when there is no room."""
+    mask = len(index) - 1
+    slot = hash_words(buffer, 0, length) & mask
+    while index[slot] >= 0:
+        number = index[slot]
+        lo = spans[number, LO]
+        if spans[number, HI] - lo == length:
+            same = True
+            for i in range(length):
+                if words[lo + i] != buffer[i]:
+                    same = False
+                    break
+            if same:
+                return number
+        slot = (slot + 1) & mask
+    free = sizes[FREE + kind]
+    number = free if free >= 0 else sizes[kind]
+    used = sizes[WORDS]
+    if number >= len(spans) or used + length > len(words) or 2 * number >= len(index):
+        return FULL
+    words[used : used + length] = buffer[:length]
+    if free >= 0:
+        sizes[FREE + kind] = spans[number, LO]
+    else:
+        sizes[kind] = number + 1
+    spans[number, :] = -1
+    spans[number, LO] = used
+    spans[number, HI] = used + length
+    index[slot] = number
+    sizes[WORDS] = used + length
+    return number
+
+
+@njit(cache=True, nogil=True)
+def reindex(words, spans, index, count):
+    """Fill an empty index with the spans numbered 0 ... count - 1, as far as they have words."""
+    mask = len(index) - 1
+    for number in range(count):
+        if spans[number, HI] <= spans[number, LO]:
+            continue
+        slot = hash_words(words, spans[number, LO], spans[number, HI]) & mask
+        while index[slot] >= 0:
+            slot = (slot + 1) & mask
+        index[slot] = number
+
+
+@njit(cache=True, nogil=True)
+def sort_records(records, count, width):
+    """Sort records[:count] by their columns, by Shell's method: the lists are short and nearly sorted."""
+    gap = 1
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            j = i
+            while j >= gap and precedes(records, j, j - gap, width):
+                for k in range(width):
+                    records[j, k], records[j - gap, k] = records[j - gap, k], records[j, k]
+                j -= gap
+        gap //= 3
+
+
+@njit(cache=True, nogil=True)
+def precedes(records, a, b, width):
+    for k in range(width):
+        if records[a, k] != records[b, k]:
+            return records[a, k] < records[b, k]
+    return False
+
+
+@njit(cache=True, nogil=True)
+def contains(values, length, value):
+    for i in range(length):  # noqa: SIM110
+        if values[i] == value:
+            return True
+    return False

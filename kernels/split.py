@@ -1,0 +1,307 @@
+"""Masks of states that loop: tokens that stay in the loop from a table, tokens that leave it by short walks.
+
+Inside a JSON string nearly every token is allowed, and which ones stay inside the string depends on the
+set of looping characters alone. A `Split` keeps that part once per vocabulary and set: the tokens that stay,
+in order of the characters they add, and the trie nodes at which a token leaves, by the byte it leaves with.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .chart import (
+    DEAD,
+    EXPAND,
+    HEADER,
+    ITEM,
+    ROW,
+    SPAN,
+)
+from .compiling import wide_njit as njit
+from .interning import HI, LO
+from .rows import ASCII_HIGH, ASCII_LOW, NO_SHIFT, ROOM, ROOM_SHIFT, SHIFTED, fill_row, is_shift
+from .walk import TokenTrie, allow, high_loops, loop_target, utf8_step, walk
+
+UNSPLITTABLE = 1
+# Columns of Split.way.
+NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
+
+
+class Split(NamedTuple):
+    """How the tokens of a vocabulary divide at one set of looping characters.
+
+    row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
+    exit_node, exit_chars: int32 [m], where a token leaves and after how many characters, by byte and then
+    characters; exit_start: int32 [257], where the exits of each byte begin
+    way: int32 [k, 5], the nodes on the way to an exit, in preorder: the trie node, the place in `way` after its
+    subtree, whether it is an exit, its byte and its depth (here as well, since the trie does not fit the caches)
+    tails: the trie of what tokens have from the byte on with which they leave; tail_root: int32 [256], its node
+    after each byte, -1 if there is none (without tails every exit is walked for itself)
+    """
+
+    row: NDArray[np.uint32]
+    ids: NDArray[np.int32]
+    chars: NDArray[np.int32]
+    exit_node: NDArray[np.int32]
+    exit_chars: NDArray[np.int32]
+    exit_start: NDArray[np.int32]
+    way: NDArray[np.int32]
+    tails: TokenTrie
+    tail_root: NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def divide(trie, low, high, wide, stay_chars, exit_chars):
+    """Mark the trie nodes: stay_chars (int32 [n]) or exit_chars is the characters begun, both -1 where neither.
+
+    low, high: the looping ASCII bytes; wide: whether all other characters loop as well. A node stays if the
+    bytes to it stay in the loop; it is an exit if only its last byte leaves, at a character's boundary.
+    """
+    stay_chars[:] = -1
+    exit_chars[:] = -1
+    within = np.zeros(trie.deepest + 1, np.int32)
+    begun = np.zeros(trie.deepest + 1, np.int32)
+    node = 1
+    while node < len(trie.byte):
+        level = trie.depth[node]
+        byte = np.int32(trie.byte[node])
+        place = within[level - 1]
+        after = -1
+        if place > 0 or byte >= 0x80:
+            after = utf8_step(place, byte) if wide else -1
+        else:
+            bits = low if byte < 64 else high
+            if bits >> np.uint64(byte & 63) & np.uint64(1):
+                after = 0
+        if after < 0:
+            if place == 0:
+                exit_chars[node] = begun[level - 1]
+            node = trie.skip[node]
+            continue
+        within[level] = after
+        begun[level] = begun[level - 1] + (1 if place == 0 else 0)
+        stay_chars[node] = begun[level]
+        node += 1
+
+
+@njit(cache=True, nogil=True)
+def stay(split, room, out):
+    """Allow the tokens that stay in the loop and begin at most `room` characters."""
+    count = len(split.chars)
+    if count == 0:
+        return
+    fitting = count
+    if split.chars[count - 1] > room:
+        fitting = np.searchsorted(split.chars, room, side="right")
+    if 2 * fitting < count:
+        for at in range(fitting):
+            token = split.ids[at]
+            out[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
+        return
+    out |= split.row
+    for at in range(fitting, count):
+        token = split.ids[at]
+        out[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
+
+
+@njit(cache=True, nogil=True)
+def next_in_loop(graph, chart, row, state):
+    """The state after one more looping character, if all looping characters lead there; -1 if not, or a code."""
+    target = loop_target(chart, row)
+    if target < 0 or target == state:
+        return target
+    after = fill_row(graph, chart, target)
+    if after < 0:
+        return after
+    shift = is_shift(graph, chart, state, target)
+    if shift == SHIFTED or chart.loops[after, ASCII_LOW] | chart.loops[after, ASCII_HIGH] == 0:
+        return target
+    same = (
+        chart.loops[after, ASCII_LOW] == chart.loops[row, ASCII_LOW]
+        and chart.loops[after, ASCII_HIGH] == chart.loops[row, ASCII_HIGH]
+    )
+    if shift == NO_SHIFT or not same:
+        return -1
+    before, now = high_loops(graph, chart, row), high_loops(graph, chart, after)
+    if before < 0 or now < 0:
+        return min(before, now)
+    return target if before == now else -1
+
+
+@njit(cache=True, nogil=True)
+def leads_on(chart, state):
+    """Whether the state has items, so that more bytes may follow."""
+    return chart.states[state, HI] - chart.states[state, LO] > HEADER
+
+
+@njit(cache=True, nogil=True)
+def goes_on(chart, row, full):
+    """Whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
+    for byte in range(256):
+        low = chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) if byte < 128 else np.uint64(1)
+        if low and chart.rows[full, byte] >= 0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def leave(graph, chart, trie, node, after, out):
+    """Allow the tokens at and below an exit whose byte led to `after`; 0 or a code."""
+    allow(trie, trie.token_start[node], trie.token_start[node + 1], out)
+    if trie.skip[node] > node + 1 and leads_on(chart, after):
+        return walk(graph, chart, trie, after, node, out)
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def count_on(graph, chart, rows, known, wanted, state):
+    """Extend rows[: known + 1], after so many looping characters each, to `wanted`; the last state or -1; or a code."""
+    while known < wanted:
+        state = next_in_loop(graph, chart, rows[known], state)
+        if state < 0:
+            return state
+        known += 1
+        rows[known] = fill_row(graph, chart, state)
+        if rows[known] < 0:
+            return rows[known]
+    return state
+
+
+@njit(cache=True, nogil=True)
+def walk_split(graph, chart, trie, split, state, out):
+    """The mask of a looping state; 0, UNSPLITTABLE if its loop turns out not to be uniform, or a code."""
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row
+    room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
+    rows = np.empty(trie.deepest + 1, np.int32)
+    rows[0] = row
+    known = 0
+    if room < trie.deepest:
+        state = count_on(graph, chart, rows, known, room, state)
+        if state < 0:
+            return UNSPLITTABLE if state == -1 else state
+        known = room
+        if goes_on(chart, row, rows[known]):
+            return UNSPLITTABLE
+    for byte in range(256):
+        first, end = split.exit_start[byte], split.exit_start[byte + 1]
+        if first == end:
+            continue
+        most = min(room, np.int64(split.exit_chars[end - 1]))
+        if most > known:
+            state = count_on(graph, chart, rows, known, most, state)
+            if state < 0:
+                return UNSPLITTABLE if state == -1 else state
+            known = most
+        after = chart.rows[row, byte]
+        alike = most == split.exit_chars[end - 1] and split.tail_root[byte] >= 0
+        for place in range(1, most + 1):
+            alike &= chart.rows[rows[place], byte] == after
+        if alike:
+            code = leave(graph, chart, split.tails, split.tail_root[byte], after, out) if after >= 0 else 0
+            if code < 0:
+                return code
+            continue
+        for at in range(first, end):
+            if split.exit_chars[at] > room:
+                break
+            after = chart.rows[rows[split.exit_chars[at]], byte]
+            if after >= 0:
+                code = leave(graph, chart, trie, split.exit_node[at], after, out)
+                if code < 0:
+                    return code
+    stay(split, room, out)
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def follow_way(graph, chart, trie, way, state, afters):
+    """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row
+    stack = np.empty(trie.deepest + 1, np.int32)
+    stack[0] = row
+    missing = 0
+    at = 0
+    while at < len(way):
+        level = way[at, DEPTH]
+        after = chart.rows[stack[level - 1], way[at, BYTE]]
+        afters[at] = after
+        if way[at, IS_EXIT] or after < 0:
+            at = way[at, NEXT]
+            continue
+        row = chart.states[after, ROW]
+        if row < 0:
+            row = fill_row(graph, chart, after)
+            if row == EXPAND:
+                missing = EXPAND
+                at = way[at, NEXT]
+                continue
+            if row < 0:
+                return row
+        stack[level] = row
+        at += 1
+    return missing
+
+
+@njit(cache=True, nogil=True)
+def walk_span(graph, chart, trie, split, state, out):
+    """The mask of a state from which every text of the split's characters can be read; 0 or a code.
+
+    Where all exits with one byte lead to the same state, their tails are walked together.
+    """
+    way = split.way
+    afters = np.full(len(way), DEAD, np.int32)
+    missing = follow_way(graph, chart, trie, way, state, afters)
+    if missing < 0:
+        return missing
+    common = np.full(256, EXPAND, np.int32)
+    alike = split.tail_root >= 0
+    for at in range(len(way)):
+        if way[at, IS_EXIT]:
+            byte = way[at, BYTE]
+            if common[byte] == EXPAND:
+                common[byte] = afters[at]
+            alike[byte] &= common[byte] == afters[at]
+    for at in range(len(way)):
+        if way[at, IS_EXIT] and afters[at] >= 0 and not alike[way[at, BYTE]]:
+            code = leave(graph, chart, trie, way[at, NODE], afters[at], out)
+            missing = code if code < 0 else missing
+    for byte in range(256):
+        if alike[byte] and common[byte] >= 0:
+            code = leave(graph, chart, split.tails, split.tail_root[byte], common[byte], out)
+            missing = code if code < 0 else missing
+    out |= split.row
+    return missing
+
+
+LOOP, SPANNED = 1, 2
+
+
+@njit(cache=True, nogil=True)
+def probe(graph, chart, state, loop):
+    """What shortcut there is to the mask of a state: 0 none, LOOP, SPANNED; or a code.
+
+    Its characters are written to loop (uint64 [3]: ASCII low, ASCII high, all others).
+    """
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row
+    loop[0], loop[1] = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
+    loop[2] = 0
+    if loop[0] | loop[1]:
+        wide = high_loops(graph, chart, row)
+        if wide < 0:
+            return wide
+        loop[2] = wide
+        return LOOP
+    words = chart.words
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        span = graph.nodes[words[at], SPAN]
+        if span:
+            loop[:] = graph.spans[span]
+            return SPANNED
+    return 0

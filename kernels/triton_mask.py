@@ -1,0 +1,95 @@
+"""Triton kernels for logits on a GPU: what all of them share, and applying packed masks.
+
+Imported only when logits are on a GPU. A row number outside the mask table cannot be reported from there without
+waiting for the device: such a row allows nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from .contracts import Contract
+
+BLOCK = 1024
+
+
+class Rows(NamedTuple):
+    """Checked arguments as the Triton kernels take them, all on one device.
+
+    `logits` [B, V] with row step `stride`; `words` int32 [count, width], any one word if there are no masks;
+    `numbers` int32 [B], -1 for no mask.
+    """
+
+    logits: Any
+    stride: int
+    words: Any
+    width: int
+    count: int
+    numbers: Any
+    size: int
+
+
+def rows_of(logits: Any, masks: Any, rows: Any, contract: Contract) -> Rows:
+    """Lay out checked arguments for the Triton kernels; copies nothing but row numbers of another dtype."""
+    batch, device = contract.batch, logits.device
+    if masks is None:
+        words, width, count = torch.zeros(1, dtype=torch.int32, device=device), 1, 0
+        numbers = torch.full((batch,), -1, dtype=torch.int32, device=device)
+    else:
+        words, width, count = masks.view(torch.int32), masks.shape[1], masks.shape[0]
+        if rows is None:
+            numbers = torch.arange(batch, dtype=torch.int32, device=device)
+        else:
+            numbers = rows.to(torch.int32).contiguous()
+    return Rows(logits.detach(), logits.stride(0), words, width, count, numbers, contract.size)
+
+
+def on(tensor: Any) -> AbstractContextManager[Any]:
+    """Make a tensor's GPU the current one, as Triton launches there."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+@triton.jit
+def allowed_at(words, width, count, number, tokens, size):
+    """Whether each token is in the vocabulary and allowed by the mask with this number."""
+    inside = tokens < size
+    readable = tl.where((number >= 0) & (number < count), size, 0)
+    places = number.to(tl.int64) * width + tokens // 32
+    word = tl.load(words + places, mask=tokens < readable, other=0)
+    word = tl.where(number == -1, -1, word)
+    return inside & (((word >> (tokens % 32)) & 1) != 0)
+
+
+@triton.jit
+def mask_blocks(logits, stride, full_width, words, width, count, numbers, size, BLOCK: tl.constexpr):  # noqa: N803
+    """Set one block of one row to -inf where its tokens are not allowed. Grid: rows, blocks of the full width."""
+    row = tl.program_id(0)
+    tokens = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
+    places = logits + row.to(tl.int64) * stride + tokens
+    nothing = tl.full((BLOCK,), float("-inf"), tl.float32).to(logits.dtype.element_ty)
+    tl.store(places, nothing, mask=(tokens < full_width) & (allowed == 0))
+
+
+def apply_mask(logits: Any, masks: Any, rows: Any, contract: Contract) -> None:
+    """`kernels.apply_mask` for checked arguments on a GPU."""
+    given = rows_of(logits, masks, rows, contract)
+    grid = (contract.batch, triton.cdiv(contract.width, BLOCK))
+    if contract.batch:
+        with on(logits):
+            mask_blocks[grid](
+                given.logits,
+                given.stride,
+                contract.width,
+                given.words,
+                given.width,
+                given.count,
+                given.numbers,
+                given.size,
+                BLOCK=BLOCK,
+            )

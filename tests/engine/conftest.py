@@ -1,0 +1,130 @@
+"""Small random models of several architectures over one small tokenizer, and guides that are a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+from trellm import Vocabulary
+from trellm.engine.models.decoder import DecoderModel
+
+WIDTH = 32
+
+# Threads cost more than they bring on models this small, all the more where several tests run side by side.
+torch.set_num_threads(1)
+
+ATTENTION = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+}
+SLIDING = ["sliding_attention", "full_attention"]
+CONFIGS: dict[str, Callable[..., Any]] = {
+    "gpt2": lambda **names: transformers.GPT2Config(n_embd=WIDTH, n_layer=2, n_head=4, n_positions=128, **names),
+    "llama": lambda **names: transformers.LlamaConfig(**ATTENTION, **names),
+    "qwen3": lambda **names: transformers.Qwen3Config(**ATTENTION, **names),
+    "mistral": lambda **names: transformers.MistralConfig(**ATTENTION, sliding_window=7, **names),
+    "gemma": lambda **names: transformers.GemmaConfig(**ATTENTION, **names),
+    "gemma2": lambda **names: transformers.Gemma2Config(**ATTENTION, sliding_window=6, layer_types=SLIDING, **names),
+    "gemma3": lambda **names: transformers.Gemma3TextConfig(
+        **ATTENTION, sliding_window=5, layer_types=SLIDING, **names
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    """Printable ASCII characters and a few merges, byte level, with BOS and EOS: 120 tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    characters = [c for c in alphabet if c.isascii()] + ["Ġ", "Ċ", "Ã", "©"]
+    merges = [
+        ("t", "h"),
+        ("th", "e"),
+        ("a", "n"),
+        ("Ġ", "the"),
+        ("o", "n"),
+        ("1", "2"),
+        ("2", "3"),
+        ("i", "n"),
+    ]
+    tokens = ["<bos>", "<eos>", *characters, *(left + right for left, right in merges)]
+    backend = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>")
+
+
+@pytest.fixture(scope="session")
+def hugging_face(tokenizer: Any) -> Callable[[str], Any]:
+    """A random model of an architecture; larger weights than usual, so that its choices are far apart."""
+    made: dict[str, Any] = {}
+
+    def make(name: str) -> Any:
+        if name not in made:
+            torch.manual_seed(len(name) + ord(name[0]))
+            config = CONFIGS[name](
+                vocab_size=len(tokenizer),
+                bos_token_id=0,
+                eos_token_id=1,
+                pad_token_id=1,
+                initializer_range=0.4,
+            )
+            made[name] = transformers.AutoModelForCausalLM.from_config(config).eval()
+        return made[name]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def decoder(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[..., DecoderModel]:
+    """The same model in our hands."""
+    return lambda name, **options: DecoderModel(hugging_face(name), tokenizer, **options)
+
+
+class TableGuide:
+    """A guide over whole tokens: `edges[state][token]` is the next state; distances by relaxation."""
+
+    def __init__(self, vocabulary: Vocabulary, edges: Sequence[dict[int, int]], accepting: set[int]) -> None:
+        self.vocabulary = vocabulary
+        self.start = 0
+        self.edges = edges
+        self.accepting = accepting
+        self.distances = [0 if state in accepting else 2**30 for state in range(len(edges))]
+        for _ in edges:
+            for state, row in enumerate(edges):
+                nearest = min((self.distances[target] for target in row.values()), default=2**30)
+                self.distances[state] = min(self.distances[state], nearest + 1)
+
+    def mask(self, state: int) -> Any:
+        allowed = np.zeros((self.vocabulary.size + 31) // 32 * 32, bool)
+        allowed[list(self.edges[state])] = True
+        if state in self.accepting:
+            allowed[list(self.vocabulary.eos_ids)] = True
+        return np.packbits(allowed, bitorder="little").view(np.uint32)
+
+    def advance(self, state: int, token: int) -> int:
+        if token in self.vocabulary.eos_ids:
+            return state if state in self.accepting else -1
+        return self.edges[state].get(token, -1)
+
+    def is_accepting(self, state: int) -> bool:
+        return state in self.accepting
+
+    def distance(self, state: int) -> int:
+        return self.distances[state]
+
+
+@pytest.fixture(scope="session")
+def table_guide() -> type[TableGuide]:
+    """The class TableGuide."""
+    return TableGuide

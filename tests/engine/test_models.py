@@ -1,0 +1,145 @@
+"""Architectures that run, and those that are refused with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from trellm import Generator, OptionError, VocabularyError, generate, models
+from trellm.engine.models.attention import AttentionMasks, Reach
+from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.head import Head
+
+PROMPTS = ["the 12th", "x", "an inning then on"]
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+NAMES = {"vocab_size": 128, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "initializer_range": 0.4}
+
+
+def build(config: Any) -> Any:
+    torch.manual_seed(1)
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def expected(model: Any, tokenizer: Any) -> list[list[int]]:
+    outputs: list[list[int]] = []
+    for prompt in PROMPTS:
+        ids = torch.tensor([tokenizer.encode(prompt)])
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
+        new = out[0, ids.shape[1] :].tolist()
+        outputs.append(new[: new.index(1)] if 1 in new else new)
+    return outputs
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.OPTConfig(ffn_dim=48, word_embed_proj_dim=32, **SMALL, **NAMES),
+        transformers.GPTNeoXConfig(intermediate_size=48, **SMALL, **NAMES),
+        transformers.CohereConfig(intermediate_size=48, logit_scale=0.3, **SMALL, **NAMES),
+        transformers.GraniteConfig(intermediate_size=48, logits_scaling=3.0, **SMALL, **NAMES),
+        transformers.Llama4TextConfig(
+            intermediate_size=48, intermediate_size_mlp=48, num_key_value_heads=2, head_dim=8, num_local_experts=2,
+            attention_chunk_size=5, **SMALL, **NAMES),
+    ],
+    ids=lambda config: config.model_type,
+)  # fmt: skip
+def test_other_architectures_equal_transformers(config: Any, tokenizer: Any) -> None:
+    model = build(config)
+    found = Generator(DecoderModel(model, tokenizer)).run(PROMPTS, max_tokens=8)
+    assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (transformers.BloomConfig(n_layer=2, n_head=4, hidden_size=32, **NAMES), "no position_ids"),
+        (
+            transformers.GPTNeoConfig(
+                num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], hidden_size=32,
+                max_position_embeddings=64, window_size=8, **NAMES),
+            "keep apart rows",
+        ),
+        (transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **NAMES), "linear_attention"),
+    ],
+    ids=["bloom", "gpt_neo", "mamba"],
+)  # fmt: skip
+def test_architectures_that_cannot_share_a_cache_run_without(config: Any, message: str, tokenizer: Any) -> None:
+    model = build(config)
+    with pytest.raises(OptionError, match=f"{message}.*cache=False"):
+        models.transformers(model, tokenizer)
+    found = Generator(models.transformers(model, tokenizer, cache=False)).run(PROMPTS, max_tokens=8)
+    assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
+
+
+def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable[[str], Any]) -> None:
+    t5 = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=128)
+    with pytest.raises(OptionError, match="encoder-decoder"):
+        models.transformers(transformers.T5ForConditionalGeneration(t5), tokenizer)
+    with pytest.raises(OptionError, match="needs its tokenizer"):
+        models.transformers(hugging_face("llama"))
+    with pytest.raises(OptionError, match="attn_implementation='sdpa'"):
+        AttentionMasks(t5, "flash_attention_2", torch.float32)
+
+
+def test_a_tokenizer_without_eos_is_refused(tokenizer: Any) -> None:
+    names = {**NAMES, "eos_token_id": None, "pad_token_id": None}
+    model = build(transformers.LlamaConfig(intermediate_size=48, **SMALL, **names))
+    bare = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer)
+    with pytest.raises(VocabularyError):
+        models.transformers(model, bare)
+
+
+def test_a_model_is_loaded_by_its_path(
+    tmp_path: Any, tokenizer: Any, hugging_face: Callable[[str], Any], decoder: Callable[..., DecoderModel]
+) -> None:
+    hugging_face("llama").save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    for path in (tmp_path, str(tmp_path)):
+        loaded = models.transformers(path)
+        assert generate.text(loaded)("the", max_tokens=6) == generate.text(decoder("llama"))("the", max_tokens=6)
+
+
+def test_eager_attention_gets_the_same_text(tokenizer: Any) -> None:
+    config = transformers.MistralConfig(intermediate_size=48, num_key_value_heads=2, sliding_window=5, **SMALL, **NAMES)
+    results: list[Any] = []
+    for implementation in ("sdpa", "eager"):
+        model = build(config)
+        model.set_attn_implementation(implementation)
+        results.append(generate.text(models.transformers(model, tokenizer))(PROMPTS, max_tokens=10))
+    assert results[0] == results[1]
+
+
+def test_half_precision_runs(tokenizer: Any) -> None:
+    model = build(transformers.LlamaConfig(intermediate_size=48, **SMALL, **NAMES)).to(torch.bfloat16)
+    texts = generate.regex(models.transformers(model, tokenizer), "[a-z]{2,5}")(PROMPTS, max_tokens=6)
+    assert all(text.isalpha() for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("reach", "seen"),
+    [(Reach(), ["11100000", "11111100"]), (Reach(window=2), ["01100000", "00001100"]),
+     (Reach(chunk=4), ["11100000", "00001100"])],
+)  # fmt: skip
+def test_what_layers_see(reach: Reach, seen: list[str]) -> None:
+    mask = reach.allowed(torch.tensor([[2], [5]]), 8)
+    assert mask.shape == (2, 1, 1, 8)
+    assert ["".join(map(str, row[0, 0].int().tolist())) for row in mask] == seen
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_large_heads_compute_what_linear_does(bias: bool) -> None:
+    """More than 8M weights take another path for up to 8 rows."""
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(260, 33_000, bias=bias)
+    head = Head(linear, lambda out: out)
+    with torch.inference_mode():
+        for rows in (1, 2, 8, 9):
+            hidden = torch.randn(rows, 260)
+            logits = head(hidden, None)
+            torch.testing.assert_close(logits, linear(hidden), rtol=1e-4, atol=1e-4)
+            assert logits.is_contiguous()
+            ids = torch.tensor([0, 7, 32_999])
+            torch.testing.assert_close(head(hidden, ids), logits[:, ids], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,51 @@
+"""The automaton of a grammar against the reference recogniser: the same texts, the same prefixes."""
+
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from trellm.errors import LanguageError
+from trellm.guides.context_free import automaton_of
+from trellm.guides.grammar import Grammar, parse_lark
+
+from ..naive_grammar import accepts, viable
+from .documentation import NAMES, load
+from .sampling import sample
+from .test_lark_language import grammars
+
+TEXTS = [bytes(letters) for size in range(5) for letters in product(b"ab ", repeat=size)]
+
+
+def assert_agree(grammar: Grammar, texts: list[bytes]) -> None:
+    automaton = automaton_of(grammar)
+    for text in texts:
+        state = automaton.start
+        for byte in text:
+            state = automaton.step(state, byte) if state >= 0 else state
+        assert (state >= 0) == viable(grammar, text), text
+        assert (state >= 0 and automaton.is_accepting(state)) == accepts(grammar, text), text
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(grammars())
+def test_generated_grammars(text: str) -> None:
+    try:
+        grammar = parse_lark(text)
+    except LanguageError:
+        assume(False)
+    assert_agree(grammar, TEXTS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_documented_grammars(name: str) -> None:
+    grammar = parse_lark(load(name))
+    random = Random(name)
+    texts: list[bytes] = []
+    for budget in range(3, 60, 3):
+        text = bytearray(sample(grammar, random, budget)[:150])
+        texts.append(bytes(text))
+        if text:
+            text[random.randrange(len(text))] = random.choice(text)
+            texts.append(bytes(text))
+    assert_agree(grammar, texts)

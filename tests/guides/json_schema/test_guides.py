@@ -1,0 +1,211 @@
+"""Guides of real schemas: right verdicts, walks that end in valid instances, the same for every segmentation."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from jsonschema.validators import validator_for
+from trellm import Vocabulary
+from trellm.errors import LimitError, SchemaError
+from trellm.guides import JSONGuide
+
+from .test_guide_suite import BYTES, guide_of, reads
+from .test_maskbench import WITHOUT_INSTANCE
+
+PIECES = [
+    "abc",
+    "the ",
+    '"}',
+    '{"',
+    '": "',
+    '",',
+    '", "',
+    "},",
+    "]}",
+    "12",
+    "00",
+    "0.",
+    "e-",
+    "true",
+    "null",
+    "\\n",
+    "é",
+    "2024-",
+]
+VOCABULARY = Vocabulary(
+    [*(bytes([byte]) for byte in range(256)), *(piece.encode() for piece in PIECES), None], eos_ids=[256 + len(PIECES)]
+)
+END = 256 + len(PIECES)
+DECLARED = {"uniqueItems", "max_cases"}
+"""What errors may name; nothing else is refused."""
+
+
+@pytest.fixture(scope="module")
+def records(shared_data: Path) -> list[dict[str, Any]]:
+    with gzip.open(shared_data / "maskbench-dev.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def test_verdicts_on_real_schemas(records: list[dict[str, Any]]) -> None:
+    wrong: list[str] = []
+    refused: list[str] = []
+    for record in records[::13]:
+        guide = guide_of(record["schema"])
+        if isinstance(guide, str):
+            declared = record["id"] in WITHOUT_INSTANCE or any(word in guide for word in DECLARED)
+            assert declared, (record["id"], guide)
+            refused.append(record["id"])
+            continue
+        if [reads(guide, json.dumps(test["data"])) for test in record["tests"]] != [
+            test["valid"] for test in record["tests"]
+        ]:
+            wrong.append(record["id"])
+    assert wrong == []
+    assert len(refused) < 0.03 * len(records[::13])
+
+
+def walk(guide: JSONGuide, random: Random, budget: int) -> bytes:
+    """A text out of random tokens, all that leave room to complete it equally likely."""
+    state, text = guide.start, b""
+    for left in range(budget, -1, -1):
+        row = guide.mask_within(state, left)
+        allowed = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
+        assert len(allowed), f"a dead end after {text[-200:]!r}"
+        token = int(random.choice(allowed.tolist()))
+        if token == END:
+            return text
+        text += VOCABULARY.tokens[token] or b""
+        state = guide.advance(state, token)
+    raise AssertionError(f"{budget} tokens were not enough: {text[-200:]!r}")
+
+
+def number(text: str) -> float | int:
+    """A number with fraction or exponent; one beyond a float's range is a whole number that stands for it."""
+    value = float(text)
+    return value if math.isfinite(value) else int(math.copysign(10**300, value)) * 10**9
+
+
+def test_random_walks_end_in_valid_instances(records: list[dict[str, Any]]) -> None:
+    ended = 0
+    for index, record in enumerate(records[::28]):
+        schema = record["schema"]
+        try:
+            guide = JSONGuide(schema, VOCABULARY, order="schema" if index % 2 else "any")
+        except (SchemaError, LimitError):
+            continue
+        kind = validator_for(schema, default=Draft202012Validator)
+        validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
+        random = Random(index)
+        shortest = guide.distance(guide.start)
+        for most in (shortest, shortest + 5, shortest + 40):
+            value = json.loads(walk(guide, random, most), parse_float=number)
+            assert validator.is_valid(value), (record["id"], value)
+            ended += 1
+    assert ended > 150
+
+
+def segmented(text: bytes, random: Random) -> list[int]:
+    """The text in tokens, each chosen at random among those that fit."""
+    ids: list[int] = []
+    while text:
+        fitting = [token for token, data in enumerate(VOCABULARY.tokens) if data and text.startswith(data)]
+        ids.append(random.choice(fitting))
+        text = text[len(VOCABULARY.tokens[ids[-1]] or b"") :]
+    return ids
+
+
+def verdict(guide: JSONGuide, tokens: list[int]) -> bool:
+    """Whether the tokens are allowed one after the other, and then EOS."""
+    state = guide.start
+    for token in [*tokens, guide.vocabulary.eos_ids[0]]:
+        allowed = bool(int(guide.mask(state)[token >> 5]) >> (token & 31) & 1)
+        state = guide.advance(state, token)
+        assert allowed == (state >= 0)
+        if not allowed:
+            return False
+    return True
+
+
+def test_every_segmentation_gets_the_same_verdict(records: list[dict[str, Any]], shared_data: Path) -> None:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    path = shared_data / "tokenizers" / "gpt2" / "tokenizer.json"
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_file(str(path)), eos_token="<|endoftext|>")
+    real = Vocabulary.from_tokenizer(tokenizer)
+    random = Random(7)
+    seen: set[bool] = set()
+    for record in records[5::85]:
+        try:
+            guide, in_tokens = (JSONGuide(record["schema"], vocabulary) for vocabulary in (VOCABULARY, real))
+        except (SchemaError, LimitError):
+            continue
+        in_bytes = guide_of(record["schema"])
+        assert isinstance(in_bytes, JSONGuide)
+        for test in record["tests"][:6]:
+            text = json.dumps(test["data"], ensure_ascii=False)
+            expected = reads(in_bytes, text)
+            seen.add(expected)
+            assert verdict(guide, segmented(text.encode(), random)) == expected, record["id"]
+            assert verdict(in_tokens, tokenizer.encode(text, add_special_tokens=False)) == expected, record["id"]
+    assert seen == {True, False}
+
+
+NESTED: dict[str, Any] = {"type": "integer"}
+for _ in range(10_000):
+    NESTED = {"items": NESTED}
+OPTIONAL = {f"p{number}": {"type": "integer"} for number in range(50_000)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said", "pointer"),
+    [
+        (5, "a schema is an object, true or false", "#"),
+        ("[1", "no JSON", "#"),
+        ({"properties": {"a": {"type": "strin"}}}, "strin", "#/properties/a/type"),
+        ({"properties": {"a": {"$ref": "#/$defs/no"}}}, "no", "#/properties/a/$ref"),
+        ({"items": {"$ref": "https://example.com/s.json"}}, "resources", "#/items/$ref"),
+        ({"$schema": "https://example.com/draft"}, "https://example.com/draft", "#/$schema"),
+        ({"type": "string", "minLength": 3, "maxLength": 2}, "no value", "#"),
+        ({"not": True}, "no value", "#"),
+        ({"items": {"pattern": "a(b"}}, "pattern", "#/items/pattern"),
+        ({"items": {"pattern": r"(a)\1"}}, "pattern", "#/items/pattern"),
+        ({"$ref": "#"}, "without progress", "#"),
+        (
+            {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
+            "without progress",
+            "#",
+        ),
+    ],
+)
+def test_bad_schemas_are_refused_with_their_place(schema: Any, said: str, pointer: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        JSONGuide(schema, BYTES)
+    assert said in str(caught.value)
+    assert caught.value.pointer.startswith(pointer)
+
+
+def test_deep_schemas_work_or_hit_a_limit() -> None:
+    try:
+        guide = JSONGuide(NESTED, BYTES)
+    except LimitError as error:
+        assert "nested" in str(error)
+    else:
+        assert reads(guide, "[" * 200 + "]" * 200)
+    with pytest.raises(LimitError, match="nested"):
+        JSONGuide('{"items":' * 100_000 + "1" + "}" * 100_000, BYTES)
+
+
+def test_fifty_thousand_properties() -> None:
+    guide = JSONGuide({"properties": OPTIONAL, "required": ["p7"], "additionalProperties": False}, BYTES)
+    assert reads(guide, '{"p7": 1}')
+    assert not reads(guide, '{"p7": "a"}')
+    assert not reads(guide, '{"p50000": 4')

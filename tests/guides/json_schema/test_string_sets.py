@@ -1,0 +1,87 @@
+"""Sets of strings: membership against `re`, laws of the algebra, emptiness and examples."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trellm.guides.json_schema import strings
+from trellm.guides.json_schema.cases import ANY_STRING, String
+from trellm.guides.json_schema.formats import EXAMPLES, PATTERNS
+from trellm.guides.json_schema.languages import PatternLanguage
+
+LANGUAGE = PatternLanguage()
+TEXTS = ["".join(chars) for length in range(5) for chars in product("abé", repeat=length)]
+PATTERN_TEXTS = ["a", "^a", "b$", "^(ab)*$", "a{2,3}", "^[^a]*$", "é|^b", "^(?:a|ab)(?:c|b)*$", "(?!a)b", "^.{2}$"]
+patterns = st.frozensets(st.sampled_from(PATTERN_TEXTS), max_size=2)
+
+
+@st.composite
+def sets(draw: st.DrawFn) -> String:
+    if draw(st.integers(0, 3)) == 0:
+        return strings.of_values(draw(st.frozensets(st.sampled_from(TEXTS), max_size=4)))
+    low, high = draw(st.integers(0, 2)), draw(st.none() | st.integers(2, 4))
+    return String(
+        low, high, draw(patterns), draw(patterns), excluded=draw(st.frozensets(st.sampled_from(TEXTS), max_size=3))
+    )
+
+
+def inside(case: String | None) -> set[str]:
+    return set() if case is None else {text for text in TEXTS if LANGUAGE.contains(case, text)}
+
+
+@pytest.mark.parametrize("pattern", PATTERN_TEXTS)
+def test_patterns_are_searched_as_by_re(pattern: str) -> None:
+    expected = {text for text in TEXTS if re.search(pattern, text)}
+    assert inside(String(patterns=frozenset((pattern,)))) == expected
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(sets(), sets())
+def test_intersection_complement_and_difference(a: String, b: String) -> None:
+    assert inside(strings.intersect(a, b, LANGUAGE)) == inside(a) & inside(b)
+    assert set().union(*map(inside, strings.complement(a))) == set(TEXTS) - inside(a)
+    parts = [inside(part) for part in strings.difference(a, b, LANGUAGE)]
+    assert set().union(*parts) == inside(a) - inside(b)
+    assert sum(map(len, parts)) == len(set().union(*parts))
+    assert inside(strings.exclude(a, ["a", "ab"], LANGUAGE)) == inside(a) - {"a", "ab"}
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(sets())
+def test_examples_are_members_and_all_of_them_if_they_are_few(case: String) -> None:
+    found = LANGUAGE.examples(case, 12)
+    assert len(set(found)) == len(found)
+    assert all(LANGUAGE.contains(case, text) for text in found)
+    assert LANGUAGE.is_empty(case) == (not found)
+    if len(found) < 12:
+        assert inside(case) <= set(found)
+
+
+def test_a_finite_language_is_exhausted() -> None:
+    assert sorted(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]$",))), 17)) == list("abcde")
+    assert len(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]*$",))), 17)) == 17
+    assert LANGUAGE.examples(String(patterns=frozenset(("^a$",)), excluded=frozenset(("a",))), 1) == []
+
+
+def test_any_string_is_everything() -> None:
+    assert inside(ANY_STRING) == set(TEXTS)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_formats_have_their_example_and_others(name: str) -> None:
+    case = String(formats=frozenset((name,)))
+    assert LANGUAGE.contains(case, EXAMPLES[name])
+    assert len(LANGUAGE.examples(case, 3)) == 3
+    assert not LANGUAGE.contains(String(not_formats=frozenset((name,))), EXAMPLES[name])
+
+
+@pytest.mark.parametrize(
+    ("date", "valid"),
+    [("2000-02-29", True), ("1900-02-29", False), ("2024-02-29", True), ("2023-02-29", False), ("0000-01-01", False)],
+)
+def test_leap_years(date: str, valid: bool) -> None:
+    assert LANGUAGE.contains(String(formats=frozenset(("date",))), date) is valid

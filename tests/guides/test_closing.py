@@ -1,0 +1,178 @@
+"""Distances by brute force, and closing within a budget, with vocabularies that have all bytes and that lack some."""
+
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trellm.errors import LanguageError
+from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, laws
+from trellm.guides.lift import LiftedGuide
+from trellm.guides.protocol import mask_within, tokens_of
+from trellm.tokenizers_adapter import Vocabulary
+
+from .naive_guide import PartialMatchGuide
+from .naive_masks import naive_mask
+from .vocabularies import CHARACTERS, PIECEMEAL, SMALL
+
+SPELLING = Vocabulary([*(bytes([byte]) for byte in range(256)), b"ab", b"aab", b"bb", b"bab", b"bbbb", None], [261])
+COUNTS = ["", "", "+", "{2}", "{1,3}", "{3,5}", "{4}", "*", "?"]
+
+
+def patterns() -> st.SearchStrategy[str]:
+    atoms = st.sampled_from(["a", "b", "[ab]", "(?:ab)", "(?:a|bb)", "(?:b|aab)"])
+    one = st.builds(lambda atom, count: atom + count, atoms, st.sampled_from(COUNTS))
+    flat = st.lists(one, min_size=1, max_size=3).map("".join)
+    group = st.builds(lambda left, right: f"(?:{left}|{right}){{2}}", flat, flat)
+    return st.lists(one | group, min_size=1, max_size=3).map("".join)
+
+
+def fewest_tokens(guide: LiftedGuide, state: int, limit: int) -> int | None:
+    """The true distance by breadth-first search over states; None if it is above `limit`."""
+    texts = [text for text in guide.vocabulary.tokens if text and set(text) <= set(b"ab\xc3\xa9")]
+    layer, seen = {state}, {state}
+    for steps in range(limit + 1):
+        if any(guide.automaton.is_accepting(place) for place in layer):
+            return steps
+        layer = {guide.automaton.read(place, text) for place in layer for text in texts} - {-1} - seen
+        seen |= layer
+    return None
+
+
+@settings(max_examples=80, derandomize=True, deadline=None)
+@given(patterns())
+def test_distances_are_never_too_small_and_mostly_exact(pattern: str) -> None:
+    guide = RegexGuide(pattern, SPELLING)
+    for text in (b"", b"a", b"b", b"ab", b"ba"):
+        state = guide.automaton.read(guide.start, text)
+        if state >= 0:
+            distance, true = guide.distance(state), fewest_tokens(guide, state, 6)
+            assert true is None or true <= distance <= true + (true > 1), (text, true, distance)
+            assert true is not None or distance > 6
+
+
+@settings(max_examples=80, derandomize=True, deadline=None)
+@given(patterns())
+def test_distances_are_exact_where_bytes_are_missing(pattern: str) -> None:
+    try:
+        guide = RegexGuide(pattern, PIECEMEAL)
+    except LanguageError:
+        whole = RegexGuide(pattern, SPELLING)
+        texts = (text for text in PIECEMEAL.tokens if text)
+        assert not _spellable(whole, list(texts)), "a language that the vocabulary can spell was refused"
+        return
+    distance = guide.distance(guide.start)
+    assert fewest_tokens(guide, guide.start, distance) == distance
+    for token in naive_mask(guide, guide.start) - set(PIECEMEAL.eos_ids):
+        after = guide.automaton.read(guide.start, PIECEMEAL.tokens[token] or b"")
+        assert laws.allows(guide.mask(guide.start), token) == (fewest_tokens(guide, after, 40) is not None)
+
+
+def _spellable(guide: LiftedGuide, texts: list[bytes]) -> bool:
+    layer, seen = {guide.start}, {guide.start}
+    while layer:
+        if any(guide.automaton.is_accepting(place) for place in layer):
+            return True
+        layer = {guide.automaton.read(place, text) for place in layer for text in texts} - {-1} - seen
+        seen |= layer
+    return False
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a{7}|b", "(?:ab){2,3}", "[ab]{3}a", "b{9}|(?:ab)+b", "(?:bab|a)b{0,3}a", "a{3}b{3}|b{3}a{3}"]
+)
+def test_distances_and_masks_against_the_partial_match_guide(pattern: str) -> None:
+    vocabulary = Vocabulary.from_characters([*"ab", "ab", "bb", "aab", "bbb"])
+    guide, oracle = RegexGuide(pattern, vocabulary), PartialMatchGuide(pattern, vocabulary)
+    for size in range(4):
+        for tokens in product(range(6), repeat=size):
+            state, text = guide.start, oracle.start
+            for token in tokens:
+                if state >= 0:
+                    state, text = guide.advance(state, token), oracle.advance(text, token)
+                    assert (state >= 0) == (text >= 0)
+            if state >= 0:
+                assert guide.distance(state) == oracle.distance(text), tokens
+                for left in (1, 2, 4):
+                    assert set(tokens_of(mask_within(guide, state, left))) == set(
+                        tokens_of(mask_within(oracle, text, left))
+                    )
+
+
+@pytest.mark.parametrize(
+    "pattern", ['"[^"]{3,40}",', "(?:ab|ba){2,5}c*abc", "a{3,9}b|(?:aba){2,4}[0-9]{3}", "é{2,30}世"]
+)
+def test_distances_do_not_depend_on_what_was_asked_before(pattern: str) -> None:
+    laws.does_not_remember(lambda: RegexGuide(pattern, SMALL))
+
+
+def test_closing_a_deeply_nested_text() -> None:
+    guide = CFGGuide('start: "[" start? ("," start)* "]" | "(" start ")" "!"', SMALL)
+    text = b"[(" * 40
+    state = guide.automaton.read(guide.start, text)
+    needed = guide.distance(state)
+    assert needed == 40 * 3 + 2
+    for extra in (0, 3):
+        place, left = state, needed + extra
+        random = Random(extra)
+        while not guide.is_accepting(place):
+            choices = [t for t in tokens_of(mask_within(guide, place, left)) if t not in SMALL.eos_ids]
+            place, left = guide.advance(place, random.choice(choices)), left - 1
+            assert guide.distance(place) <= left
+
+
+def test_a_choice_of_one_long_text() -> None:
+    text = "x" * 3000 + "ab"
+    guide = ChoiceGuide([text, "x" * 10 + "a"], SMALL)
+    assert guide.distance(guide.start) == 11
+    state = guide.automaton.read(guide.start, b"x" * 11)
+    assert guide.distance(state) == 3000 - 11 + 1
+
+
+@pytest.mark.parametrize("left", [0, -3])
+def test_nothing_left(left: int) -> None:
+    guide = RegexGuide("a*", SMALL)
+    assert set(tokens_of(mask_within(guide, guide.start, left))) == set(SMALL.eos_ids)
+    guide = RegexGuide("a+", SMALL)
+    assert not tokens_of(mask_within(guide, guide.start, left))
+
+
+def test_what_a_vocabulary_cannot_spell() -> None:
+    with pytest.raises(LanguageError, match="no token contains 'c'"):
+        RegexGuide("abc+", PIECEMEAL)
+    with pytest.raises(LanguageError, match="do not fit together"):
+        RegexGuide("a*b", Vocabulary([b"bb", b"a", None], [2]))
+    with pytest.raises(LanguageError, match="0xE4"):
+        ChoiceGuide(["世"], PIECEMEAL)
+    with pytest.raises(LanguageError, match="no tokens that spell"):
+        RegexGuide("a+", Vocabulary([None, None], [0]))
+
+
+def test_branches_that_cannot_be_spelt_are_left_out() -> None:
+    """b can only be written in pairs or after a, and c never."""
+    guide = RegexGuide("a(?:b{2}|bc|c|é)|b{5}", PIECEMEAL)
+    first = {PIECEMEAL.tokens[token] for token in tokens_of(guide.mask(guide.start))}
+    assert first == {b"a"}
+    state = guide.advance(guide.start, 0)
+    assert {PIECEMEAL.tokens[token] for token in tokens_of(guide.mask(state))} == {b"bb", "é".encode()}
+    assert guide.advance(guide.start, 1) == -1 and guide.advance(guide.start, 2) == -1
+    laws.check(guide)
+
+
+@pytest.mark.parametrize("pattern", ["(?:ab|世界|é){1,4}", '"[^"]*"', r"[\s\S]{2,9}1", "[01]+ [01]+\n"])
+def test_laws_where_bytes_are_missing(pattern: str) -> None:
+    laws.check(RegexGuide(pattern, CHARACTERS), texts=3, tokens=8)
+    laws.does_not_remember(lambda: RegexGuide(pattern, CHARACTERS), texts=3)
+
+
+def test_word_pieces() -> None:
+    """As WordPiece spells: words have a space before them, their continuations none, and single letters both."""
+    words = [" the", " dog", " sleep", "s", "ing", *(f" {letter}" for letter in "abdgs"), *"abdgs", ".", "the"]
+    vocabulary = Vocabulary([*(word.encode() for word in words), None], [len(words)])
+    guide = RegexGuide(r"(?: ?[a-z]+)+\.", vocabulary)
+    laws.check(guide, texts=3, tokens=6)
+    guide = RegexGuide(r"the dogs? sleep(?:s|ing)?\.?", vocabulary)
+    assert guide.distance(guide.start) == 3
+    allowed = {vocabulary.tokens[token] for token in tokens_of(guide.mask(guide.start))}
+    assert allowed == {b"the"}

@@ -1,0 +1,84 @@
+"""Input that asks for too much: errors that say so at once, or plain work in proportion."""
+
+import tracemalloc
+
+import pytest
+from trellm.errors import LanguageError, LimitError, PatternError, TrellmError
+from trellm.guides import ChoiceGuide, RegexGuide, laws
+from trellm.guides.protocol import tokens_of
+
+from .vocabularies import SMALL
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a{1000}{1000}",
+        "(?:(?:a{200}b){200}c){200}",
+        "(" * 60_000 + ")" * 60_000,
+        "(?:" * 60_000 + "a" + ")" * 60_000,
+        "[" * 60_000,
+        "(?=" * 60_000,
+        "a{0,3000000000}",
+        "a{9999999999999999999999}",
+        "(?:a{60000}|b{60000}){60000}",
+        "(?=[ab]*a[ab]{30}c)[ab]*b[ab]{30}c",
+    ],
+)
+def test_sizes_beyond_all_limits(pattern: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises((LimitError, PatternError)) as caught:
+            RegexGuide(pattern, SMALL)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert len(str(caught.value)) < 1000
+    assert peak < 200 << 20
+
+
+def test_exponential_automata_work_as_long_as_nobody_wants_them_whole() -> None:
+    guide = RegexGuide("[ab]*a[ab]{30}", SMALL)
+    with pytest.raises(LimitError, match="50,000 states"):
+        guide.precompile()
+    for text in (b"ab" * 40, b"b" * 31, b"a" + b"b" * 30):
+        state = guide.start
+        for byte in text:
+            assert laws.allows(guide.mask(state), byte)
+            state = guide.advance(state, byte)
+        assert guide.is_accepting(state) == (text[-31:-30] == b"a")
+    assert guide.distance(guide.start) == 1  # the token of 60 a
+
+
+def test_precompiling_more_states_than_rows_are_kept() -> None:
+    guide = RegexGuide("a{0,9000}b", SMALL).precompile()
+    assert guide.automaton.state_count == 9002
+    assert tokens_of(guide.mask(guide.start))
+
+
+def test_counts_near_the_largest() -> None:
+    guide = RegexGuide("[ab]{3,60000}", SMALL)
+    state = guide.automaton.read(guide.start, b"ab" * 29_995)
+    assert guide.is_accepting(state)
+    state = guide.automaton.read(state, b"ab" * 5)
+    assert tokens_of(guide.mask(state)) == sorted(SMALL.eos_ids)
+
+
+@pytest.mark.parametrize("pattern", [r"[^\s\S]", r"a(?!)", r"(?=a)b", "[^\x00-\U0010ffff]", r"\bx\b\b\By", "$a"])
+def test_empty_languages(pattern: str) -> None:
+    with pytest.raises(LanguageError, match="empty"):
+        RegexGuide(pattern, SMALL)
+
+
+def test_a_great_many_long_choices() -> None:
+    choices = [f"{number:06d}" + "x" * (number % 50) for number in range(20_000)]
+    guide = ChoiceGuide(choices, SMALL)
+    state = guide.automaton.read(guide.start, choices[777].encode())
+    assert guide.is_accepting(state)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a**", "[b-a]", r"\1", "(?P<n>a)(?P=n)", "a++", r"\p{Nonsense}"])
+def test_malformed_patterns_are_errors_of_ours(pattern: str) -> None:
+    with pytest.raises(TrellmError) as caught:
+        RegexGuide(pattern, SMALL)
+    assert isinstance(caught.value, PatternError) and "^" in str(caught.value).splitlines()[-1]

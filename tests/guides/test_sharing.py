@@ -1,0 +1,167 @@
+"""Guides shared between threads, and tables too small for all masks: the same answers as alone and with room."""
+
+import sys
+import threading
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+import pytest
+from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, mask_within
+from trellm.guides.lift import LiftedGuide
+from trellm.guides.mask_table import MaskTable
+from trellm.guides.protocol import tokens_of
+from trellm.guides.tables import VocabularyTables
+from trellm.tokenizers_adapter import Vocabulary
+
+from .vocabularies import SMALL
+
+NESTED = 'start: "[" (start ("," start)*)? "]" | /"[^"]{0,9}"/ | /-?[0-9]+/'
+SUMS = (
+    'start: product | start ("+" | "-") product\nproduct: atom | product "*" atom\natom: /[0-9]{1,4}/ | "(" start ")"'
+)
+Make = Callable[[Vocabulary], LiftedGuide]
+
+
+def numbers(vocabulary: Vocabulary) -> ChoiceGuide:
+    """Many states, each with a mask of its own."""
+    random = Random(5)
+    return ChoiceGuide([str(random.randrange(10**6)) for _ in range(400)], vocabulary)
+
+
+MAKERS: list[Make] = [
+    numbers,
+    lambda vocabulary: RegexGuide(r"(?:[ab]{3,9}|\d{2,30}é)*", vocabulary),
+    lambda vocabulary: RegexGuide('"[^"]{0,70}"', vocabulary),
+    lambda vocabulary: CFGGuide(NESTED, vocabulary),
+]
+
+
+def copy_of(vocabulary: Vocabulary) -> Vocabulary:
+    """The same tokens without what was computed for them before."""
+    return Vocabulary(list(vocabulary.tokens), vocabulary.eos_ids, vocabulary.special_ids)
+
+
+def told(guide: LiftedGuide, seed: int, steps: int = 40) -> list[object]:
+    """Everything a guide says along a random text."""
+    random, state, said = Random(seed), guide.start, []
+    for _ in range(steps):
+        mask = guide.mask(state).copy()
+        left = random.randint(1, 9)
+        said.append((mask.tobytes(), guide.is_accepting(state), guide.distance(state)))
+        said.append(mask_within(guide, state, left).tobytes())
+        choices = [token for token in tokens_of(mask) if token not in guide.vocabulary.eos_ids]
+        state = guide.advance(state, random.choice(choices)) if choices else guide.start
+    return said
+
+
+@pytest.fixture
+def eager_switches():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("eager_switches")
+@pytest.mark.parametrize("make", MAKERS)
+def test_threads_that_share_a_guide(make: Make) -> None:
+    alone = [told(make(copy_of(SMALL)), seed) for seed in range(6)]
+    shared = make(copy_of(SMALL))
+    together: dict[int, list[object]] = {}
+    threads = [
+        threading.Thread(target=lambda seed=seed: together.__setitem__(seed, told(shared, seed))) for seed in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed in range(6):
+        assert together[seed] == alone[seed]
+
+
+@pytest.mark.usefixtures("eager_switches")
+def test_threads_and_guides_that_share_a_small_table() -> None:
+    vocabulary = copy_of(SMALL)
+    tables = VocabularyTables.of(vocabulary)
+    tables.masks = MaskTable(tables.words, max_bytes=1)
+    guides = [make(vocabulary) for make in MAKERS]
+    alone = [told(make(copy_of(SMALL)), 100 + number) for number, make in enumerate(MAKERS)]
+    together: dict[int, list[list[object]]] = {}
+
+    def work(number: int) -> None:
+        # The first guide has more masks than the table: working through it gives everybody's rows away.
+        together[number] = [told(guides[number], 100 + number) for _ in range(2)]
+        if number == 0:
+            for state in range(guides[0].automaton.explore(10_000)):
+                guides[0].row(state)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(4):
+        assert together[number] == [alone[number]] * 2
+    assert tables.masks.version > tables.masks.max_rows == 256
+
+
+def test_rows_given_away_are_computed_again() -> None:
+    vocabulary = copy_of(SMALL)
+    tables = VocabularyTables.of(vocabulary)
+    tables.masks = MaskTable(tables.words, max_bytes=1)
+    guide, whole = numbers(vocabulary), numbers(copy_of(SMALL))
+    count = guide.automaton.explore(10_000)
+    assert count > 2 * tables.masks.max_rows and whole.automaton.explore(10_000) == count
+    for _ in range(2):
+        for state in range(count):
+            assert np.array_equal(guide.mask(state), whole.mask(state))
+    assert len(tables.masks.rows) == 256
+
+
+def test_rows_in_use_are_not_given_away() -> None:
+    table = MaskTable(2, max_bytes=1)
+    cache: dict[int, int] = {}
+    for key in range(256):
+        table.store(cache, key, np.array([key, 0], np.uint32))
+    for turn in range(600):
+        table.touch(cache[7])
+        table.store(cache, 1000 + turn, np.array([turn, 1], np.uint32))
+        assert table.rows[cache[7]].tolist() == [7, 0]
+        assert len(cache) == 256 and sorted(cache.values()) == list(range(256))
+    for key, row in cache.items():
+        assert table.rows[row].tolist() == ([key - 1000, 1] if key >= 1000 else [key, 0])
+
+
+@pytest.mark.parametrize("make", [MAKERS[3], lambda vocabulary: CFGGuide(SUMS, vocabulary)], ids=["nested", "sums"])
+def test_giving_up_states_changes_nothing(make: Make) -> None:
+    """At every step all states are given up but those that the text has led through."""
+
+    class Forgetful:
+        def __init__(self) -> None:
+            self._guide = make(SMALL)
+
+        def advance(self, state: int, token: int) -> int:
+            self._guide.automaton.is_crowded = True
+            after = self._guide.advance(state, token)
+            assert not self._guide.automaton.is_crowded
+            return after
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._guide, name)
+
+    for seed in range(4):
+        assert told(Forgetful(), seed, steps=25) == told(make(SMALL), seed, steps=25)  # type: ignore[arg-type]
+
+
+def test_the_guide_of_a_forgotten_vocabulary_goes_with_it() -> None:
+    import gc
+    import weakref
+
+    vocabulary = copy_of(SMALL)
+    guide = RegexGuide("a*", vocabulary)
+    guide.mask(guide.start)
+    gone = weakref.ref(vocabulary), weakref.ref(VocabularyTables.of(vocabulary))
+    del vocabulary, guide
+    gc.collect()
+    assert gone[0]() is None and gone[1]() is None

@@ -1,0 +1,390 @@
+"""The trellm command: what it prints, where it writes, and its exit codes."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trellm import models
+from trellm.cli import demo as demo_module
+from trellm.cli import main
+from trellm.engine import generator as generator_module
+from trellm.engine.models.function import FunctionModel
+
+MODEL_TEXT = "On 2024-05-17 the answer was yes. On 2023-01-02 the answer was no.\n" * 3
+
+COSTLY = """\
+# is
+  an array of at least 1 item
+    item 1: a string, in which "^a" is found, in which "b" is not found
+    item 2: true or false
+    further items: a number, at most -0.5 or an integer, at least 8
+    among them, at most 2 items: one of [{'a': 1}]
+  cost: contains keeps its counts apart: a place for each combination of them
+  cost: a string, in which "^a" is found, in which "b" is not found: one automaton for all conditions is worked out
+  cost: 2 alternatives of one type are followed side by side until the text tells them apart
+
+one of [{'a': 1}] is
+  {"a": 1}
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A toy model, as --model names it."""
+    file = tmp_path / "text.txt"
+    file.write_text(MODEL_TEXT, encoding="utf-8")
+    return f"ziplm:{file}"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def standard_input(content: bytes) -> io.TextIOWrapper:
+    stream = io.BytesIO(content)
+    stream.name = "<stdin>"
+    return io.TextIOWrapper(stream, encoding="utf-8")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The message of a command line that is refused: one line, nothing on standard output, exit code 2."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("trellm: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_demo_keeps_to_its_constraints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    outputs = re.findall(r"output +(.*)", capsys.readouterr().out)
+    assert len(outputs) == 5
+    assert re.fullmatch(r"'\d{4}-\d{2}-\d{2}'", outputs[1])
+    assert outputs[2] in ("'hopeful'", "'joyful'", "'proud'", "'tense'")
+    assert outputs[3].startswith("datetime.date(")
+    assert outputs[4].lstrip("-").isdigit()
+
+
+def test_demo_names_the_constraints_that_it_uses() -> None:
+    for example in demo_module.examples():
+        name = re.match(r"generate\.(\w+)\(model", example.written)
+        assert name is not None
+        made = example.make(models.ziplm(demo_module.TEXT))
+        assert (made.guide is None) == (name[1] == "text")
+
+
+@pytest.mark.parametrize("command", [[], ["--help"], ["generate", "-h"], ["check", "--help"], ["warmup", "--help"]])
+def test_help_is_no_error(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 0
+    assert "Usage: trellm" in capsys.readouterr().out
+
+
+def test_every_option_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    from trellm.cli.main import command
+
+    for name, subcommand in command.commands.items():
+        assert subcommand.help, name
+        for option in subcommand.params:
+            assert getattr(option, "help", None), f"{name} {option.opts}"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"trellm \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_python_dash_m() -> None:
+    done = subprocess.run([sys.executable, "-m", "trellm", "check", "-r", "a+", "-t", "b"], capture_output=True)
+    assert done.returncode == 1
+
+
+class TestCheck:
+    def test_a_match(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "--regex", r"\d{4}", "--text", "2024"]) == 0
+        assert capsys.readouterr().out.startswith("matches")
+
+    def test_a_mismatch_says_where_and_what_was_expected(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "--regex", "[0-9]{4}-[0-9]{2}", "--text", "2024/05"]) == 1
+        assert capsys.readouterr().out == 'no match: at offset 4 expected "-", found "/"\n  2024/05\n      ^\n'
+
+    def test_choices_and_formats(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "-c", "yes", "-c", "no", "-t", "no"]) == 0
+        assert main(["check", "--format", "date", "-t", "2023-02-29"]) == 1
+        assert main(["check", "--format", "bool", "-t", "True"]) == 0
+
+    def test_flags_and_dialect(self) -> None:
+        assert main(["check", "-r", "AB", "-t", "ab"]) == 1
+        assert main(["check", "-r", "AB", "--flags", "i", "-t", "ab"]) == 0
+        assert main(["check", "-r", r"\cJ", "--dialect", "ecma", "-t", "\n"]) == 0
+
+    def test_text_from_a_file_and_from_standard_input(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = tmp_path / "text"
+        file.write_bytes("é\n".encode())
+        assert main(["check", "-r", "é\n", "--file", str(file)]) == 0
+        monkeypatch.setattr("sys.stdin", standard_input(b"ab"))
+        assert main(["check", "-r", "ab", "--file", "-"]) == 0
+
+    def test_a_file_that_is_not_text(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "text"
+        file.write_bytes(b"ab\xff")
+        assert "not text in UTF-8" in refused(capsys, "check", "-r", "a", "--file", str(file))
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["-t", "a"], "say what the text should be"),
+            (["-r", "a"], "--text or as --file"),
+            (["-r", "a", "-c", "a", "-t", "a"], "--regex and --choice exclude each other"),
+            (["-c", "a", "--flags", "i", "-t", "a"], "belong to --regex"),
+            (["-r", "a", "--flags", "iq", "-t", "a"], "there is no flag 'q'"),
+            (["-r", "a(b", "-t", "a"], "at offset 1 (before '(b')"),
+            (["-r", "a[", "-t", "a"], "offset 1"),
+            (["-r", r"(a)\1", "-t", "a"], "offset 3"),
+            (["-r", "a\n\n(", "--flags", "x", "-t", "a"], "line 3, column 1"),
+            (["-r", r"[^\s\S]", "-t", "a"], "language is empty"),
+            (["--tex", "a"], "trellm check --help"),
+        ],
+    )
+    def test_mistakes(self, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert said in refused(capsys, "check", *arguments)
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> str:
+    """A file with a JSON Schema."""
+    file = tmp_path / "schema.json"
+    file.write_text(
+        '{"properties": {"id": {"type": "integer", "minimum": 1}, "next": {"$ref": "#"}, "tag": {"enum": ["é", "b"]}},'
+        ' "required": ["id"], "additionalProperties": false, "type": "object"}',
+        encoding="utf-8",
+    )
+    return str(file)
+
+
+class TestSchemas:
+    def test_an_instance_may_be_written_anyhow(self, schema: str, tmp_path: Path) -> None:
+        file = tmp_path / "instance.json"
+        file.write_text('{ "tag" :"\\u00e9",\n\t"id": 4}\n')
+        assert main(["check", "--schema", schema, "--json", str(file)]) == 0
+        assert main(["check", "--schema", schema, "--json", str(file), "--order", "schema"]) == 1
+        assert main(["check", "--schema", schema, "--file", str(file)]) == 1
+        assert main(["check", "--schema", schema, "--text", '{"id": 4, "tag": "é"}']) == 0
+
+    def test_where_it_stops_being_one_and_what_would_do(self, schema: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "--schema", schema, "--text", '{"id": 0}']) == 1
+        assert capsys.readouterr().out == (
+            'no match: at offset 7 expected "1" to "9", found "0"\n  {"id": 0}\n         ^\n'
+        )
+
+    def test_explain_tells_the_values_and_the_costs(self, schema: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "--schema", schema]) == 0
+        assert capsys.readouterr().out == (
+            "# is\n  an object\n"
+            '    "id" (required): an integer, at least 1\n    "next": #\n    "tag": one of "b", "é"\n'
+            "    other members: none\n"
+        )
+
+    def test_explain_names_what_costs(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        rules: dict[str, Any] = {
+            "type": "array",
+            "prefixItems": [{"type": "string", "pattern": "^a", "not": {"pattern": "b"}}, {"type": "boolean"}],
+            "items": {"anyOf": [{"type": "number", "maximum": -0.5}, {"type": "integer", "exclusiveMinimum": 7}]},
+            "contains": {"const": {"a": 1}},
+            "minContains": 0,
+            "maxContains": 2,
+            "minItems": 1,
+        }
+        file = tmp_path / "schema.json"
+        file.write_text(json.dumps(rules))
+        assert main(["explain", "--schema", str(file)]) == 0
+        assert capsys.readouterr().out == COSTLY
+        assert main(["explain", "--schema", str(file), "--limit", "1"]) == 0
+        assert capsys.readouterr().out.endswith("and 1 more of their parts\n")
+
+    def test_generate(self, schema: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-p", "On ", "--whitespace", "compact", "--max-tokens", "12"]
+        assert main([*command, "--schema", schema]) == 0
+        assert json.loads(capsys.readouterr().out)["id"] >= 1
+        assert main([*command, "--pydantic", "datetime:date"]) == 0
+        assert re.fullmatch(r'"\d{4}-\d{2}-\d{2}"\n', capsys.readouterr().out)
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["check", "--schema", "no-such-file", "-t", "1"], "cannot be read: No such file"),
+            (["check", "-r", "1", "--json", "{schema}"], "--json belongs to --schema or --pydantic"),
+            (["check", "-r", "1", "-t", "1", "--order", "any"], "--order and --whitespace belong to"),
+            (["check", "-r", "1", "--schema", "{schema}", "-t", "1"], "exclude each other"),
+            (["check", "--schema", "{schema}", "--pydantic", "a:b", "-t", "1"], "cannot be imported: No module"),
+            (["check", "--schema", "{schema}", "--pydantic", "datetime:date", "-t", "1"], "exclude each other"),
+            (["check", "--schema", "{schema}"], "one of them"),
+            (["explain"], "give a schema"),
+            (["explain", "--schema", "{schema}", "--limit", "0"], "--limit must be at least 1"),
+            (["explain", "--pydantic", "Person"], "MODULE:CLASS"),
+            (["explain", "--pydantic", "datetime:Person"], "cannot be imported"),
+            (["explain", "--schema", __file__], "the schema's text is no JSON"),
+        ],
+    )
+    def test_mistakes(self, schema: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert said in refused(capsys, *(argument.replace("{schema}", schema) for argument in arguments))
+
+
+class TestGenerate:
+    def test_one_prompt_goes_to_standard_output(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["generate", "-m", model, "-r", r"\d{4}-\d{2}", "-p", "On "]) == 0
+        assert re.fullmatch(r"\d{4}-\d{2}\n", capsys.readouterr().out)
+
+    def test_free_text_keeps_to_max_tokens_and_stops(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["generate", "-m", model, "-p", "On 2024-05-17 the", "--max-tokens", "9"]) == 0
+        free = capsys.readouterr().out
+        assert len(free) == 10
+        stop = free[3]
+        assert main(["generate", "-m", model, "-p", "On 2024-05-17 the", "--max-tokens", "9", "--stop", stop]) == 0
+        assert capsys.readouterr().out == free[: free.index(stop)] + "\n"
+
+    def test_samples_differ_and_a_seed_repeats_them(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "--format", "int", "-p", "On ", "-n", "4", "--seed", "5"]
+        command += ["--temperature", "2", "--top-k", "9", "--top-p", "0.99", "--min-p", "0.001", "--max-tokens", "6"]
+        assert main(command) == 0
+        first = capsys.readouterr().out
+        assert len(set(first.splitlines())) > 1
+        assert all(str(int(line)) == line for line in first.splitlines())
+        assert main(command) == 0
+        assert capsys.readouterr().out == first
+
+    def test_a_file_of_prompts(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
+        prompts.write_text('"On "\n\n{"prompt": "the answer was ", "id": ["é"]}\n', encoding="utf-8")
+        command = ["generate", "-m", model, "-c", "yes", "-c", "no", "--prompts", str(prompts)]
+        assert main([*command, "--out", str(out)]) == 0
+        first, second = lines(out)
+        assert first["prompt"] == "On "
+        assert (second["prompt"], second["id"]) == ("the answer was ", ["é"])
+        assert {first["output"], second["output"]} <= {"yes", "no"}
+        assert first["finish_reason"] == "complete"
+        assert list(tmp_path.glob(".*")) == []
+        assert main(command) == 0
+        assert capsys.readouterr().out == out.read_text(encoding="utf-8")
+
+    def test_results_with_samples_and_logprobs(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-r", "[ab]{2}", "-p", "x", "-n", "3", "--logprobs", "--out", "-"]
+        assert main(command) == 0
+        records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [record["sample"] for record in records] == [0, 1, 2]
+        for record in records:
+            assert len(record["token_ids"]) == len(record["logprobs"]) == len(record["raw_logprobs"]) == 2
+            assert record["score"] == pytest.approx(sum(record["logprobs"]))
+
+    def test_prompts_from_standard_input(
+        self, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", standard_input(b'"On "'))
+        assert main(["generate", "-m", model, "-r", "[0-9]", "--prompts", "-"]) == 0
+        assert json.loads(capsys.readouterr().out)["output"].isdigit()
+
+    def test_an_interrupt_keeps_what_is_finished(
+        self, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run_all = generator_module.run_all
+
+        def interrupted(loop: Any) -> Any:
+            yield next(iter(run_all(loop)))
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(generator_module, "run_all", interrupted)
+        prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
+        prompts.write_text('"On "\n"The "\n', encoding="utf-8")
+        command = ["generate", "-m", model, "-r", "[0-9]", "--prompts", str(prompts), "--out", str(out)]
+        assert main([*command, "--batch-size", "1"]) == 130
+        assert [record["prompt"] for record in lines(out)] == ["On "]
+        assert "1 of 2 prompts were finished, and are kept" in capsys.readouterr().err
+
+    def test_a_model_that_fails_leaves_an_older_result_alone(
+        self, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(FunctionModel, "logits", lambda self, hidden, rows, ids: _nan(len(rows), ids))
+        out = tmp_path / "out.jsonl"
+        out.write_text("precious")
+        assert main(["generate", "-m", model, "-r", "[0-9]+", "-p", "On ", "--out", str(out)]) == 1
+        assert "NaN" in capsys.readouterr().err
+        assert out.read_text() == "precious"
+        assert list(tmp_path.glob(".*")) == []
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["-r", "a"], "--prompt or a file of them as --prompts"),
+            (["-r", "[0-9]{4}", "-p", "x", "--max-tokens", "3"], "shortest output of this constraint takes 4 tokens"),
+            (["-r", "a", "-p", "x", "--stop", "b"], "cut a constrained output short"),
+            (["-p", "x", "--temperature", "0"], "temperature"),
+            (["-p", "x", "--max-tokens", "0"], "max_tokens"),
+            (["-p", "x", "--logprobs"], "--out"),
+            (["-p", "x", "--top-k", "0"], "top_k"),
+            (["-p", "x", "--device", "cpu"], "--device and --dtype are for models of transformers"),
+            (["-p", "x", "--out", "no/such/folder/file"], "cannot be written: No such file or directory"),
+            (["-p", "x", "--out", "."], "is a folder"),
+        ],
+    )
+    def test_mistakes(self, model: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert said in refused(capsys, "generate", "-m", model, *arguments)
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            ("", "has no prompts"),
+            ('"a"\n{"prompt"', "line 2 is not JSON"),
+            ('{"promt": "a"}', "line 1 has no prompt"),
+            ("17", "line 1 has no prompt"),
+            ('{"prompt": "a", "output": 1}', "already has 'output'"),
+        ],
+    )
+    def test_mistakes_in_prompts(
+        self, model: str, tmp_path: Path, content: str, said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "prompts.jsonl"
+        file.write_text(content)
+        assert said in refused(capsys, "generate", "-m", model, "--prompts", str(file))
+
+    @pytest.mark.parametrize("name", ["ziplm:no-such-file", "./no-such-folder"])
+    def test_a_model_that_is_not_there(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "ziplm:FILE" in refused(capsys, "generate", "-m", name, "-p", "x")
+
+
+def _nan(rows: int, ids: Any) -> Any:
+    import torch
+
+    return torch.full((rows, len(ids)), float("nan"))
+
+
+def compile_kernel(folder: Path) -> str:
+    """Use a kernel in a fresh process that keeps compiled kernels in `folder`; what is said on standard error."""
+    code = (
+        "from trellm.kernels import allowed_ids\nimport numpy as np\n"
+        "print(allowed_ids(np.array([5], np.uint32)).tolist(), allowed_ids(np.array([6], np.uint32)).tolist())"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "NUMBA_DISABLE_JIT": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout == "[0, 2] [1, 2]\n", done.stderr
+    return done.stderr
+
+
+def test_compiling_is_announced_once_and_not_when_the_kernels_are_there(tmp_path: Path) -> None:
+    first = compile_kernel(tmp_path)
+    assert first.startswith("trellm: compiling kernels once")
+    assert first.count("\n") == 1
+    assert compile_kernel(tmp_path) == ""
+
+
+def test_kernels_compiled_from_other_sources_are_not_used(tmp_path: Path) -> None:
+    compile_kernel(tmp_path)
+    (marker,) = tmp_path.rglob("*.sha256")
+    marker.write_text("of an older version")
+    assert "compiling" in compile_kernel(tmp_path)
+    assert compile_kernel(tmp_path) == ""

@@ -1,0 +1,87 @@
+"""The documentation: its examples give what they say, what is generated is up to date, links lead somewhere."""
+
+import ast
+import doctest
+import importlib.util
+import re
+import shlex
+import zlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from trellm.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+# What the examples' gzip language model says depends on the deflate implementation.
+USUAL_ZLIB = len(zlib.compress(b"".join(b"%d apples, " % (n * n % 97) for n in range(300)), 9)) == 235
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def with_blocks(language: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, language)]
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(not USUAL_ZLIB, reason="this zlib compresses differently from the one the examples were made with")
+@pytest.mark.parametrize("page", with_blocks("pycon"), ids=lambda page: page.name)
+def test_examples_give_what_they_say(page: Path) -> None:
+    source = "\n".join(blocks(page, "pycon"))
+    test = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
+    told: list[str] = []
+    failed, attempted = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append)
+    assert attempted > 0
+    assert not failed, "".join(told)
+
+
+@pytest.mark.parametrize("page", with_blocks("python"), ids=lambda page: page.name)
+def test_other_python_is_python(page: Path) -> None:
+    for block in blocks(page, "python"):
+        ast.parse(block)
+
+
+@pytest.mark.parametrize("page", with_blocks("console"), ids=lambda page: page.name)
+def test_commands_print_what_they_say(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks(page, "console"):
+        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+            program, *arguments = shlex.split(command)
+            assert program == "trellm"
+            main(arguments)
+            assert capsys.readouterr().out == output, command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    targets = re.findall(r"\]\((?!\w+:)([^)#]+)\)", page.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+def test_the_picture_is_what_the_guide_says() -> None:
+    draw = load("draw")
+    assert draw.svg(draw.dot()) == (ROOT / "docs" / "dfa.svg").read_text(encoding="utf-8")
+
+
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert load("reference").reference() == page, "a public docstring has changed; run python docs/reference.py"
+
+
+def test_the_readme_has_exactly_the_two_commands() -> None:
+    assert blocks(ROOT / "README.md", "sh") == [
+        "pip install -e . && trellm demo\n",
+        "pip install -e '.[test]' && pytest tests\n",
+    ]

@@ -1,0 +1,101 @@
+"""Imports run one way: engine -> guides -> {tokenizers_adapter, kernels}; and there is no cycle."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1]
+FOLDERS = ("cli", "engine", "guides", "kernels", "tokenizers_adapter")
+
+# What each part may import besides itself; a file at the top is a part of its own.
+ALLOWED = {
+    "errors": set[str](),
+    "kernels": set[str](),
+    "tokenizers_adapter": {"errors"},
+    "guides": {"errors", "tokenizers_adapter", "kernels"},
+    "engine": {"errors", "guides", "tokenizers_adapter", "kernels"},
+    "generate": {"errors", "engine", "guides", "tokenizers_adapter"},
+    "__init__": {"errors", "engine", "guides", "tokenizers_adapter", "generate"},
+    "cli": {"__init__", "errors", "engine", "guides", "tokenizers_adapter", "kernels", "generate"},
+    "__main__": {"cli"},
+}
+
+Module = tuple[str, ...]
+
+
+def modules() -> dict[Module, Path]:
+    """Every module of the package by its path from the package's root; () is the package itself."""
+    files = [*PACKAGE.glob("*.py"), *(file for folder in FOLDERS for file in (PACKAGE / folder).rglob("*.py"))]
+    return {name_of(file): file for file in files}
+
+
+def name_of(file: Path) -> Module:
+    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imports(file: Path, known: dict[Module, Path]) -> tuple[set[Module], set[Module]]:
+    """Modules of the package that a file imports anywhere, and those that it imports as it is loaded."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    late = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) or is_typing_block(outer)
+        for node in ast.walk(outer)
+    }
+    everywhere: set[Module] = set()
+    loaded: set[Module] = set()
+    home = (*name_of(file), "") if file.name == "__init__.py" else name_of(file)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        base = home[: -node.level] + tuple(node.module.split(".") if node.module else ())
+        for alias in node.names:
+            target = (*base, alias.name) if (*base, alias.name) in known else base
+            everywhere.add(target)
+            if id(node) not in late:
+                loaded.add(target)
+    return everywhere, loaded
+
+
+def is_typing_block(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def part_of(module: Module) -> str:
+    return module[0] if module else "__init__"
+
+
+KNOWN = modules()
+IMPORTS = {module: imports(file, KNOWN) for module, file in KNOWN.items()}
+
+
+@pytest.mark.parametrize("module", sorted(KNOWN), ids=lambda module: ".".join(module) or "trellm")
+def test_imports_run_one_way(module: Module) -> None:
+    part = part_of(module)
+    parts = {part_of(target) for target in IMPORTS[module][0]} - {part}
+    assert parts <= ALLOWED[part], f"{'.'.join(module)} must not import {sorted(parts - ALLOWED[part])}"
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    loaded = {module: targets - {module} for module, (_, targets) in IMPORTS.items()}
+    order = list(TopologicalSorter(loaded).static_order())
+    assert set(order) == set(KNOWN)
+
+
+@pytest.mark.parametrize("module", sorted(KNOWN), ids=lambda module: ".".join(module) or "trellm")
+def test_the_package_is_imported_relatively(module: Module) -> None:
+    tree = ast.parse(KNOWN[module].read_text(encoding="utf-8"))
+    absolute = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    absolute += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]
+    assert not [name for name in absolute if name.split(".")[0] == "trellm"]
+
+
+def test_every_module_is_in_a_listed_package() -> None:
+    import tomllib
+
+    listed = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    folders = {".".join(["trellm", *file.parent.relative_to(PACKAGE).parts]) for file in KNOWN.values()}
+    assert folders == set(listed)

@@ -1,0 +1,49 @@
+"""`trellm warmup` reaches every compiled kernel."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+# Without the JIT kernels are Python functions, and a profiler sees which of them are called.
+SCRIPT = """
+    import ast, sys
+    from pathlib import Path
+    import trellm.kernels
+    from trellm.cli.warmup import warm
+
+    folder = Path(trellm.kernels.__file__).parent
+    called = set()
+    def seen(frame, event, argument):
+        if event == "call":
+            called.add((Path(frame.f_code.co_filename), frame.f_code.co_name))
+    def is_kernel(node):
+        return isinstance(node, ast.FunctionDef) and "njit" in "".join(map(ast.unparse, node.decorator_list))
+
+    sys.setprofile(seen)
+    warm(lambda name, seconds: None)
+    sys.setprofile(None)
+    kernels = {
+        node.name: (file, {name.id for name in ast.walk(node) if isinstance(name, ast.Name)})
+        for file in folder.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if file.name != "compiling.py" and is_kernel(node)
+    }
+    assert len(kernels) > 50
+    # A kernel is compiled with each that mentions it.
+    compiled = [name for name, (file, _) in kernels.items() if (file, name) in called]
+    for name in compiled:
+        compiled += [other for other in kernels[name][1] if other in kernels and other not in compiled]
+    print(sorted(set(kernels) - set(compiled)))
+"""
+
+
+def test_every_kernel_is_called() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"

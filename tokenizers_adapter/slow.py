@@ -1,0 +1,103 @@
+"""Hugging Face tokenizers written in Python.
+
+They carry no description of their strings, but they can join tokens into text. So each known way of writing
+tokens is tried, and one is believed only if it joins the whole vocabulary as the tokenizer itself does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import VocabularyError
+from .spelling import (
+    SPACE_MARK,
+    Spell,
+    TokenTable,
+    byte_level_alphabet,
+    replace,
+    spell_byte_level,
+    spell_text,
+    word_end,
+    word_part,
+    word_start,
+)
+
+
+def read_slow(tokenizer: Any) -> TokenTable:
+    """The tokens of a Python tokenizer: by its SentencePiece model, or by how it joins tokens.
+
+    Raises VocabularyError if no known way of writing tokens explains how the tokenizer joins them.
+    """
+    added: dict[int, Any] = tokenizer.added_tokens_decoder
+    special = {token for token, content in added.items() if content.special}
+    special.update(token for token in tokenizer.all_special_ids if token is not None)
+    ids = sorted(set(tokenizer.get_vocab().values()) | set(added))
+    literal = {t for t, content in added.items() if not _is_piece(tokenizer, content.content)}
+    own = [token for token in ids if token not in literal and token not in special]
+    pieces: list[str | bytes] = tokenizer.convert_ids_to_tokens(own)
+
+    tokens: list[bytes | None] = [None] * (1 + max(ids, default=-1))
+    for token in literal - special:
+        tokens[token] = added[token].content.encode()
+    model = getattr(tokenizer, "sp_model", None)
+    if model is None:
+        strings = [piece for piece in pieces if isinstance(piece, str)]
+        spell, silent = _spelling_by_joining(tokenizer, strings), set[str]()
+    else:
+        spell, silent = _spelling_of_pieces(model), _pieces_without_text(model)
+    for token, piece in zip(own, pieces, strict=True):
+        if piece not in silent:
+            tokens[token] = piece if isinstance(piece, bytes) else spell(piece)
+    eos: int | None = tokenizer.eos_token_id
+    return TokenTable(tokens, frozenset(special), () if eos is None else (eos,))
+
+
+def _is_piece(tokenizer: Any, text: str) -> bool:
+    """Whether the tokenizer's SentencePiece model has the piece `text` and makes it from ordinary text."""
+    model = getattr(tokenizer, "sp_model", None)
+    return model is not None and model.id_to_piece(model.piece_to_id(text)) == text
+
+
+def _spelling_of_pieces(model: Any) -> Spell:
+    """How the pieces of a `sentencepiece.SentencePieceProcessor` stand for bytes."""
+    bytewise = any(model.is_byte(piece) for piece in range(model.get_piece_size()))
+    return spell_text([replace(SPACE_MARK, " ")], bytewise)
+
+
+def _pieces_without_text(model: Any) -> set[str]:
+    """Control, unknown and unused pieces: the model never makes them from text."""
+    return {
+        model.id_to_piece(piece)
+        for piece in range(model.get_piece_size())
+        if model.is_control(piece) or model.is_unknown(piece) or model.is_unused(piece)
+    }
+
+
+def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
+    """The way of writing that joins `tokens` as the tokenizer does, up to space at the ends."""
+    ways = [
+        spell_text(),
+        spell_text([replace(SPACE_MARK, " ")]),
+        spell_text([replace(SPACE_MARK, " ")], byte_fallback=True),
+        spell_text([word_start("##")]),
+        spell_text([word_end("</w>")]),
+        spell_text([word_part("@@")]),
+    ]
+    if set(byte_level_alphabet()).issuperset("".join(tokens)):
+        ways.insert(0, spell_byte_level())
+    if all(len(token) == 1 and ord(token) < 256 for token in tokens):
+        ways.insert(0, lambda token: token.encode("latin-1"))
+    # U+FFFD in more than one token means that bytes were lost before we came, and nothing can bring them back
+    if sum("\ufffd" in token for token in tokens) < 2:
+        # at the ends of a text word marks need not be read: let neither end be inside a word
+        tokens = sorted(tokens, key=lambda token: (token.startswith("##"), not token.endswith("@@")))
+        text = tokenizer.convert_tokens_to_string(tokens).strip()
+        for spell in ways:
+            joined = b"".join(map(spell, tokens))
+            if text in (joined.decode(errors=errors).strip() for errors in ("replace", "ignore")):
+                return spell
+    raise VocabularyError(
+        f"cannot tell which bytes the tokens of {type(tokenizer).__name__} stand for: it joins them "
+        "in no known way; build Vocabulary(tokens, eos_ids) from the bytes of each token yourself"
+    )

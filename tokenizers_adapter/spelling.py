@@ -1,0 +1,100 @@
+"""How tokenizers write bytes as strings: byte-level alphabets, byte fallback, space marks, word marks."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+SPACE_MARK = "\u2581"
+
+Spell = Callable[[str], bytes]
+Rewrite = Callable[[str], str]
+
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """What a tokenizer says of its tokens; None where a token has no text. The index is the id."""
+
+    tokens: list[bytes | None]
+    special_ids: frozenset[int]
+    eos_ids: tuple[int, ...]
+
+
+@cache
+def byte_level_alphabet() -> str:
+    """The 256 characters that stand for the bytes 0 to 255 in GPT-2's byte-level BPE.
+
+    Printable characters of Latin-1 stand for themselves, the other bytes for U+0100, U+0101 ... in order.
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))
+
+
+def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
+    """Spelling of byte-level tokens; one with characters outside the alphabet stands for its own text."""
+    table = codecs.charmap_build(byte_level_alphabet())
+    rewrites = tuple(rewrites)
+
+    def spell(token: str) -> bytes:
+        for rewrite in rewrites:
+            token = rewrite(token)
+        try:
+            return codecs.charmap_encode(token, "strict", table)[0]
+        except UnicodeEncodeError:
+            return token.encode()
+
+    return spell
+
+
+def spell_text(rewrites: Iterable[Rewrite] = (), byte_fallback: bool = False) -> Spell:
+    """Spelling of tokens that are text once rewritten; with `byte_fallback`, `<0xNN>` is the byte NN."""
+    rewrites = tuple(rewrites)
+
+    def spell(token: str) -> bytes:
+        if byte_fallback and len(token) == 6 and (match := _BYTE_TOKEN.fullmatch(token)):
+            return bytes([int(match[1], 16)])
+        for rewrite in rewrites:
+            token = rewrite(token)
+        return token.encode()
+
+    return spell
+
+
+def replace(old: str, new: str) -> Rewrite:
+    """Rewriting of every `old` as `new`, such as the space mark as a space."""
+    return lambda token: token.replace(old, new)
+
+
+def strip(content: str, start: int, stop: int) -> Rewrite:
+    """Rewriting without up to `start` leading and `stop` trailing characters `content`."""
+
+    def rewrite(token: str) -> str:
+        first, last = 0, len(token)
+        while first < min(start, last) and token[first] == content:
+            first += 1
+        while last > first and len(token) - last < stop and token[last - 1] == content:
+            last -= 1
+        return token[first:last]
+
+    return rewrite
+
+
+def word_start(prefix: str) -> Rewrite:
+    """Rewriting where a token with `prefix` goes on inside a word, and any other begins one after a space."""
+    return lambda token: token[len(prefix) :] if token.startswith(prefix) else " " + token
+
+
+def word_part(suffix: str) -> Rewrite:
+    """Rewriting where a token with `suffix` goes on inside its word, and after any other a space follows."""
+    return lambda token: token[: -len(suffix)] if token.endswith(suffix) else token + " "
+
+
+def word_end(suffix: str) -> Rewrite:
+    """Rewriting where a token with `suffix` ends a word, and a space follows."""
+    return lambda token: token[: -len(suffix)] + " " if token.endswith(suffix) else token

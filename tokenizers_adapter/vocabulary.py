@@ -1,0 +1,134 @@
+"""The exact bytes of every token of a tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from ..errors import OptionError, VocabularyError
+from .reading import read_tokenizer
+from .trie import Trie
+
+
+class Vocabulary:
+    """The bytes of every token id, which ids end a text, and the width of the logits. Do not change it.
+
+    `tokens[i]` is what token i adds to the output, None if it adds nothing: special tokens, EOS, ids between
+    the tokenizer's last and the width of the logits. Several ids may have the same bytes.
+
+    The leading-space rule: bytes carry spaces literally. SentencePiece and WordPiece tokenizers write the
+    space before a word into the word's token, also for the first word of a text, and their own `decode`
+    drops it there. Joining bytes does not: `▁Hello` is " Hello" wherever it stands, and a text that begins
+    without a space is spelt with tokens that have none (in WordPiece, `##` tokens). WordPiece forgets spaces
+    when it encodes: each of its words, and each punctuation mark, is one space away from the one before.
+    Where a tokenizer writes the space after a word into the word (`</w>`), its texts end with that space.
+    """
+
+    tokens: list[bytes | None]
+    eos_ids: tuple[int, ...]
+    special_ids: frozenset[int]
+    size: int
+
+    def __init__(
+        self, tokens: Sequence[bytes | None], eos_ids: Iterable[int], special_ids: Iterable[int] = ()
+    ) -> None:
+        """`tokens` by id; EOS and special ids lose their bytes, since a text never spells them.
+
+        Raises VocabularyError if there is no EOS id, or an id is outside `tokens`.
+        """
+        self.size = len(tokens)
+        self.eos_ids = _token_ids("eos_ids", eos_ids, self.size)
+        self.special_ids = frozenset(_token_ids("special_ids", special_ids, self.size)).union(self.eos_ids)
+        if not self.eos_ids:
+            raise VocabularyError(
+                "a vocabulary needs a token that ends the text; pass its ids as eos_ids=, e.g. eos_ids=[2]"
+            )
+        self.tokens = [bytes(text) if text else None for text in tokens]
+        for token in self.special_ids:
+            self.tokens[token] = None
+
+    @classmethod
+    def from_tokenizer(
+        cls, tokenizer: Any, size: int | None = None, eos_ids: int | Iterable[int] | None = None
+    ) -> Vocabulary:
+        """The vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, or a tiktoken encoding.
+
+        `size` is the width of the model's logits, if it differs from the tokenizer's number of ids; `eos_ids`
+        replaces the tokenizer's own EOS. Special tokens have no bytes; other added tokens have their text.
+        Raises VocabularyError if there is no EOS, if the tokenizer's strings cannot be turned into bytes, or
+        if tokens with text lie beyond `size`.
+        """
+        table = read_tokenizer(tokenizer)
+        eos = table.eos_ids if eos_ids is None else (eos_ids,) if isinstance(eos_ids, int) else eos_ids
+        size = len(table.tokens) if size is None else size
+        eos = _token_ids("eos_ids", eos, size)
+        if not eos:
+            raise VocabularyError(
+                f"the tokenizer ({type(tokenizer).__name__}) names no end-of-sequence token; "
+                "pass the ids that end a text as eos_ids=, e.g. eos_ids=[2]"
+            )
+        if any(table.tokens[size:]):
+            raise VocabularyError(
+                f"size={size}, but the tokenizer has text for ids up to {len(table.tokens) - 1}; "
+                "pass the width of the model's logits, or resize the model's embeddings to the tokenizer"
+            )
+        tokens = table.tokens[:size] + [None] * (size - len(table.tokens))
+        return cls(tokens, eos, (token for token in table.special_ids if token < size))
+
+    @classmethod
+    def from_bytes(cls) -> Vocabulary:
+        """The 256 bytes, each its own id, and EOS as id 256."""
+        return cls([*(bytes([byte]) for byte in range(256)), None], [256])
+
+    @classmethod
+    def from_characters(cls, characters: Iterable[str]) -> Vocabulary:
+        """One token for each of `characters` (or longer texts) in order, and EOS after the last.
+
+        Raises VocabularyError for text that UTF-8 cannot encode (lone surrogates).
+        """
+        try:
+            tokens = [text.encode() for text in characters]
+        except UnicodeEncodeError as error:
+            raise VocabularyError(
+                f"{error.object!r} is not text that UTF-8 can encode: {error.reason}"
+            ) from None
+        return cls([*tokens, None], [len(tokens)])
+
+    def decode(self, ids: Iterable[int]) -> bytes:
+        """The bytes that `ids` add to the output, joined; tokens without bytes add nothing."""
+        return b"".join(self.tokens[token] or b"" for token in ids)
+
+    @cached_property
+    def trie(self) -> Trie:
+        """The prefix tree of all tokens that have bytes."""
+        return Trie.build(self.tokens)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hexadecimal SHA-256 over tokens, EOS ids and size: equal for vocabularies that behave alike."""
+        lengths = [-1 if text is None else len(text) for text in self.tokens]
+        head = [self.size, len(self.eos_ids), *sorted(self.eos_ids)]
+        digest = hashlib.sha256(np.array([*head, *lengths], "<i8").tobytes())
+        digest.update(b"".join(text for text in self.tokens if text))
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        with_text = sum(text is not None for text in self.tokens)
+        return f"Vocabulary(size={self.size}, tokens with text={with_text}, eos_ids={self.eos_ids})"
+
+
+def _token_ids(option: str, ids: Iterable[int], size: int) -> tuple[int, ...]:
+    """`ids` without repetitions. Raises OptionError for no integer, VocabularyError for no token id."""
+    try:
+        unique = tuple(dict.fromkeys(map(index, ids)))
+    except TypeError:
+        raise OptionError(f"{option} must be token ids (integers), not {ids!r}") from None
+    for token in unique:
+        if not 0 <= token < size:
+            raise VocabularyError(f"{option} has {token}, but token ids run from 0 to {size - 1}")
+    return unique
