@@ -1,17 +1,17 @@
 """Every error that trellm raises on purpose.
 
-    TrellmError                     catch this for all of them
-    ├── OptionError                 an argument or option that cannot be used
-    │   └── BudgetError             max_tokens is smaller than the shortest complete output
-    ├── TextSyntaxError             a constraint whose text cannot be read; has the offset, draws a caret
-    │   ├── PatternError            a regular expression
-    │   └── GrammarError            a grammar
-    ├── SchemaError                 a JSON Schema; has the JSON pointer
-    ├── LimitError                  a constraint larger than a limit; names the option that raises it
-    ├── LanguageError               a language that has no text, or none that the vocabulary can spell
-    ├── VocabularyError             a tokenizer whose tokens cannot be turned into bytes, or that lacks EOS
-    ├── GuideFileError              a saved guide that is damaged or was made for something else
-    └── ModelError                  a model that returned something unusable (NaN, wrong shape)
+TrellmError                     catch this for all of them
+├── OptionError                 an argument or option that cannot be used
+│   └── BudgetError             max_tokens is smaller than the shortest complete output
+├── TextSyntaxError             a constraint whose text cannot be read; has the offset, draws a caret
+│   ├── PatternError            a regular expression
+│   └── GrammarError            a grammar
+├── SchemaError                 a JSON Schema; has the JSON pointer
+├── LimitError                  a constraint larger than a limit; names the option that raises it
+├── LanguageError               a language that has no text, or none that the vocabulary can spell
+├── VocabularyError             a tokenizer whose tokens cannot be turned into bytes, or that lacks EOS
+├── GuideFileError              a saved guide that is damaged or was made for something else
+└── ModelError                  a model that returned something unusable (NaN, wrong shape)
 """
 
 from __future__ import annotations

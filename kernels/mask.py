@@ -57,9 +57,7 @@ def apply_mask(logits: Any, masks: Any = None, rows: Any = None, size: int | Non
     integer = np.int32 if contract.dtype == "float32" else np.int16
     bits, stride = flat_bits(logits, contract, integer)
     words, numbers = mask_rows(masks, rows, contract.batch)
-    wrong = mask_kernel(
-        bits, stride, contract.width, contract.size, words, numbers, _MINUS_INFINITY[contract.dtype]
-    )
+    wrong = mask_kernel(bits, stride, contract.width, contract.size, words, numbers, _MINUS_INFINITY[contract.dtype])
     if wrong >= 0:
         raise bad_row(int(numbers[wrong]), len(words))
 

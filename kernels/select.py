@@ -176,9 +176,7 @@ def masked_topk(
     return Best(*best, normaliser, status)
 
 
-def token_logprobs(
-    logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None
-) -> Choice:
+def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Choice:
     """The log-probabilities of given tokens int32 [B] among the allowed and all tokens; -1 gives NaN."""
     contract = check(logits, masks, rows, size)
     wanted = per_row(tokens, contract.batch, "tokens").astype(np.int32)

@@ -34,9 +34,7 @@ class Vocabulary:
     special_ids: frozenset[int]
     size: int
 
-    def __init__(
-        self, tokens: Sequence[bytes | None], eos_ids: Iterable[int], special_ids: Iterable[int] = ()
-    ) -> None:
+    def __init__(self, tokens: Sequence[bytes | None], eos_ids: Iterable[int], special_ids: Iterable[int] = ()) -> None:
         """`tokens` by id; EOS and special ids lose their bytes, since a text never spells them.
 
         Raises VocabularyError if there is no EOS id, or an id is outside `tokens`.
@@ -94,9 +92,7 @@ class Vocabulary:
         try:
             tokens = [text.encode() for text in characters]
         except UnicodeEncodeError as error:
-            raise VocabularyError(
-                f"{error.object!r} is not text that UTF-8 can encode: {error.reason}"
-            ) from None
+            raise VocabularyError(f"{error.object!r} is not text that UTF-8 can encode: {error.reason}") from None
         return cls([*tokens, None], [len(tokens)])
 
     def decode(self, ids: Iterable[int]) -> bytes:

@@ -23,9 +23,7 @@ def byte_level_bpe() -> Tokenizer:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(
         CORPUS,
-        trainers.BpeTrainer(
-            vocab_size=500, initial_alphabet=alphabet, special_tokens=SPECIAL, show_progress=False
-        ),
+        trainers.BpeTrainer(vocab_size=500, initial_alphabet=alphabet, special_tokens=SPECIAL, show_progress=False),
     )
     return tokenizer
 
@@ -41,9 +39,7 @@ def byte_level_bpe_without_decoder() -> Tokenizer:
 def _unigram_pieces() -> list[tuple[str, float]]:
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=300, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False
-    )
+    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
     tokenizer.train_from_iterator(CORPUS, trainer)
     by_id = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     return [(piece, 0.0 if piece in SPECIAL else -5.0 - 0.01 * token) for piece, token in by_id]
@@ -104,9 +100,7 @@ def word_piece() -> Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(cleanup=False)
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[SEP]"], show_progress=False
-    )
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[SEP]"], show_progress=False)
     tokenizer.train_from_iterator([*CORPUS, " ".join("abcdefghijklmnopqrstuvwxyz,.;!?()")], trainer)
     return tokenizer
 

@@ -80,9 +80,7 @@ def test_real_vocabularies_can_spell_every_byte(shared_data: Path, name: str) ->
     tokenizer, vocabulary = load(shared_data / "tokenizers" / name)
     assert {bytes([byte]) for byte in range(256)} <= set(vocabulary.tokens)
     special = {t for t, content in tokenizer.added_tokens_decoder.items() if content.special}
-    assert (
-        {t for t, text in enumerate(vocabulary.tokens) if text is None} == special == vocabulary.special_ids
-    )
+    assert {t for t, text in enumerate(vocabulary.tokens) if text is None} == special == vocabulary.special_ids
     assert vocabulary.size == len(tokenizer)
     assert vocabulary.eos_ids == (tokenizer.eos_token_id,)
 
@@ -145,14 +143,10 @@ def test_characters(trained: Callable[[str], Tokenizer], text: str) -> None:
     assert joined(vocabulary, tokenizer.encode(text).ids) == text
 
 
-@pytest.mark.parametrize(
-    "kind", ["byte_level_bpe", "unigram", "unigram_with_bytes", "llama2_bpe", "word_piece"]
-)
+@pytest.mark.parametrize("kind", ["byte_level_bpe", "unigram", "unigram_with_bytes", "llama2_bpe", "word_piece"])
 @quick
 @given(data=st.data())
-def test_trained_tokenizers_decode_alike(
-    trained: Callable[[str], Tokenizer], kind: str, data: st.DataObject
-) -> None:
+def test_trained_tokenizers_decode_alike(trained: Callable[[str], Tokenizer], kind: str, data: st.DataObject) -> None:
     vocabulary = Vocabulary.from_tokenizer(trained(kind), eos_ids=2)
     ids = data.draw(st.lists(st.integers(0, vocabulary.size - 1).filter(vocabulary.tokens.__getitem__)))
     if kind == "word_piece":  # its decoder reads no mark on the first token

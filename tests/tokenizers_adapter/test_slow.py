@@ -23,9 +23,7 @@ def sentencepiece(shared_data: Path) -> SentencePieceBackend:
     )
 
 
-def test_sentencepiece_equals_the_fast_tokenizer(
-    sentencepiece: SentencePieceBackend, shared_data: Path
-) -> None:
+def test_sentencepiece_equals_the_fast_tokenizer(sentencepiece: SentencePieceBackend, shared_data: Path) -> None:
     slow = Vocabulary.from_tokenizer(sentencepiece)
     folder = shared_data / "tokenizers" / "mistral-v1"
     fast = Vocabulary.from_tokenizer(

@@ -195,9 +195,7 @@ def test_word_end_marks_become_spaces() -> None:
 def test_decoders_that_say_nothing_of_single_tokens(decoder: decoders.Decoder) -> None:
     tokenizer = Tokenizer(models.BPE({"a": 0, "b": 1, "e": 2}, []))
     tokenizer.decoder = decoder
-    with pytest.raises(
-        VocabularyError, match=r"its decoder has the step .*build Vocabulary\(tokens, eos_ids\)"
-    ):
+    with pytest.raises(VocabularyError, match=r"its decoder has the step .*build Vocabulary\(tokens, eos_ids\)"):
         Vocabulary.from_tokenizer(tokenizer, eos_ids=2)
 
 
