@@ -6,6 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from trellm.guides.lift import LiftedGuide
+
 # Headline, what to say under it, the module, and its names (all public ones if none are listed).
 SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Generators", "`generate.X(model, ...)` returns a `Generator`.", "trellm.generate", []),
@@ -16,7 +18,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
     (
         "Guides",
         "What the engine knows of a constraint. Guides need no model, and can be plugged into other engines. All have "
-        "the methods of `RowGuide`; the others are listed with each.",
+        "the methods of `RowGuide` and `ByteGuide`; the others are listed with each.",
         "trellm.guides",
         [],
     ),
@@ -29,6 +31,7 @@ INTRODUCTION = """\
 Written by [reference.py](reference.py) from the docstrings. [Quickstart](quickstart.md) shows how the pieces are used.
 """
 _ITEM = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (?=\S)")
+_OF_GUIDES = set(vars(LiftedGuide))
 _INTERNAL = {"Generator.job", "Generator.result"}
 
 
@@ -66,15 +69,18 @@ def entry(name: str, value: Any) -> list[str]:
 def methods(value: type) -> list[list[str]]:
     """The public methods and properties that a class has of its own."""
     found: list[list[str]] = []
+    # What all guides have is described once, at the protocols.
+    described = hasattr(value, "mask_within") and not getattr(value, "_is_protocol", False)
+    common = _OF_GUIDES if described else set[str]()
     for base in value.__mro__:
-        # What all guides have is described once, at the protocols.
-        if not base.__module__.startswith("trellm") or base.__name__ == "LiftedGuide":
+        if not base.__module__.startswith("trellm"):
             continue
         for name, member in vars(base).items():
             function: Any = getattr(member, "fget", None) or getattr(member, "func", None) or member
             function = getattr(function, "__func__", function)
             if (
                 name.startswith("_")
+                or name in common
                 or f"{value.__name__}.{name}" in _INTERNAL
                 or not inspect.isfunction(function)
                 or any(name == entry[0] for entry in found)

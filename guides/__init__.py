@@ -7,14 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .context_free import CFGGuide
+    from .free import FreeGuide
     from .json_guide import JSONGuide
-    from .protocol import DEAD, Guide, RowGuide, mask_within
+    from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_within
     from .regular import ChoiceGuide, FSMGuide, RegexGuide
 
-__all__ = ["DEAD", "CFGGuide", "ChoiceGuide", "FSMGuide", "Guide", "JSONGuide", "RegexGuide", "RowGuide", "mask_within"]
+__all__ = [
+    "DEAD",
+    "ByteGuide",
+    "CFGGuide",
+    "ChoiceGuide",
+    "FSMGuide",
+    "FreeGuide",
+    "Guide",
+    "JSONGuide",
+    "RegexGuide",
+    "RowGuide",
+    "mask_within",
+]
 
 _HOMES = {
     "DEAD": "protocol",
+    "ByteGuide": "protocol",
+    "FreeGuide": "free",
     "Guide": "protocol",
     "RowGuide": "protocol",
     "mask_within": "protocol",

@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 
-from .protocol import DEAD, UNREACHABLE, Guide, Mask, RowGuide, mask_within, tokens_of
+from .protocol import DEAD, UNREACHABLE, ByteGuide, Guide, Mask, RowGuide, mask_within, tokens_of
 
 
 class LawBroken(AssertionError):  # noqa: N818
@@ -76,13 +76,16 @@ def eos_iff_accepting(guide: Guide, state: int, mask: Mask) -> None:
 
 
 def allowed_iff_advancing(guide: Guide, state: int, mask: Mask, tokens: Sequence[int]) -> None:
-    """A token is allowed exactly if it leads to a state."""
+    """A token is allowed exactly if it leads to a state, and if its bytes do."""
     for token in tokens:
         after = guide.advance(state, token)
         if allows(mask, token) != (after != DEAD):
             raise LawBroken(
                 f"state {state}: {_named(guide, token)} leads to {after}, but allowed is {allows(mask, token)}"
             )
+        text = guide.vocabulary.tokens[token]
+        if text and isinstance(guide, ByteGuide) and (guide.read(state, text) == DEAD) != (after == DEAD):
+            raise LawBroken(f"state {state}: {_named(guide, token)} leads to {after}, but to another state as bytes")
 
 
 def distance_leads_to_the_end(guide: Guide, state: int, mask: Mask) -> None:
@@ -124,8 +127,8 @@ def fits_iff_distance(guide: Guide, state: int, left: int, tokens: Sequence[int]
 
 
 def same_by_any_tokens(guide: Guide, text: bytes, random: Random, ways: int = 3) -> None:
-    """States reached by the same bytes in other tokens have the same mask, acceptance and distance."""
-    ends: list[tuple[int, list[int]]] = []
+    """States reached by the same bytes, in other tokens or as bytes, have the same mask, acceptance and distance."""
+    ends: list[tuple[int, Sequence[int]]] = []
     for _ in range(ways):
         tokens = spelling(guide, text, random)
         state = guide.start
@@ -134,6 +137,12 @@ def same_by_any_tokens(guide: Guide, text: bytes, random: Random, ways: int = 3)
             if state == DEAD:
                 raise LawBroken(f"{text!r} can be read, but not as tokens {tokens}")
         ends.append((state, tokens))
+    if isinstance(guide, ByteGuide):
+        ends.append((guide.read(guide.start, text), [*text]))
+        cut = random.randint(0, len(text))
+        half = guide.read(guide.start, text[:cut])
+        if half != DEAD:  # as it is where no token begins with the rest
+            ends.append((guide.read(half, text[cut:]), [*text]))
     (first, by), *others = ends
     mask, accepting, distance = guide.mask(first).copy(), guide.is_accepting(first), guide.distance(first)
     for state, tokens in others:

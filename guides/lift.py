@@ -95,15 +95,11 @@ class LiftedGuide:
             return DEAD
         data, start = self._tables.bytes
         first, last = start.item(token), start.item(token + 1)
-        if first == last:
-            return DEAD
-        with self._lock:
-            if self._automaton.is_crowded and self.collects:
-                self._collect()
-            after = self._automaton.run(advance, state, data, first, last)
-            if after != DEAD and not self._tables.spells_all_bytes and self._closing.distance(after) >= NEVER:
-                return DEAD
-            return after
+        return DEAD if first == last else self._after(state, data, first, last)
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        return self._after(state, np.frombuffer(data, np.uint8), 0, len(data))
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete."""
@@ -126,6 +122,16 @@ class LiftedGuide:
         if self.is_accepting(state):
             mask |= self._tables.eos_words
         return mask
+
+    def _after(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
+        """The state after data[first:last], or DEAD."""
+        with self._lock:
+            if self._automaton.is_crowded and self.collects:
+                self._collect()
+            after = self._automaton.run(advance, state, data, first, last)
+            if after != DEAD and not self._tables.spells_all_bytes and self._closing.distance(after) >= NEVER:
+                return DEAD
+            return after
 
     def _collect(self) -> None:
         """Give up the states that nobody was given."""

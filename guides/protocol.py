@@ -56,6 +56,15 @@ class Guide(Protocol):
 
 
 @runtime_checkable
+class ByteGuide(Guide, Protocol):
+    """A guide that reads text whatever tokens spell it: what prompts, goals and other guides are joined by."""
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        ...
+
+
+@runtime_checkable
 class RowGuide(Guide, Protocol):
     """A guide whose masks are rows of a table, so that a step may send row numbers instead of masks."""
 

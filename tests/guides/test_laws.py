@@ -6,7 +6,7 @@ from random import Random
 import interegular
 import numpy as np
 import pytest
-from trellm.guides import CFGGuide, ChoiceGuide, FSMGuide, Guide, RegexGuide, laws
+from trellm.guides import CFGGuide, ChoiceGuide, FreeGuide, FSMGuide, Guide, RegexGuide, laws
 from trellm.guides.laws import LawBroken
 from trellm.guides.protocol import DEAD, Mask
 from trellm.tokenizers_adapter import Vocabulary
@@ -58,8 +58,10 @@ def test_palindromes_where_bytes_are_missing() -> None:
         ChoiceGuide([str(number) for number in range(0, 3000, 7)], SMALL),
         FSMGuide(interegular.parse_pattern("(ab|[^é])*é").to_fsm(), SMALL),
         RegexGuide("[01]+|[é世\n]{2,}", CHARACTERS),
+        FreeGuide(SMALL),
+        FreeGuide(PIECEMEAL),
     ],
-    ids=["words", "numbers", "machine", "characters"],
+    ids=["words", "numbers", "machine", "characters", "free", "free of pieces"],
 )
 def test_other_guides(guide: Guide) -> None:
     laws.check(guide, texts=3, tokens=8)
@@ -99,7 +101,10 @@ class Broken:
     def distance(self, state: int) -> int:
         return self._call("distance", state)
 
-    def _call(self, name: str, *arguments: int):
+    def read(self, state: int, data: bytes) -> int:
+        return self._call("read", state, data)
+
+    def _call(self, name: str, *arguments: object):
         method = self._methods.get(name)
         return method(self._guide, *arguments) if method else getattr(self._guide, name)(*arguments)
 
@@ -131,6 +136,8 @@ def fickle(guide: RegexGuide, state: int) -> Mask:
         ({"mask": fickle}, "state"),
         ({"is_accepting": lambda guide, state: False}, "EOS"),
         ({"advance": lambda guide, state, token: guide.start}, "EOS .* leads to|leads to 0, but allowed is False"),
+        ({"read": lambda guide, state, data: DEAD}, "but to another state as bytes"),
+        ({"read": lambda guide, state, data: guide.read(state, data[:1])}, "differ|as bytes"),
         ({"distance": lambda guide, state: 1}, "distance 1, but accepting is True|no allowed token leads to a smaller"),
         ({"distance": lambda guide, state: max(0, guide.distance(state) - 1)}, "distance"),
         ({"distance": lambda guide, state: 1 << 30}, "distance"),
