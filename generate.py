@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from . import guides  # its names are imported when first used: a regex needs no grammars
 from .engine.formats import format_of
-from .engine.generator import GREEDY, Generator, run_together, values_of
+from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
-from .engine.search import Search
-from .engine.session import Options
+from .engine.options import CallOptions, Options
 from .engine.structures import structure_of
 from .errors import OptionError
 
@@ -106,18 +105,12 @@ def json(
     return Generator(model, guide, structure.convert)
 
 
-def batch(
-    pairs: Sequence[tuple[Generator, str]],
-    *,
-    max_tokens: int | None = None,
-    search: Search = GREEDY,
-    seed: int | Sequence[int] | None = None,
-    batch_size: int = 16,
-    progress: bool | None = None,
-) -> list[Any]:
-    """Run different generators of one model in one batch: the value for each (generator, prompt)."""
+def batch(pairs: Sequence[tuple[Generator, str]], **options: Unpack[CallOptions]) -> list[Any]:
+    """Run different generators of one model in one batch: the value for each (generator, prompt).
+
+    Options are those of a call.
+    """
     for pair in list[Any](pairs):
         if not isinstance(pair, (tuple, list)) or not pair or not isinstance(pair[0], Generator):
             raise OptionError(f"batch takes (generator, prompt) pairs, not {pair!r}")
-    options = Options(max_tokens, search, seed, (), (), batch_size, False)
-    return values_of(run_together(pairs, options, progress))
+    return values_of(run_together(pairs, Options.of(CallOptions, options)))

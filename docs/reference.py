@@ -11,6 +11,7 @@ from trellm.guides.lift import LiftedGuide
 # Headline, what to say under it, the module, and its names (all public ones if none are listed).
 SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Generators", "`generate.X(model, ...)` returns a `Generator`.", "trellm.generate", []),
+    ("Options", "Given by name to a call, `run`, `stream` and `generate.batch`.", "trellm.engine.options", ["Options"]),
     ("Models", "", "trellm.engine.models", ["transformers", "ziplm", "from_function"]),
     ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample"]),
     ("Results", "", "trellm", ["Generation", "Interrupted"]),
@@ -32,7 +33,7 @@ Written by [reference.py](reference.py) from the docstrings. [Quickstart](quicks
 """
 _ITEM = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (?=\S)")
 _OF_GUIDES = set(vars(LiftedGuide))
-_INTERNAL = {"Generator.job", "Generator.result"}
+_INTERNAL = {"Generator.job", "Generator.result", "Options.of", "Options.seeds"}
 
 
 def reference() -> str:
@@ -94,9 +95,19 @@ def methods(value: type) -> list[list[str]]:
 
 def signature(function: Any, skip: int = 0) -> str:
     """The parameters with their defaults; types are left to the docstring and the source."""
-    parameters = list(inspect.signature(function).parameters.values())[skip:]
+    parameters: list[inspect.Parameter] = []
+    for parameter in list(inspect.signature(function).parameters.values())[skip:]:
+        parameters += options(parameter) if "Unpack" in str(parameter.annotation) else [parameter]
     plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
     return str(inspect.Signature(plain))
+
+
+def options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """What `**options: Unpack[...]` stands for: the names of that class, with the defaults of `Options`."""
+    home = import_module("trellm.engine.options")
+    kind = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+    defaults = inspect.signature(home.Options).parameters
+    return [defaults[name] for name in getattr(home, kind).__annotations__]
 
 
 def code(text: str) -> str:

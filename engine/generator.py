@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Unpack
 
 from ..errors import OptionError
 from ..guides.protocol import Guide
@@ -14,27 +14,19 @@ from ..tokenizers_adapter.text_stream import TextStream
 from .constraint import Constraint
 from .loop import Loop
 from .models.protocol import Model
+from .options import CallOptions, Options, RunOptions, TextOptions
 from .results import Generation, Interrupted
 from .row import Row
-from .search import Greedy, Search
-from .session import Job, Options, make_loop, run_all
+from .session import Job, make_loop, run_all
 
-GREEDY = Greedy()
 Convert = Callable[[str], Any]
 
 
 class Generator:
     """Generates texts under one constraint; reusable, and safe to share between threads.
 
-    All methods take these options:
-    max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
-        default 256 more than the shortest output takes, or what the context leaves.
-    search: `Greedy()` or `Sample(...)`.
-    seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts
-        then get equal outputs), or a list with one for each. The model itself may round differently in
-        batches of another size, which shows only where a draw falls within rounding of a boundary.
-    stop, stop_ids: strings and token ids that end a free text; they are not part of it.
-    batch_size: how many rows run at once; others join as these finish.
+    Options are given by name: `Options` lists them, with their defaults. A stream does without those that are
+    about several texts, and only `run` has those that add to its results.
     """
 
     def __init__(self, model: Model, guide: Guide | None = None, convert: Convert | None = None) -> None:
@@ -46,72 +38,30 @@ class Generator:
         self._constraint = None if guide is None else Constraint(guide, model.few)
         self._convert = convert
 
-    def __call__(
-        self,
-        prompts: str | Sequence[str],
-        *,
-        max_tokens: int | None = None,
-        search: Search = GREEDY,
-        seed: int | Sequence[int] | None = None,
-        stop: str | Sequence[str] = (),
-        stop_ids: Sequence[int] = (),
-        batch_size: int = 16,
-        progress: bool | None = None,
-    ) -> Any:
+    def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
         """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`."""
-        results = self.run(
-            prompts,
-            max_tokens=max_tokens,
-            search=search,
-            seed=seed,
-            stop=stop,
-            stop_ids=stop_ids,
-            batch_size=batch_size,
-            progress=progress,
-        )
-        return values_of(results)
+        return values_of(self._run(prompts, Options.of(CallOptions, options)))
 
-    def run(
-        self,
-        prompts: str | Sequence[str],
-        *,
-        max_tokens: int | None = None,
-        search: Search = GREEDY,
-        seed: int | Sequence[int] | None = None,
-        stop: str | Sequence[str] = (),
-        stop_ids: Sequence[int] = (),
-        batch_size: int = 16,
-        logprobs: bool = False,
-        progress: bool | None = None,
-    ) -> Any:
+    def run(self, prompts: str | Sequence[str], **options: Unpack[RunOptions]) -> Any:
         """Like a call, with a `Generation` in place of each value.
 
-        logprobs: also compute the log-probabilities of the tokens, which costs time.
-        progress: show a bar on standard error; by default for several prompts on a terminal.
         Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far.
         """
-        options = Options(max_tokens, search, seed, stop, stop_ids, batch_size, logprobs)
+        return self._run(prompts, Options.of(RunOptions, options))
+
+    def stream(self, prompt: str, **options: Unpack[TextOptions]) -> Iterator[str]:
+        """The output in pieces of whole characters, as soon as they are certain."""
+        chosen = Options.of(TextOptions, options)
+        if chosen.search.n != 1:
+            raise OptionError(f"search={chosen.search!r}: a stream is one text; use n=1")
+        loop = make_loop(self.model, [self.job(prompt)], chosen)
+        return _pieces(loop)
+
+    def _run(self, prompts: str | Sequence[str], options: Options) -> Any:
         single = isinstance(prompts, str)
         texts = [prompts] if single else list(prompts)
-        found = run_together([(self, text) for text in texts], options, progress)
+        found = run_together([(self, text) for text in texts], options)
         return found[0] if single else found
-
-    def stream(
-        self,
-        prompt: str,
-        *,
-        max_tokens: int | None = None,
-        search: Search = GREEDY,
-        seed: int | None = None,
-        stop: str | Sequence[str] = (),
-        stop_ids: Sequence[int] = (),
-    ) -> Iterator[str]:
-        """The output in pieces of whole characters, as soon as they are certain."""
-        options = Options(max_tokens, search, seed, stop, stop_ids, 1, False)
-        if search.n != 1:
-            raise OptionError(f"search={search!r}: a stream is one text; use n=1")
-        loop = make_loop(self.model, [self.job(prompt)], options)
-        return _pieces(loop)
 
     def job(self, prompt: str) -> Job:
         """The prompt with this generator's constraint."""
@@ -132,7 +82,7 @@ class Generator:
         )
 
 
-def run_together(pairs: Sequence[tuple[Generator, str]], options: Options, progress: bool | None = None) -> list[Any]:
+def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> list[Any]:
     """Run generators of one model in one batch: for each pair a Generation, or a list if `search.n > 1`."""
     if not pairs:
         return []
@@ -143,7 +93,7 @@ def run_together(pairs: Sequence[tuple[Generator, str]], options: Options, progr
     samples = options.search.n
     found: list[list[Generation | None]] = [[None] * samples for _ in pairs]
     try:
-        with _bar(len(pairs) * samples, progress) as bar:
+        with _bar(len(pairs) * samples, options.progress) as bar:
             for row in run_all(loop):
                 number = row.request.number
                 found[number][row.request.sample] = pairs[number][0].result(row, options.logprobs)

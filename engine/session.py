@@ -10,47 +10,12 @@ from ..errors import BudgetError, OptionError
 from .constraint import Constraint
 from .loop import Loop
 from .models.protocol import Model
-from .randomness import fresh_seed, row_key
+from .options import Options
+from .randomness import row_key
 from .row import Request, Row
-from .search import Search
 from .stopping import StopStrings
 
 DEFAULT_TOKENS = 256
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a call says beyond its prompts; see `Generator`."""
-
-    max_tokens: int | None
-    search: Search
-    seed: Any
-    stop: Any
-    stop_ids: Sequence[int]
-    batch_size: int
-    logprobs: bool
-
-    def __post_init__(self) -> None:
-        if self.max_tokens is not None and (type(self.max_tokens) is not int or self.max_tokens < 1):
-            raise OptionError(f"max_tokens={self.max_tokens!r}: a whole number of at least 1, or None")
-        if isinstance(self.search, type) or not hasattr(self.search, "pick"):
-            raise OptionError(f"search={self.search!r}: a search such as Greedy() or Sample(temperature=0.8)")
-        if type(self.batch_size) is not int or self.batch_size < 1:
-            raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
-        strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
-        if not all(isinstance(string, str) for string in strings):
-            raise OptionError(f"stop={self.stop!r}: a string or a list of strings")
-
-    def seeds(self, count: int) -> list[int]:
-        """One seed for each prompt."""
-        if self.seed is None:
-            return [fresh_seed() for _ in range(count)]
-        if isinstance(self.seed, int):
-            return [self.seed] * count
-        seeds: list[Any] = list(self.seed)
-        if len(seeds) != count or not all(isinstance(seed, int) for seed in seeds):
-            raise OptionError(f"seed: a whole number, or one for each of the {count} prompts")
-        return seeds
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from trellm import BudgetError, Generator, Greedy, OptionError, Sample, Vocabulary, VocabularyError, generate, models
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
+from trellm.engine.options import Options, RunOptions
 from trellm.engine.stopping import StopStrings
 
 BYTES = Vocabulary([*(bytes([value]) for value in range(256)), None], eos_ids=(256,))
@@ -124,8 +126,19 @@ def test_impossible_options_are_refused(options: dict[str, Any], message: str) -
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(TypeError, match="temperature"):
-        generate.text(saying("a"))("x", temperature=1.0)  # pyright: ignore
+    generator = generate.text(saying("a"))
+    with pytest.raises(OptionError, match=r"temperature=1\.0: there is no such option; possible here are max_tokens"):
+        generator("x", temperature=1.0)  # pyright: ignore
+    with pytest.raises(OptionError, match="did you mean max_tokens"):
+        generate.batch([(generator, "x")], max_token=3)  # pyright: ignore
+    with pytest.raises(OptionError, match="logprobs"):
+        generator("x", logprobs=True)  # pyright: ignore
+    with pytest.raises(OptionError, match="batch_size"):
+        generator.stream("x", batch_size=2)  # pyright: ignore
+
+
+def test_every_option_is_declared_once() -> None:
+    assert list(RunOptions.__annotations__) == [field.name for field in fields(Options)]
 
 
 def test_prompts() -> None:

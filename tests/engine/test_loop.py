@@ -27,7 +27,7 @@ from trellm import (
 from trellm.engine.generator import run_together
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
-from trellm.engine.session import Options
+from trellm.engine.options import Options
 
 LETTERS = "abcde"
 EOS = len(LETTERS)
@@ -136,7 +136,7 @@ def test_rows_with_different_constraints_share_a_batch(decoder: Callable[..., De
     assert generate.batch(pairs, max_tokens=9) == alone
     assert generate.batch(pairs, max_tokens=9, batch_size=2) == alone
     assert alone[1].isdigit() and alone[3].isdigit()
-    assert run_together([], Options(None, Greedy(), None, (), (), 1, False)) == []
+    assert run_together([], Options()) == []
     with pytest.raises(OptionError, match="share one model"):
         generate.batch([pairs[0], (Generator(decoder("gpt2")), "the")])
 

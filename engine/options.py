@@ -1,0 +1,96 @@
+"""What a call may say beyond its prompts: every option is declared, documented and checked here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Self, TypedDict
+
+from ..errors import OptionError
+from .randomness import fresh_seed
+from .search import Greedy, Search
+
+GREEDY = Greedy()
+
+
+class TextOptions(TypedDict, total=False):
+    """Types of the options that everything takes, `stream` included; see `Options`."""
+
+    max_tokens: int | None
+    search: Search
+    seed: int | Sequence[int] | None
+    stop: str | Sequence[str]
+    stop_ids: Sequence[int]
+
+
+class CallOptions(TextOptions, total=False):
+    """Types of the options of a call and of `generate.batch`."""
+
+    batch_size: int
+    progress: bool | None
+
+
+class RunOptions(CallOptions, total=False):
+    """Types of the options of `run`, which returns more than values."""
+
+    logprobs: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a call, with their defaults. Raises OptionError for unknown names and wrong values.
+
+    max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
+        default 256 more than the shortest output takes, or what the context leaves.
+    search: `Greedy()` or `Sample(...)`.
+    seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts
+        then get equal outputs), or a list with one for each. The model itself may round differently in
+        batches of another size, which shows only where a draw falls within rounding of a boundary.
+    stop, stop_ids: strings and token ids that end a free text; they are not part of it.
+    batch_size: how many rows run at once; others join as these finish.
+    progress: show a bar on standard error; by default for several prompts on a terminal.
+    logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
+    """
+
+    max_tokens: int | None = None
+    search: Search = GREEDY
+    seed: Any = None
+    stop: Any = ()
+    stop_ids: Sequence[int] = ()
+    batch_size: int = 16
+    progress: bool | None = None
+    logprobs: bool = False
+
+    @classmethod
+    def of(cls, kind: type, given: Mapping[str, Any]) -> Self:
+        """The options `given`, whose names must be among those of `kind`, one of the classes above."""
+        possible = list(kind.__annotations__)
+        for name in given:
+            if name not in possible:
+                near = get_close_matches(name, possible, 1)
+                hint = f"did you mean {near[0]}?" if near else f"possible here are {', '.join(possible)}"
+                raise OptionError(f"{name}={given[name]!r}: there is no such option; {hint}")
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and (type(self.max_tokens) is not int or self.max_tokens < 1):
+            raise OptionError(f"max_tokens={self.max_tokens!r}: a whole number of at least 1, or None")
+        if isinstance(self.search, type) or not hasattr(self.search, "pick"):
+            raise OptionError(f"search={self.search!r}: a search such as Greedy() or Sample(temperature=0.8)")
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
+        strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
+        if not all(isinstance(string, str) for string in strings):
+            raise OptionError(f"stop={self.stop!r}: a string or a list of strings")
+
+    def seeds(self, count: int) -> list[int]:
+        """One seed for each prompt."""
+        if self.seed is None:
+            return [fresh_seed() for _ in range(count)]
+        if isinstance(self.seed, int):
+            return [self.seed] * count
+        seeds: list[Any] = list(self.seed)
+        if len(seeds) != count or not all(isinstance(seed, int) for seed in seeds):
+            raise OptionError(f"seed: a whole number, or one for each of the {count} prompts")
+        return seeds
