@@ -12,6 +12,7 @@ from .automaton import HORIZON, ChartAutomaton
 from .grammar import Grammar, check, parse_gbnf, parse_lark
 from .grammar.grammar import nullable
 from .grammar.inlining import inlined
+from .grammar.notation import render_name
 from .grammar.shortest import shortest_texts
 from .graph import Graph
 from .lift import LiftedGuide
@@ -56,12 +57,18 @@ def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
     graph = Graph()
     empty = cache(lambda: nullable(rules))
     starts: dict[str, int] = {}
+    written = grammar.lines or grammar.rules
 
     def resolve(name: str) -> int:
         if name not in starts:
-            starts[name] = graph.lazy(lambda: lowering.body(starts[name], rules[name]), lambda: shortest()[name])
+            starts[name] = start = graph.lazy(
+                lambda: lowering.body(starts[name], rules[name]), lambda: shortest()[name]
+            )
+            if name in written:
+                graph.names[start] = lambda: render_name(name)
         return starts[name]
 
     shortest = shortest_texts(rules)
-    lowering = Lowering(graph, resolve, lambda name: name in empty())
+    names = {id(rules[name]): render_name(name) for name in rules if name in written}
+    lowering = Lowering(graph, resolve, lambda name: name in empty(), names)
     return ChartAutomaton(graph, resolve(grammar.start), horizon=horizon)

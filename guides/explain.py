@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from .automaton import DEAD, ChartAutomaton
-from .describe import describe, describe_character
-from .syntax import Ranges
+from .describe import describe_character
+from .expectation import expectation, visible
 
-MAX_FORCED = 60
 _SHOWN = 40
 
 
@@ -53,8 +50,8 @@ class Verdict:
 
     def _excerpt(self) -> list[str]:
         first = max(0, self.viable_chars - _SHOWN)
-        before = "".join(map(_visible, self.text[first : self.viable_chars]))
-        after = "".join(map(_visible, self.text[self.viable_chars : self.viable_chars + _SHOWN]))
+        before = visible(self.text[first : self.viable_chars])
+        after = visible(self.text[self.viable_chars : self.viable_chars + _SHOWN])
         return [f"  {before}{after}", f"  {' ' * len(before)}^"]
 
 
@@ -71,72 +68,4 @@ def explain(constraint: Automatic | ChartAutomaton, text: str) -> Verdict:
         state, count = after, count + 1
         if automaton.is_accepting(state):
             complete = count
-    return Verdict(text, complete == len(text), count, complete, _expected(automaton, state))
-
-
-def next_characters(automaton: ChartAutomaton, state: int) -> Ranges:
-    """The characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
-    ranges: list[tuple[int, int]] = []
-    row = automaton.transitions(state)
-    known: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for byte in np.flatnonzero(row != DEAD).tolist():
-        if byte < 0x80:
-            _add(ranges, byte, byte)
-            continue
-        more = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-        base = (byte & (0x3F >> more)) << 6 * more
-        for low, high in _tails(automaton, int(row[byte]), more, known):
-            _add(ranges, base + low, base + high)
-    return tuple(ranges)
-
-
-def _tails(
-    automaton: ChartAutomaton, state: int, more: int, known: dict[tuple[int, int], list[tuple[int, int]]]
-) -> list[tuple[int, int]]:
-    """The values of the next `more` continuation bytes, six bits each, as ranges."""
-    if more == 0:
-        return [(0, 0)]
-    ranges = known.get((state, more))
-    if ranges is None:
-        ranges = known[state, more] = []
-        row = automaton.transitions(state)[0x80:0xC0]
-        for bits in np.flatnonzero(row != DEAD).tolist():
-            base = bits << 6 * (more - 1)
-            for low, high in _tails(automaton, int(row[bits]), more - 1, known):
-                _add(ranges, base + low, base + high)
-    return ranges
-
-
-def _add(ranges: list[tuple[int, int]], low: int, high: int) -> None:
-    """Append a range, joined with the last one where they touch."""
-    if ranges and ranges[-1][1] == low - 1:
-        low = ranges.pop()[0]
-    ranges.append((low, high))
-
-
-def _expected(automaton: ChartAutomaton, state: int) -> str:
-    ranges = next_characters(automaton, state)
-    if not ranges:
-        return "the end of the text"
-    forced = _forced(automaton, state)
-    phrase = f'"{"".join(map(_visible, forced))}"' if len(forced) > 1 else describe(ranges)
-    return f"{phrase}, or the end of the text" if automaton.is_accepting(state) else phrase
-
-
-def _forced(automaton: ChartAutomaton, state: int) -> str:
-    """The characters that must follow because there is no other way on, up to MAX_FORCED."""
-    forced = ""
-    while len(forced) < MAX_FORCED:
-        ranges = next_characters(automaton, state)
-        if len(ranges) != 1 or ranges[0][0] != ranges[0][1]:
-            break
-        forced += chr(ranges[0][0])
-        state = automaton.read(state, forced[-1].encode())
-        if automaton.is_accepting(state):
-            break
-    return forced
-
-
-def _visible(character: str) -> str:
-    """The character, or an escape of it if it would break or blur the line."""
-    return character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
+    return Verdict(text, complete == len(text), count, complete, expectation(automaton, state, with_places=False))

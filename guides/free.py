@@ -77,3 +77,7 @@ class FreeGuide:
     def mask_within(self, state: int, left: int) -> Mask:
         """All tokens and EOS where a token is left, else EOS: uint32 [ceil(V / 32)]."""
         return self._mask.copy() if left > 0 else self._tables.eos_words.copy()
+
+    def describe(self, state: int) -> str:
+        """That anything may follow."""
+        return "anything"

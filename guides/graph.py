@@ -67,7 +67,10 @@ def span_of(ranges: Ranges) -> Span:
 
 
 class Graph:
-    """Builds the arrays of kernels/chart.py. `version` changes whenever they do."""
+    """Builds the arrays of kernels/chart.py. `version` changes whenever they do.
+
+    names: what the rules that people know are called, by start node; asked for only when a state is described
+    """
 
     def __init__(self, max_nodes: int = MAX_NODES) -> None:
         self._nodes = Records(8, 64)
@@ -81,7 +84,9 @@ class Graph:
         self._pending_links: list[Link] = []
         self._expanders: dict[int, Callable[[], None]] = {}
         self._promises: dict[int, tuple[Callable[[], int], int]] = {}
+        self._terminals: list[tuple[int, int, str]] = []
         self._max_nodes = max_nodes
+        self.names: dict[int, Callable[[], str]] = {}
         self.rule = 0
         self.counter = 0
 
@@ -160,6 +165,15 @@ class Graph:
         outer = self.rule, self.counter
         yield self.begin_rule()
         self.rule, self.counter = outer
+
+    def name_nodes(self, first: int, name: str) -> None:
+        """Remember that the nodes made since `first` are those of a named terminal."""
+        self._terminals.append((first, self.node_count, name))
+
+    def terminal_at(self, node: int) -> str | None:
+        """The innermost named terminal that a node belongs to."""
+        around = [(last - first, name) for first, last, name in self._terminals if first <= node < last]
+        return min(around)[1] if around else None
 
     def final(self) -> int:
         """The end of the current rule."""

@@ -18,6 +18,7 @@ from ..kernels.walk import walk
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
 from .closing import Closing
+from .expectation import expectation
 from .mask_table import Cache, MaskTable
 from .tables import VocabularyTables
 
@@ -132,6 +133,11 @@ class LiftedGuide:
             if after != DEAD and not self._tables.spells_all_bytes and self._closing.distance(after) >= NEVER:
                 return DEAD
             return after
+
+    def describe(self, state: int) -> str:
+        """What may follow, in words: the characters, and where a grammar or schema asks for them."""
+        with self._lock:
+            return expectation(self._automaton, state)
 
     def _collect(self) -> None:
         """Give up the states that nobody was given."""

@@ -8,7 +8,7 @@ count is reached. An item has one count, so a bounded repeat inside another beco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -24,7 +24,8 @@ MAX_DEPTH = 300
 class Lowering:
     """Adds syntax nodes to a graph.
 
-    resolve: the start node of a rule by name; nullable: whether the empty text is in the rule of that name.
+    resolve: the start node of a rule by name; nullable: whether the empty text is in the rule of that name
+    names: what pieces that were written as terminals are called, by the `id` of their syntax
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Lowering:
         graph: Graph,
         resolve: Callable[[str], int] | None = None,
         nullable: Callable[[str], bool] = lambda _: False,
+        names: Mapping[int, str] | None = None,
     ) -> None:
         self.graph = graph
+        self._names = names or {}
         self._resolve = resolve
         self._nullable = nullable
         self._depth = 0
@@ -55,6 +58,7 @@ class Lowering:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(f"the constraint is nested more than {MAX_DEPTH} levels deep; name its parts as rules")
+        first = self.graph.node_count
         match node:
             case Literal(data):
                 entry = self.graph.literal(data, target)
@@ -72,6 +76,8 @@ class Lowering:
                 entry = self.graph.node(links=((CALL, self._resolve(name), target),))
             case Table():
                 entry = self._table(node, target)
+        if id(node) in self._names:
+            self.graph.name_nodes(first, self._names[id(node)])
         self._depth -= 1
         return entry
 

@@ -82,6 +82,15 @@ class RowGuide(Guide, Protocol):
         ...
 
 
+@runtime_checkable
+class Describing(Protocol):
+    """A guide that can say in words what it expects. See `guides.expectation.expected` for guides that cannot."""
+
+    def describe(self, state: int) -> str:
+        """What may follow in a state, for people: "a digit 0-9 in #/properties/age (type)"."""
+        ...
+
+
 def mask_within(guide: Guide, state: int, left: int) -> Mask:
     """The allowed tokens after which the text can still be completed in `left - 1` tokens, and EOS iff accepting.
 

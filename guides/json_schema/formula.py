@@ -45,6 +45,15 @@ class Formula:
         return f"{self.kind}({', '.join(map(repr, self.parts))})"
 
 
+# Keywords that ask for nothing.
+SILENT = frozenset(
+    (
+        *("$comment", "$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary", "$defs", "definitions"),
+        *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
+    )
+)
+MAX_PLACES = 3
+
 EVERYTHING = Formula("everything", 0)
 NOTHING = Formula("nothing", 1)
 
@@ -54,6 +63,7 @@ class Formulas:
 
     def __init__(self) -> None:
         self._known: dict[Any, Formula] = {}
+        self._places: dict[Formula, list[Subschema]] = {}
         self._count = 2
 
     def schema(self, place: Subschema, scope: Scope = (), key: Any = None) -> Formula:
@@ -69,7 +79,22 @@ class Formulas:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = read()
+            self._places.setdefault(found, []).append(place)
         return found
+
+    def place_of(self, formula: Formula) -> str:
+        """Where a formula stands in the schema, with the keywords there: "#/items (type, minimum)".
+
+        Subschemas that say the same are one formula, which stands at several places.
+        """
+        found = self._places.get(formula, [])
+        if not found:
+            inner = dict.fromkeys(self.place_of(part) for part in formula.parts)
+            return " and ".join(inner) or repr(formula)
+        pointers = [place.pointer for place in found[:MAX_PLACES]]
+        more = f" or {len(found) - MAX_PLACES} more" if len(found) > MAX_PLACES else ""
+        keywords = dict.fromkeys(key for place in found for key in place.value if key not in SILENT)
+        return f"{' or '.join(pointers)}{more} ({', '.join(keywords)})"
 
     def values(self, values: Iterable[Any]) -> Formula:
         """One of these JSON values, compared as JSON does: 1 is 1.0, false is not 0."""

@@ -131,7 +131,8 @@ class SchemaLowering:
         key = (formula, depth if self.form.spacing.depends_on_depth else 0)
         if key not in self._values:
             expand = lambda: self._define(self._values[key], *key)  # noqa: E731
-            self._values[key] = self.graph.lazy(expand, lambda: self.shortest(formula))
+            self._values[key] = rule = self.graph.lazy(expand, lambda: self.shortest(formula))
+            self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
         return self._values[key]
 
     def shortest(self, formula: Formula) -> int:
