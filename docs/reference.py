@@ -15,6 +15,12 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Models", "", "trellm.engine.models", ["transformers", "ziplm", "from_function"]),
     ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample"]),
     ("Results", "", "trellm", ["Generation", "Interrupted"]),
+    (
+        "Diagnostics",
+        "`run(..., diagnostics=True)` gives each `Generation` its `Diagnostics`.",
+        "trellm.engine.diagnostics",
+        [],
+    ),
     ("Vocabularies", "", "trellm", ["Vocabulary"]),
     (
         "Guides",
@@ -33,7 +39,7 @@ Written by [reference.py](reference.py) from the docstrings. [Quickstart](quicks
 """
 _ITEM = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (?=\S)")
 _OF_GUIDES = set(vars(LiftedGuide))
-_INTERNAL = {"Generator.job", "Generator.result", "Options.of", "Options.seeds"}
+_INTERNAL = {"Generator.job", "Generator.result", "Options.of", "Options.seeds", "Diagnostics.of", "Step.of"}
 
 
 def reference() -> str:

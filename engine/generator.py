@@ -12,6 +12,7 @@ from ..guides.protocol import Guide
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
 from .constraint import Constraint
+from .diagnostics import Diagnostics
 from .loop import Loop
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions, TextOptions
@@ -67,9 +68,10 @@ class Generator:
         """The prompt with this generator's constraint."""
         return Job(prompt, self._constraint)
 
-    def result(self, row: Row, logprobs: bool) -> Generation:
+    def result(self, row: Row, options: Options) -> Generation:
         """What a finished row comes to."""
         assert row.finish is not None
+        logprobs = options.logprobs
         text = row.text.decode(errors="replace")
         return Generation(
             text=text,
@@ -79,7 +81,12 @@ class Generator:
             logprobs=tuple(row.scores) if logprobs else None,
             raw_logprobs=tuple(row.raw_scores) if logprobs else None,
             score=sum(row.scores) + row.end_score if logprobs else None,
+            diagnostics=self._diagnostics(row) if options.diagnostics else None,
         )
+
+    def _diagnostics(self, row: Row) -> Diagnostics:
+        assert row.finish is not None
+        return Diagnostics.of(row.traces, self.model.vocabulary, self.guide, row.finish)
 
 
 def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> list[Any]:
@@ -96,7 +103,7 @@ def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> li
         with _bar(len(pairs) * samples, options.progress) as bar:
             for row in run_all(loop):
                 number = row.request.number
-                found[number][row.request.sample] = pairs[number][0].result(row, options.logprobs)
+                found[number][row.request.sample] = pairs[number][0].result(row, options)
                 if bar is not None:
                     bar.update()
     except KeyboardInterrupt:

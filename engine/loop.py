@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import ModelError
 from ..guides.protocol import Mask, mask_within
 from .cache import without
+from .diagnostics.trace import traces
 from .models.protocol import Hidden, Model
 from .randomness import uniform
 from .row import Request, Row
@@ -28,15 +29,20 @@ class Offer(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a forward pass gave: the rows that read, and where in `hidden` each finds its last token."""
+    """What a forward pass gave: the rows that read, and where in `hidden` each finds its last token.
+
+    logits: of all rows and tokens, float32 [rows, V], where they are wanted whatever a row may choose from
+    """
 
     rows: list[Row]
     hidden: Hidden
     places: list[int]
+    logits: Tensor | None = None
 
     def only(self, numbers: Sequence[int]) -> Reading:
         """The reading of some of the rows."""
-        return Reading([self.rows[i] for i in numbers], self.hidden, [self.places[i] for i in numbers])
+        logits = None if self.logits is None else self.logits[list(numbers)]
+        return Reading([self.rows[i] for i in numbers], self.hidden, [self.places[i] for i in numbers], logits)
 
 
 class Loop:
@@ -44,6 +50,7 @@ class Loop:
 
     rows: how many may be in the batch at once; capacity: tokens that each may come to, prompt and output
     scores: record log-probabilities, for which every token has a forward pass of its own
+    diagnostics: record traces too, also of an EOS to which there is no alternative
     """
 
     def __init__(
@@ -55,10 +62,12 @@ class Loop:
         rows: int,
         capacity: int,
         scores: bool = False,
+        diagnostics: bool = False,
     ) -> None:
         self.model = model
         self.search = search
-        self.scores = scores
+        self.scores = scores or diagnostics
+        self.diagnostics = diagnostics
         self.waiting = deque(requests)
         self.active: list[Row] = []
         self.steps = 0
@@ -114,6 +123,8 @@ class Loop:
 
     def _choose(self, reading: Reading) -> list[int]:
         """A token for each row: of all that are allowed, or else of those after which the rest still fits."""
+        if self.scores:
+            reading = reading._replace(logits=self.model.logits(reading.hidden, reading.places, None))
         offers = [self._offer(row) for row in reading.rows]
         tokens = self._select(reading, offers, attempt=0)
         late = [i for i, token in enumerate(tokens) if not self._fits(reading.rows[i], token)]
@@ -160,7 +171,9 @@ class Loop:
                 column = self.search.pick(logits, None, [draws[i]])[0]
                 tokens[i] = column if column == UNUSABLE else int(offer.ids[column])
         if wide:
-            logits = self.model.logits(reading.hidden, [reading.places[i] for i in wide], None)
+            logits = reading.logits
+            if logits is None:
+                logits = self.model.logits(reading.hidden, [reading.places[i] for i in wide], None)
             masks = _stack([offers[i].mask for i in wide], logits)
             picked = self.search.pick(logits, masks, [draws[i] for i in wide])
             for i, token in zip(wide, picked, strict=True):
@@ -174,9 +187,14 @@ class Loop:
         return tokens
 
     def _score(self, reading: Reading, offers: Sequence[Offer], tokens: Sequence[int]) -> None:
-        logits = self.model.logits(reading.hidden, reading.places, None)
-        scores, raw_scores = log_probabilities(logits, _stack([offer.mask for offer in offers], logits), tokens)
-        for row, token, score, raw in zip(reading.rows, tokens, scores, raw_scores, strict=True):
+        assert reading.logits is not None
+        masks = [offer.mask for offer in offers]
+        pairs = log_probabilities(reading.logits, _stack(masks, reading.logits), tokens)
+        if self.diagnostics:
+            places = [(row.state, row.left) for row in reading.rows]
+            for row, trace in zip(reading.rows, traces(reading.logits, masks, places, tokens, pairs), strict=True):
+                row.traces.append(trace)
+        for row, token, (score, raw) in zip(reading.rows, tokens, pairs, strict=True):
             if token in self._eos or token in row.request.stop_ids:
                 row.end_score = score
             else:
@@ -216,6 +234,8 @@ class Loop:
                 return
             menu = constraint.menu(row.state)
             if menu.ends or row.left == 0:
+                if self.diagnostics:
+                    return
                 row.finish = "complete"
             elif menu.only < 0 or self.scores:
                 return

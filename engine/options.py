@@ -35,6 +35,7 @@ class RunOptions(CallOptions, total=False):
     """Types of the options of `run`, which returns more than values."""
 
     logprobs: bool
+    diagnostics: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class Options:
     batch_size: how many rows run at once; others join as these finish.
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
+    diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     """
 
     max_tokens: int | None = None
@@ -61,6 +63,7 @@ class Options:
     batch_size: int = 16
     progress: bool | None = None
     logprobs: bool = False
+    diagnostics: bool = False
 
     @classmethod
     def of(cls, kind: type, given: Mapping[str, Any]) -> Self:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .diagnostics import Diagnostics
 
 FinishReason = Literal["complete", "stop", "length"]
 
@@ -19,6 +22,7 @@ class Generation:
     logprobs, raw_logprobs: natural logarithms of the tokens' probabilities among the allowed tokens, and
         among all, at temperature 1; None unless asked for
     score: the sum of logprobs and of that of EOS, where it was chosen; None likewise
+    diagnostics: what the constraint did to each token; None unless asked for
     """
 
     text: str
@@ -28,6 +32,7 @@ class Generation:
     logprobs: tuple[float, ...] | None = None
     raw_logprobs: tuple[float, ...] | None = None
     score: float | None = None
+    diagnostics: Diagnostics | None = None
 
 
 class Interrupted(KeyboardInterrupt):

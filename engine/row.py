@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .constraint import Constraint
+from .diagnostics.trace import Trace
 from .results import FinishReason
 from .stopping import StopStrings
 
@@ -33,6 +34,7 @@ class Row:
 
     tokens: generated so far; text: their bytes; pending: not yet read by the model
     scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
+    traces: for diagnostics; of every token, and of that which ended the text
     """
 
     request: Request
@@ -43,6 +45,7 @@ class Row:
     scores: list[float] = field(default_factory=list[float])
     raw_scores: list[float] = field(default_factory=list[float])
     end_score: float = 0.0
+    traces: list[Trace] = field(default_factory=list[Trace])
     finish: FinishReason | None = None
 
     @property

@@ -10,10 +10,10 @@ from ..kernels.select import token_logprobs
 from .arrays import as_list
 
 
-def log_probabilities(logits: Tensor, masks: Tensor | None, tokens: Sequence[int]) -> tuple[list[float], list[float]]:
+def log_probabilities(logits: Tensor, masks: Tensor | None, tokens: Sequence[int]) -> list[tuple[float, float]]:
     """Natural logarithms of each row's token's probability: among the allowed tokens, and among all.
 
     logits: float32 [rows, V]; masks: int32 [rows, ceil(V / 32)] or None
     """
     found = token_logprobs(logits, tokens, masks)
-    return as_list(found.logprobs), as_list(found.raw_logprobs)
+    return list(zip(as_list(found.logprobs), as_list(found.raw_logprobs), strict=True))

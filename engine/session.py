@@ -31,7 +31,15 @@ def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop:
     requests = list(_requests(model, jobs, options))
     capacity = max((len(request.prompt) + request.budget for request in requests), default=1)
     rows = min(options.batch_size, max(len(requests), 1))
-    return Loop(model, requests, options.search, rows=rows, capacity=capacity, scores=options.logprobs)
+    return Loop(
+        model,
+        requests,
+        options.search,
+        rows=rows,
+        capacity=capacity,
+        scores=options.logprobs,
+        diagnostics=options.diagnostics,
+    )
 
 
 def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:

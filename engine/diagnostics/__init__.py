@@ -1,0 +1,7 @@
+"""Diagnostics: what a constraint did to the model's choice of each token."""
+
+from .diagnostics import Diagnostics, Summary
+from .hints import Hint
+from .step import Step
+
+__all__ = ["Diagnostics", "Hint", "Step", "Summary"]

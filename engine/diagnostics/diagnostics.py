@@ -1,0 +1,157 @@
+"""The diagnostics of one text: its steps, what they come to, and the forms that they are shown in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, overload
+
+from ...errors import OptionError
+from ...guides.protocol import Guide
+from ...tokenizers_adapter import Vocabulary
+from ..results import FinishReason
+from .hints import LOW_MASS, Hint, hints
+from .step import COLUMNS, Step, Words
+from .table import SHOWN, plain, rich_table
+from .trace import Trace
+
+WORST = 5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the steps of a text come to.
+
+    tokens: how many there are, EOS included where it was chosen; forced: to how many there was no alternative
+    logprob, raw_logprob: of the whole text, under the constraint step by step, and under the model alone
+    log_feasible_mass: natural logarithm of the probability that the model alone would have stayed in the language
+        along this path; raw_logprob - logprob, the log importance weight of a text sampled at temperature 1
+    worst: the steps of the least feasible mass, below one half, least first; hints: what may be done
+    """
+
+    tokens: int
+    forced: int
+    logprob: float
+    raw_logprob: float
+    log_feasible_mass: float
+    worst: tuple[Step, ...]
+    hints: tuple[Hint, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.tokens} tokens, {self.forced} forced; log-probability {self.logprob:.2f} under the constraint, "
+            f"{self.raw_logprob:.2f} without; log feasible mass {self.log_feasible_mass:.2f}"
+        ]
+        if self.worst:
+            lines.append(
+                "worst: " + ", ".join(f"token {step.position} (mass {step.feasible_mass:.2g})" for step in self.worst)
+            )
+        return "\n".join([*lines, *(f"hint: {hint}" for hint in self.hints)])
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnostics(Sequence[Step]):
+    """What the constraint did to each token of one text: a sequence of `Step`, with an EOS that was chosen.
+
+    `str` and `print` give a table, `show` a coloured one on a terminal, notebooks the page of `to_html`.
+    """
+
+    steps: tuple[Step, ...]
+    finish_reason: FinishReason
+    _words: Words = field(compare=False)
+
+    @classmethod
+    def of(
+        cls, traces: Sequence[Trace], vocabulary: Vocabulary, guide: Guide | None, finish: FinishReason
+    ) -> Diagnostics:
+        """The diagnostics of a finished row."""
+        words = Words(guide)
+        return cls(tuple(Step.of(i, trace, vocabulary, words) for i, trace in enumerate(traces)), finish, words)
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
+        return self.steps[index]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What the steps come to."""
+        steps = self.steps
+        low = sorted((step for step in steps if step.feasible_mass < LOW_MASS), key=lambda step: step.log_feasible_mass)
+        return Summary(
+            tokens=len(steps),
+            forced=sum(step.forced for step in steps),
+            logprob=sum(step.logprob for step in steps),
+            raw_logprob=sum(step.raw_logprob for step in steps),
+            log_feasible_mass=sum(step.log_feasible_mass for step in steps),
+            worst=tuple(low[:WORST]),
+            hints=hints(steps, self._words.guide, self.finish_reason),
+        )
+
+    def table(self, *columns: str) -> str:
+        """The steps as an aligned table, with these columns of `to_dicts`. Raises OptionError for unknown ones."""
+        unknown = [column for column in columns if column not in COLUMNS]
+        if unknown:
+            raise OptionError(f"{unknown[0]!r} is not a column; the columns are {', '.join(COLUMNS)}")
+        return plain(self.steps, columns or SHOWN)
+
+    def __str__(self) -> str:
+        return f"{self.table()}\n{self.summary}"
+
+    def __repr__(self) -> str:
+        return f"<Diagnostics of {len(self)} tokens, log feasible mass {self.summary.log_feasible_mass:.2f}>"
+
+    def __rich__(self) -> Any:
+        return rich_table(self.steps, str(self.summary))
+
+    def show(self) -> None:
+        """Print the table; on a terminal, where the package rich is installed, in colours."""
+        if sys.stdout.isatty():
+            try:
+                import rich
+            except ImportError:
+                pass
+            else:
+                rich.print(self)
+                return
+        print(self)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A dict for each step, ready for JSON."""
+        return [step.to_dict() for step in self.steps]
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with a row for each step. Raises OptionError where pandas is not installed."""
+        try:
+            import pandas  # pyright: ignore[reportMissingTypeStubs]
+        except ImportError:
+            raise OptionError("to_pandas needs pandas: pip install pandas, or use to_dicts()") from None
+        return pandas.DataFrame(self.to_dicts(), columns=list(COLUMNS))
+
+    def to_html(self, title: str = "trellm diagnostics") -> str:
+        """A page that needs nothing else: the text, each token tinted by its feasible mass, and the table below."""
+        from .page import page
+
+        return page([(title, self)])
+
+    def _repr_html_(self) -> str:
+        from .page import STYLE, section
+
+        return f"<style>{STYLE}</style>{section(self)}"
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """All that is worked out on demand, since the guide stays behind."""
+        self.summary  # noqa: B018
+        for step in self.steps:
+            step.expected  # noqa: B018
+        return self.__dict__

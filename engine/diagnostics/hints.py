@@ -1,0 +1,156 @@
+"""Hints: where the model was forced away from what it wanted in a way that is known, and what helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, Literal
+
+from ...guides.expectation import quoted
+from ...guides.protocol import DEAD, Guide
+from ..results import FinishReason
+from .step import Step
+
+Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface"]
+
+LOW_MASS = 0.5
+WANTED = 0.2
+SIMILAR = 0.75
+_SHOWN = 6
+
+_HEADLINES: dict[Kind, str] = {
+    "budget": "the budget cut the text short",
+    "stop": "the model wanted to stop earlier",
+    "whitespace": "the model wanted other white space",
+    "case": "the model wanted another case",
+    "spelling": "the model wanted another spelling",
+    "preface": "the model wanted to say something before the answer",
+}
+_ADVICE: dict[Kind, str] = {
+    "budget": "raise max_tokens",
+    "stop": "let the text end there: make what follows optional",
+    "whitespace": 'allow what it wants: whitespace="any" or "pretty" for JSON, \\s* in a pattern or grammar',
+    "case": "write the constraint as the model does, or ignore case (the flag i of a pattern)",
+    "spelling": "use the model's spelling, or add it as an alternative",
+    "preface": "ask in the prompt for nothing but the answer, or end the prompt with what the model says before it",
+}
+
+
+@dataclass(frozen=True)
+class Hint:
+    """One pattern that was recognised: `kind`, the positions of the tokens concerned, and the advice in `text`."""
+
+    kind: Kind
+    positions: tuple[int, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def hints(steps: Sequence[Step], guide: Guide | None, finish: FinishReason) -> tuple[Hint, ...]:
+    """What is recognised in a text; each step counts for one pattern, the most telling one."""
+    by_kind: dict[Kind, list[Step]] = {}
+    for step in steps:
+        if not step.leading_allowed and step.feasible_mass < LOW_MASS and step.leading_probability >= WANTED:
+            kind = _kind(steps, step, guide)
+            if kind is not None:
+                by_kind.setdefault(kind, []).append(step)
+    if finish == "length" and steps:
+        by_kind.setdefault("budget", []).append(steps[-1])
+    return tuple(
+        Hint(kind, tuple(step.position for step in found), _words(kind, found)) for kind, found in by_kind.items()
+    )
+
+
+def _kind(steps: Sequence[Step], step: Step, guide: Guide | None) -> Kind | None:
+    wanted = step.leading_token
+    if step.leading_ends:
+        return "stop"
+    if wanted is None or guide is None or step.ends:
+        return None
+    if guide.advance(step.state, step.leading_token_id) != DEAD:
+        return "budget"
+    got = _following(steps, step, len(wanted))
+    for kind, recognised in _PATTERNS:
+        if recognised(wanted, got, lambda text: _may_follow(guide, step.state, text)):
+            return kind
+    before = "".join(earlier.token or "" for earlier in steps[: step.position])
+    return "preface" if not before.strip() and any(map(str.isalpha, wanted)) else None
+
+
+def _following(steps: Sequence[Step], step: Step, length: int) -> str:
+    """What was written in place of a wanted text of `length`, and some characters more."""
+    got = ""
+    for later in steps[step.position :]:
+        got += later.token or ""
+        if len(got) > 2 * length + 8:
+            break
+    return got
+
+
+def _may_follow(guide: Guide, state: int, text: str) -> bool:
+    read: Any = getattr(guide, "read", None)
+    return bool(text) and read is not None and read(state, text.encode()) != DEAD
+
+
+Allows = Callable[[str], bool]
+
+
+def _is_spacing(wanted: str, got: str, allows: Allows) -> bool:
+    bare = wanted.lstrip()
+    if not bare:
+        return True
+    if bare != wanted:
+        return allows(bare) or got.startswith(bare)
+    return got[:1].isspace() and got.lstrip().startswith(bare)
+
+
+def _is_casing(wanted: str, got: str, allows: Allows) -> bool:
+    variants = {wanted.lower(), wanted.upper(), wanted.title(), wanted.swapcase()} - {wanted}
+    return got[: len(wanted)].casefold() == wanted.casefold() or any(map(allows, variants))
+
+
+def _is_spelling(wanted: str, got: str, allows: Allows) -> bool:
+    letters, there = _letters(wanted), _letters(got)
+    if not letters:
+        return False
+    return there.startswith(letters) or any(
+        SequenceMatcher(None, letters, there[:length]).ratio() >= SIMILAR
+        for length in range(max(2, len(letters) - 1), len(letters) + 2)
+    )
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).casefold()
+
+
+_PATTERNS: tuple[tuple[Kind, Callable[[str, str, Allows], bool]], ...] = (
+    ("whitespace", _is_spacing),
+    ("case", _is_casing),
+    ("spelling", _is_spelling),
+)
+
+
+def _words(kind: Kind, found: Sequence[Step]) -> str:
+    clearest = min(found, key=lambda step: step.log_feasible_mass)
+    return f"{_HEADLINES[kind]} at {_places(found)} ({_example(clearest)}): {_ADVICE[kind]}"
+
+
+def _places(found: Iterable[Step]) -> str:
+    positions = [str(step.position) for step in found]
+    more = f" and {len(positions) - _SHOWN} more" if len(positions) > _SHOWN else ""
+    return f"token{'s' * (len(positions) > 1)} {', '.join(positions[:_SHOWN])}{more}"
+
+
+def _example(step: Step) -> str:
+    if step.leading_token_id == step.token_id:
+        return f"it ends in {quoted(step.name)}"
+    wanted = _shown(step.leading_token, step.leading_name)
+    return f"{wanted} {step.leading_probability:.2f}, got {_shown(step.token, step.name)}"
+
+
+def _shown(text: str | None, name: str) -> str:
+    return name if text is None else quoted(text)

@@ -1,0 +1,118 @@
+"""Diagnostics as a web page that needs nothing else: no script, no font, no picture from anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from ...guides.expectation import visible
+from .step import COLUMNS, Step
+from .table import cell, probability
+
+if TYPE_CHECKING:
+    from .diagnostics import Diagnostics
+
+# The mass at which a token has the full tint; the tint grows with the logarithm.
+DARKEST = 1e-6
+
+# A tooltip is the attribute data-tip, shown by the style sheet: nothing of a model's text is ever markup or script.
+# It stands below its line and as wide as the text, so that it is never cut off at an edge.
+STYLE = """\
+.trellm { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; }
+.trellm .text { position: relative; white-space: pre-wrap; overflow-wrap: anywhere;
+  font: 15px/1.9 ui-monospace, monospace; margin: 0 0 1em; padding: .5em; border: 1px solid #8886; border-radius: 4px; }
+.trellm .text span { border-radius: 3px; box-shadow: inset 0 0 0 1px #8883; }
+.trellm .text span.end { opacity: .6; }
+.trellm .text span:hover, .trellm .text span:focus { outline: 2px solid #36c; }
+.trellm .text span:hover::after, .trellm .text span:focus::after { content: attr(data-tip); position: absolute;
+  left: 0; right: 0; margin-top: 1.8em; z-index: 1; white-space: pre-wrap; padding: .5em; border-radius: 4px;
+  font: 13px/1.5 ui-monospace, monospace; color: CanvasText; background: Canvas; border: 1px solid #36c; }
+.trellm table { border-collapse: collapse; font-size: 13px; }
+.trellm th, .trellm td { padding: .1em .6em; text-align: right; border-bottom: 1px solid #8884; }
+.trellm th { position: sticky; top: 0; background: Canvas; font-weight: 600; }
+.trellm .left { text-align: left; font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
+.trellm .legend span { padding: .1em .6em; }
+"""
+_LEFT = ("token", "leading_token", "expected")
+# Whatever a browser makes of a page, it fetches nothing and runs nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(parts: Sequence[tuple[str, Diagnostics]]) -> str:
+    """A whole page with a section for each titled text."""
+    sections = "".join(f"<h2>{escape(title)}</h2>\n{section(diagnostics)}" for title, diagnostics in parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>trellm diagnostics</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{sections}</body>\n</html>\n"
+    )
+
+
+def section(diagnostics: Diagnostics) -> str:
+    """The text, its summary and the table, in one element."""
+    text = "".join(map(_token, diagnostics))
+    hints = "".join(f"<li>{escape(str(hint))}</li>\n" for hint in diagnostics.summary.hints)
+    summary = escape(str(diagnostics.summary).split("\n", 1)[0])
+    head = "".join(f"<th{_side(column)}>{column.replace('_', ' ')}</th>" for column in COLUMNS)
+    rows = "\n".join(map(_row, diagnostics))
+    return (
+        f'<div class="trellm">\n<div class="text">{text}</div>\n<p>{summary}</p>\n'
+        f'<ul class="hints">\n{hints}</ul>\n<p class="legend">Feasible mass: {_legend()}</p>\n'
+        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>\n"
+    )
+
+
+def _token(step: Step) -> str:
+    """A token as it stands in the text; what cannot be seen gets a sign."""
+    shown = step.name if step.token is None else _signs(step.token)
+    kind = ' class="end"' if step.token is None else ""
+    tip = escape(_tip(step), quote=True).replace("\n", "&#10;")
+    return f'<span{kind} tabindex="0" style="{_tint(step.feasible_mass)}" data-tip="{tip}">{escape(shown)}</span>'
+
+
+def _signs(text: str) -> str:
+    return "".join(
+        "↵\n" if character == "\n" else character if character.isprintable() else visible(character)
+        for character in text
+    )
+
+
+def _tip(step: Step) -> str:
+    """The record in a few lines."""
+    lines = [
+        f"token {step.position}: {_quoted(step.name)}, id {step.token_id}",
+        f"probability {probability(step.probability)} of the allowed, {probability(step.raw_probability)} of all, "
+        f"rank {step.rank:,}",
+        f"leading without the constraint: {_quoted(step.leading_name)}, id {step.leading_token_id}, "
+        f"{probability(step.leading_probability)}{'' if step.leading_allowed else ', not allowed'}",
+        f"allowed: {step.allowed:,} tokens{', forced' if step.forced else ''}; "
+        f"feasible mass {probability(step.feasible_mass)}",
+        f"state {step.state} expected {step.expected}",
+    ]
+    return "\n".join(lines)
+
+
+def _quoted(name: str) -> str:
+    return f"‹{visible(name)}›"
+
+
+def _row(step: Step) -> str:
+    cells = "".join(f"<td{_side(column)}>{escape(cell(step, column))}</td>" for column in COLUMNS)
+    return f'<tr style="{_tint(step.feasible_mass)}">{cells}</tr>'
+
+
+def _side(column: str) -> str:
+    return ' class="left"' if column in _LEFT else ""
+
+
+def _legend() -> str:
+    return " ".join(f'<span style="{_tint(mass)}">{mass:g}</span>' for mass in (1, 0.5, 0.1, 0.01, 1e-4, DARKEST))
+
+
+def _tint(mass: float) -> str:
+    """Red, the stronger the less mass."""
+    strength = min(1.0, math.log(max(mass, DARKEST)) / math.log(DARKEST))
+    return f"background: rgb(230 60 40 / {0.75 * strength:.2f})"

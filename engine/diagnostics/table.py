@@ -1,0 +1,75 @@
+"""Steps as a table: plain text with aligned columns, or in colours by the package rich."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from unicodedata import east_asian_width
+
+from ...guides.expectation import visible
+from .step import Step
+
+SHOWN = (
+    *("position", "token", "probability", "raw_probability", "rank"),
+    *("leading_token", "leading_probability", "allowed", "feasible_mass", "expected"),
+)
+WIDEST = 44
+_TEXTS = ("token", "leading_token", "expected")
+_SPECIAL: dict[str, Callable[[Step], str]] = {
+    "token": lambda step: step.name,
+    "leading_token": lambda step: step.leading_name,
+}
+
+
+def plain(steps: Sequence[Step], columns: Sequence[str]) -> str:
+    """Aligned columns, texts to the left and numbers to the right; spaces in tokens are shown as ␣."""
+    rows = [list(columns), *([cell(step, column) for column in columns] for step in steps)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    lines: list[str] = []
+    for row in rows:
+        cells = [
+            _padded(text, width, left=column in _TEXTS)
+            for text, width, column in zip(row, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def rich_table(steps: Sequence[Step], caption: str) -> Any:
+    """A table of the package rich, each row tinted by its feasible mass."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE, caption=Text(caption), caption_justify="left")
+    for column in SHOWN:
+        table.add_column(column.replace("_", " "), justify="left" if column in _TEXTS else "right")
+    for step in steps:
+        shade = "red" if step.feasible_mass < 0.1 else "yellow" if step.feasible_mass < 0.5 else ""
+        table.add_row(*(Text(cell(step, column)) for column in SHOWN), style=shade)
+    return table
+
+
+def cell(step: Step, column: str) -> str:
+    """What stands in a column for a step."""
+    if column in _SPECIAL:
+        return visible(_SPECIAL[column](step)).replace(" ", "␣")
+    value: Any = getattr(step, column)
+    if isinstance(value, float):
+        return probability(value)
+    text = visible(str(value))
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def probability(value: float) -> str:
+    """Four places, or a power of ten where they would not show it."""
+    return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
+
+
+def _width(text: str) -> int:
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _padded(text: str, width: int, *, left: bool) -> str:
+    space = " " * (width - _width(text))
+    return text + space if left else space + text
