@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .engine import models
     from .engine.generator import Generator
     from .engine.results import Generation, Interrupted
-    from .engine.search import Greedy, Sample
+    from .engine.search import Beam, Greedy, Sample
     from .errors import (
         BudgetError,
         GrammarError,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .tokenizers_adapter import Vocabulary
 
 __all__ = [
+    "Beam",
     "BudgetError",
     "Generation",
     "Generator",
@@ -61,6 +62,7 @@ __all__ = [
 
 _MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models"}
 _HOMES = {
+    "Beam": ".engine.search",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",
     "Greedy": ".engine.search",

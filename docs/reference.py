@@ -13,7 +13,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Generators", "`generate.X(model, ...)` returns a `Generator`.", "trellm.generate", []),
     ("Options", "Given by name to a call, `run`, `stream` and `generate.batch`.", "trellm.engine.options", ["Options"]),
     ("Models", "", "trellm.engine.models", ["transformers", "ziplm", "from_function"]),
-    ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample"]),
+    ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample", "Beam"]),
     ("Results", "", "trellm", ["Generation", "Interrupted"]),
     (
         "Diagnostics",

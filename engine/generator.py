@@ -11,6 +11,7 @@ from ..errors import OptionError
 from ..guides.protocol import Guide
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
+from .beam_loop import BeamLoop
 from .constraint import Constraint
 from .diagnostics import Diagnostics
 from .loop import Loop
@@ -80,7 +81,7 @@ class Generator:
             finish_reason=row.finish,
             logprobs=tuple(row.scores) if logprobs else None,
             raw_logprobs=tuple(row.raw_scores) if logprobs else None,
-            score=sum(row.scores) + row.end_score if logprobs else None,
+            score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
         )
 
@@ -103,20 +104,21 @@ def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> li
         with _bar(len(pairs) * samples, options.progress) as bar:
             for row in run_all(loop):
                 number = row.request.number
+                del found[number][row.siblings or samples :]
                 found[number][row.request.sample] = pairs[number][0].result(row, options)
                 if bar is not None:
                     bar.update()
     except KeyboardInterrupt:
-        raise Interrupted([_shaped(results) if None not in results else None for results in found]) from None
-    return [_shaped(results) for results in found]
+        raise Interrupted([_shaped(results, samples) if None not in results else None for results in found]) from None
+    return [_shaped(results, samples) for results in found]
 
 
 def _same(left: Vocabulary, right: Vocabulary) -> bool:
     return left is right or left.fingerprint == right.fingerprint
 
 
-def _shaped(results: list[Generation | None]) -> Any:
-    return results[0] if len(results) == 1 else results
+def _shaped(results: list[Generation | None], samples: int) -> Any:
+    return results[0] if samples == 1 else results
 
 
 def values_of(results: Generation | list[Any]) -> Any:
@@ -132,15 +134,14 @@ def _bar(total: int, progress: bool | None) -> Any:
     return nullcontext()
 
 
-def _pieces(loop: Loop) -> Iterator[str]:
+def _pieces(loop: Loop | BeamLoop) -> Iterator[str]:
     decoder = TextStream()
     sent = 0
     while not loop.done:
         finished = loop.step()
-        row = finished[0] if finished else loop.active[0]
-        safe = len(row.text) if finished else row.request.stop.safe(row.text)
-        piece = decoder.push(bytes(row.text[sent:safe]))
-        sent = safe
+        text = bytes(finished[0].text) if finished else loop.certain()
+        piece = decoder.push(text[sent:])
+        sent = len(text)
         if piece:
             yield piece
     if rest := decoder.finish():

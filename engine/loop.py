@@ -79,6 +79,11 @@ class Loop:
         """Whether every row has finished."""
         return not self.waiting and not self.active
 
+    def certain(self) -> bytes:
+        """What the first row's text will begin with, whatever comes."""
+        row = self.active[0]
+        return bytes(row.text[: row.request.stop.safe(row.text)])
+
     @torch.inference_mode()
     def step(self) -> list[Row]:
         """Admit waiting rows, or let all read on; choose a token for each that read; finished rows leave."""
@@ -174,7 +179,7 @@ class Loop:
             logits = reading.logits
             if logits is None:
                 logits = self.model.logits(reading.hidden, [reading.places[i] for i in wide], None)
-            masks = _stack([offers[i].mask for i in wide], logits)
+            masks = stack_masks([offers[i].mask for i in wide], logits)
             picked = self.search.pick(logits, masks, [draws[i] for i in wide])
             for i, token in zip(wide, picked, strict=True):
                 tokens[i] = token
@@ -189,7 +194,7 @@ class Loop:
     def _score(self, reading: Reading, offers: Sequence[Offer], tokens: Sequence[int]) -> None:
         assert reading.logits is not None
         masks = [offer.mask for offer in offers]
-        pairs = log_probabilities(reading.logits, _stack(masks, reading.logits), tokens)
+        pairs = log_probabilities(reading.logits, stack_masks(masks, reading.logits), tokens)
         if self.diagnostics:
             places = [(row.state, row.left) for row in reading.rows]
             for row, trace in zip(reading.rows, traces(reading.logits, masks, places, tokens, pairs), strict=True):
@@ -253,7 +258,7 @@ class Loop:
         return finished
 
 
-def _stack(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
+def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
     """The masks of all rows as int32 [rows, words] where the logits are, full ones for None."""
     if all(mask is None for mask in masks):
         return None

@@ -9,7 +9,7 @@ from typing import Any, Self, TypedDict
 
 from ..errors import OptionError
 from .randomness import fresh_seed
-from .search import Greedy, Search
+from .search import Beam, Greedy, Search
 
 GREEDY = Greedy()
 
@@ -18,7 +18,7 @@ class TextOptions(TypedDict, total=False):
     """Types of the options that everything takes, `stream` included; see `Options`."""
 
     max_tokens: int | None
-    search: Search
+    search: Search | Beam
     seed: int | Sequence[int] | None
     stop: str | Sequence[str]
     stop_ids: Sequence[int]
@@ -44,19 +44,19 @@ class Options:
 
     max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
         default 256 more than the shortest output takes, or what the context leaves.
-    search: `Greedy()` or `Sample(...)`.
+    search: `Greedy()`, `Sample(...)` or `Beam(...)`.
     seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts
         then get equal outputs), or a list with one for each. The model itself may round differently in
         batches of another size, which shows only where a draw falls within rounding of a boundary.
     stop, stop_ids: strings and token ids that end a free text; they are not part of it.
-    batch_size: how many rows run at once; others join as these finish.
+    batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     """
 
     max_tokens: int | None = None
-    search: Search = GREEDY
+    search: Search | Beam = GREEDY
     seed: Any = None
     stop: Any = ()
     stop_ids: Sequence[int] = ()
@@ -79,8 +79,10 @@ class Options:
     def __post_init__(self) -> None:
         if self.max_tokens is not None and (type(self.max_tokens) is not int or self.max_tokens < 1):
             raise OptionError(f"max_tokens={self.max_tokens!r}: a whole number of at least 1, or None")
-        if isinstance(self.search, type) or not hasattr(self.search, "pick"):
-            raise OptionError(f"search={self.search!r}: a search such as Greedy() or Sample(temperature=0.8)")
+        if isinstance(self.search, type) or not (hasattr(self.search, "pick") or isinstance(self.search, Beam)):
+            raise OptionError(f"search={self.search!r}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
+        if self.diagnostics and isinstance(self.search, Beam):
+            raise OptionError("diagnostics are of a text chosen token by token; use Greedy() or Sample(...) with them")
         if type(self.batch_size) is not int or self.batch_size < 1:
             raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
         strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)

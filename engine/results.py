@@ -21,7 +21,8 @@ class Generation:
         "length" (max_tokens)
     logprobs, raw_logprobs: natural logarithms of the tokens' probabilities among the allowed tokens, and
         among all, at temperature 1; None unless asked for
-    score: the sum of logprobs and of that of EOS, where it was chosen; None likewise
+    score: the sum of logprobs and of that of EOS, where it was chosen; None likewise; of a text found by beam search,
+        always what it was ranked by, see `Beam`
     diagnostics: what the constraint did to each token; None unless asked for
     """
 

@@ -35,6 +35,7 @@ class Row:
     tokens: generated so far; text: their bytes; pending: not yet read by the model
     scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
     traces: for diagnostics; of every token, and of that which ended the text
+    score, siblings: of a text found by beam search, its score and how many texts its prompt has
     """
 
     request: Request
@@ -46,6 +47,8 @@ class Row:
     raw_scores: list[float] = field(default_factory=list[float])
     end_score: float = 0.0
     traces: list[Trace] = field(default_factory=list[Trace])
+    score: float | None = None
+    siblings: int | None = None
     finish: FinishReason | None = None
 
     @property

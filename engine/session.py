@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import BudgetError, OptionError
+from .beam_loop import BeamLoop
 from .constraint import Constraint
 from .loop import Loop
+from .memory import check_memory
 from .models.protocol import Model
 from .options import Options
 from .randomness import row_key
 from .row import Request, Row
+from .search import Beam
 from .stopping import StopStrings
 
 DEFAULT_TOKENS = 256
@@ -26,15 +29,21 @@ class Job:
     constraint: Constraint | None
 
 
-def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop:
+def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | BeamLoop:
     """A loop over all samples of all jobs, in order. Raises OptionError and BudgetError."""
     requests = list(_requests(model, jobs, options))
     capacity = max((len(request.prompt) + request.budget for request in requests), default=1)
+    search = options.search
+    if isinstance(search, Beam):
+        rows = search.width * min(max(options.batch_size // search.width, 1), max(len(requests), 1))
+        check_memory(model, rows, capacity, f"search={search!r}, batch_size={options.batch_size}")
+        return BeamLoop(model, requests, search, rows=rows, capacity=capacity, scores=options.logprobs)
     rows = min(options.batch_size, max(len(requests), 1))
+    check_memory(model, rows, capacity, f"batch_size={options.batch_size}")
     return Loop(
         model,
         requests,
-        options.search,
+        search,
         rows=rows,
         capacity=capacity,
         scores=options.logprobs,
@@ -56,7 +65,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
             )
         prompt = _encode(model, job.prompt, number)
         budget = _budget(model, job.constraint, len(prompt), options.max_tokens, number)
-        for sample in range(options.search.n):
+        for sample in range(1 if isinstance(options.search, Beam) else options.search.n):
             yield Request(number, sample, prompt, job.constraint, budget, row_key(seed, sample), stop, stop_ids)
 
 
@@ -106,7 +115,7 @@ def _budget(model: Model, constraint: Constraint | None, prompt: int, asked: int
     return room
 
 
-def run_all(loop: Loop) -> Iterator[Row]:
+def run_all(loop: Loop | BeamLoop) -> Iterator[Row]:
     """The rows as they finish."""
     while not loop.done:
         yield from loop.step()

@@ -8,7 +8,7 @@ import pytest
 
 PUBLIC = {
     "trellm": """
-        BudgetError Generation Generator GrammarError Greedy GuideFileError Interrupted LanguageError LimitError
+        Beam BudgetError Generation Generator GrammarError Greedy GuideFileError Interrupted LanguageError LimitError
         ModelError OptionError PatternError Sample SchemaError TextSyntaxError TrellmError Vocabulary VocabularyError
         generate guides models
     """,

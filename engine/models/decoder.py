@@ -50,6 +50,7 @@ class DecoderModel:
         self._body: Any = model.base_model
         self._cached = cache
         self._layers: int = config.num_hidden_layers
+        self._bytes_per_token = 0
         if cache:
             self._masks = AttentionMasks(config, config._attn_implementation, model.dtype)
             if "position_ids" not in inspect.signature(self._body.forward).parameters:
@@ -76,9 +77,11 @@ class DecoderModel:
         self.few = self._head.few if self._head is not None and self.device.type == "cpu" else 0
         if self._cached:
             cache = self.make_cache(2, len(text))
+            assert isinstance(cache, KeyValueSlots)
             cache.join(2)
             self.forward([text[:1], text[:3]], cache)
             found = self.logits(self.forward([text[1:3], text[3:]], cache), [0, 1], None)
+            self._bytes_per_token = cache.bytes // (2 * (len(text) + 1))
             if (found - logits[2:].float()).abs().max() > 0.1 * logits.float().abs().max():
                 raise OptionError(
                     f"{type(self.model).__name__} does not keep apart rows of different lengths in one cache; "
@@ -88,6 +91,10 @@ class DecoderModel:
     def make_cache(self, rows: int, capacity: int) -> Slots:
         """Slots for `rows` rows of `capacity` tokens."""
         return KeyValueSlots(rows, capacity, self._layers) if self._cached else TokenSlots(rows, capacity)
+
+    def cache_bytes(self, rows: int, capacity: int) -> int:
+        """Keys and values of all layers for all tokens."""
+        return rows * (capacity + 1) * self._bytes_per_token
 
     def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> Tensor:
         """Hidden states [rows, size] of the last tokens; logits [rows, V] if the head is not apart."""

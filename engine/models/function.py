@@ -45,6 +45,10 @@ class FunctionModel:
         """Room for the ids of `rows` rows."""
         return TokenSlots(rows, capacity)
 
+    def cache_bytes(self, rows: int, capacity: int) -> int:
+        """Token ids: next to nothing."""
+        return 0
+
     def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> list[Prefix]:
         """The prefixes themselves: the function is called only when logits are asked for."""
         assert isinstance(cache, TokenSlots)

@@ -41,6 +41,11 @@ class KeyValueSlots(Slots):
         self.layers = [SlotLayer(self) for _ in range(layers)]
         self.view = Cache(layers=list[Any](self.layers))
 
+    @property
+    def bytes(self) -> int:
+        """How much memory the slots take, once allocated."""
+        return sum(layer.nbytes for layer in self.layers)
+
     def copy(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
         for layer in self.layers:
             if layer.keys is not None and layer.values is not None:
@@ -83,6 +88,11 @@ class SlotLayer(CacheLayerMixin):
             self.keys[place.index, :, place.columns] = key_states.transpose(1, 2)
             self.values[place.index, :, place.columns] = value_states.transpose(1, 2)
         return self.keys[place.rows, :, : place.end], self.values[place.rows, :, : place.end]
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory its slots take."""
+        return 0 if self.keys is None or self.values is None else self.keys.nbytes + self.values.nbytes
 
     def get_seq_length(self) -> int:
         """Tokens before this pass, where all rows have as many: models then make their masks themselves."""

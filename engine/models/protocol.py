@@ -52,6 +52,10 @@ class Model(Protocol):
         """Room for `rows` rows of `capacity` tokens."""
         ...
 
+    def cache_bytes(self, rows: int, capacity: int) -> int:
+        """How much memory `make_cache` would take; 0 for next to nothing."""
+        ...
+
     def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> Hidden:
         """Read one or more further tokens in each of the rows `first`, `first + 1`, ... of the cache.
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,7 +19,6 @@ from trellm import (
     ModelError,
     OptionError,
     Sample,
-    Vocabulary,
     generate,
     models,
 )
@@ -29,33 +27,7 @@ from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.options import Options
 
-LETTERS = "abcde"
-EOS = len(LETTERS)
-VOCABULARY = Vocabulary([*(letter.encode() for letter in LETTERS), None], eos_ids=(EOS,))
-TABLE = np.random.default_rng(2).normal(size=(EOS + 1, EOS + 1))
-
-
-def letters_model(**options: Any) -> FunctionModel:
-    """Logits that depend on the last token only."""
-    return models.from_function(lambda ids: TABLE[ids[-1]], VOCABULARY, **options)
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> tuple[list[dict[int, int]], set[int]]:
-    """A random machine over the letters, every state of which can reach an accepting one."""
-    states = draw(st.integers(1, 7))
-    target = st.integers(0, states - 1)
-    edges = [draw(st.dictionaries(st.integers(0, EOS - 1), target, max_size=4)) for _ in range(states)]
-    for state in range(states - 1):  # a way to the last state, which accepts
-        edges[state][draw(st.integers(0, EOS - 1))] = state + 1
-    return edges, {states - 1, *draw(st.sets(target, max_size=2))}
-
-
-def accepts(guide: Any, tokens: Sequence[int]) -> bool:
-    state = guide.start
-    for token in tokens:
-        state = guide.advance(state, token)
-    return state >= 0 and guide.is_accepting(state)
+from .machines import TABLE, VOCABULARY, accepts, letters_model, machines
 
 
 @given(machines(), st.integers(0, 6), st.booleans(), st.booleans())

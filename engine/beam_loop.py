@@ -1,0 +1,281 @@
+"""The decode loop of beam search: the beams of a prompt are neighbouring rows, continued together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import ModelError
+from ..guides.protocol import Mask, mask_within
+from ..kernels.select import NAN, logsumexp, masked_topk
+from .arrays import as_list
+from .cache import without
+from .loop import stack_masks
+from .models.protocol import Hidden, Model
+from .row import Request, Row
+from .search.beam import Beam, Finished, Hypothesis
+
+
+class Candidate(NamedTuple):
+    """A beam of the group, by number, with one more token: the log-probability of both."""
+
+    total: float
+    beam: int
+    token: int
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The beams of one prompt, in the order of their rows.
+
+    origins: the place in the group that each beam's parent had before the last step; at: the first row
+    """
+
+    request: Request
+    finished: Finished
+    beams: list[Hypothesis]
+    at: int
+    origins: list[int] = field(default_factory=lambda: [0])
+    done: bool = False
+
+    @property
+    def left(self) -> int:
+        """How many more tokens each beam may get."""
+        return self.request.budget - len(self.beams[0].tokens)
+
+
+class BeamLoop:
+    """Prompts on their way to texts by beam search. Call `step` until `done`, as with `Loop`.
+
+    rows: how many beams may run at once, at least `search.width`; capacity: tokens that each may come to
+    scores: also compute the log-probabilities of the tokens among the allowed ones
+    """
+
+    def __init__(
+        self, model: Model, requests: Iterable[Request], search: Beam, *, rows: int, capacity: int, scores: bool = False
+    ) -> None:
+        self.model = model
+        self.search = search
+        self.scores = scores
+        self.waiting = deque(requests)
+        self.groups: list[Group] = []
+        self.steps = 0
+        self._cache = model.make_cache(rows, capacity)
+        self._eos = frozenset(model.vocabulary.eos_ids)
+
+    @property
+    def done(self) -> bool:
+        """Whether every prompt has its texts."""
+        return not self.waiting and not self.groups
+
+    def certain(self) -> bytes:
+        """What the first prompt's text will begin with, whichever hypothesis wins."""
+        group = self.groups[0]
+        running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
+        return _common([*running, *(one.text for _, one in group.finished.best)])
+
+    @torch.inference_mode()
+    def step(self) -> list[Row]:
+        """Read the prompts that join, or let all beams read on; continue the beams that read; done prompts leave."""
+        joining = self._schedule()
+        hidden = self._prefill(joining) if joining else self._decode()
+        self._choose(joining or self.groups, hidden)
+        self.groups += joining
+        self.steps += 1
+        return self._retire()
+
+    def _schedule(self) -> list[Group]:
+        """Prompts for whose beams there is room now."""
+        free = (self._cache.rows - len(self.groups) * self.search.width) // self.search.width
+        first = sum(len(group.beams) for group in self.groups)
+        return [self._start(self.waiting.popleft(), first + i) for i in range(min(free, len(self.waiting)))]
+
+    def _start(self, request: Request, at: int) -> Group:
+        start = 0 if request.constraint is None else request.constraint.guide.start
+        finished = Finished(self.search, request.budget, by_text=request.constraint is not None)
+        return Group(request, finished, [Hypothesis((), b"", start)], at)
+
+    def _prefill(self, joining: list[Group]) -> Hidden:
+        """Read each prompt once."""
+        self._cache.join(len(joining))
+        return self.model.forward([group.request.prompt for group in joining], self._cache, joining[0].at)
+
+    def _decode(self) -> Hidden:
+        """Read the last token of every beam."""
+        return self.model.forward([beam.tokens[-1:] for group in self.groups for beam in group.beams], self._cache)
+
+    def _choose(self, groups: list[Group], hidden: Hidden) -> None:
+        """Continue the beams of each group by its best candidates; the head is computed once for all."""
+        logits = self.model.logits(hidden, range(sum(len(group.beams) for group in groups)), None)
+        first = 0
+        for count, alike in groupby(groups, key=lambda group: len(group.beams)):
+            several = list(alike)
+            rows = logits[first : first + count * len(several)]
+            first += len(rows)
+            masks = [self._mask(group, beam) for group in several for beam in group.beams]
+            for i, (group, best) in enumerate(zip(several, self._best(several, rows, masks), strict=True)):
+                part = slice(i * count, (i + 1) * count)
+                self._continue(group, best, rows[part], masks[part])
+
+    def _mask(self, group: Group, beam: Hypothesis) -> Mask | None:
+        """What the beam may go on with; near the end of the budget only what leaves room to finish."""
+        constraint = group.request.constraint
+        if constraint is None:
+            return None
+        if constraint.tight(beam.state, group.left):
+            return mask_within(constraint.guide, beam.state, group.left).copy()
+        return constraint.guide.mask(beam.state).copy()
+
+    def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
+        """The best candidates of groups of equally many beams, best first; logits are read once.
+
+        As many as make sure that `width` of them do not end, if so many there are.
+        """
+        count = len(groups[0].beams)
+        enders = max(len(self._eos | group.request.stop_ids) for group in groups)
+        wanted = min(max(2, 1 + enders) * self.search.width, count * logits.shape[1])
+        totals = [beam.total for group in groups for beam in group.beams]
+        best = masked_topk(logits, wanted, stack_masks(masks, logits), scores=totals, group=count)
+        for number, status in enumerate(as_list(best.status)):
+            if status == NAN:
+                raise _unusable(groups[number // count])
+        found = zip(as_list(best.scores), as_list(best.rows), as_list(best.tokens), strict=True)
+        return [
+            [Candidate(total, row - i * count, token) for total, row, token in zip(*lists, strict=True) if row >= 0]
+            for i, lists in enumerate(found)
+        ]
+
+    def _continue(self, group: Group, candidates: list[Candidate], logits: Tensor, masks: list[Mask | None]) -> None:
+        """Replace the group's beams by its best candidates, and enter those that are finished.
+
+        Where the rest would not fit into the budget after a candidate, its beam offers only what fits.
+        """
+        taken = self._taken(group, candidates)
+        constraint = group.request.constraint
+        closed: set[int] = set()
+        while constraint and (late := {one.beam for one, after in taken if not self._fits(group, after)} - closed):
+            for beam in late:
+                masks[beam] = mask_within(constraint.guide, group.beams[beam].state, group.left).copy()
+            closed |= late
+            taken = self._taken(group, self._best([group], logits, masks)[0])
+        if self.scores:
+            taken = self._with_logprobs(group, taken, logits, masks)
+        running = [(one.beam, after) for one, after in taken if after.finish is None]
+        group.finished.add([after for _, after in taken if after.finish is not None])
+        if not running and not group.finished.best:
+            raise _unusable(group)
+        group.done = not running or group.finished.settled(running[0][1])
+        group.origins = [beam for beam, _ in running]
+        group.beams = [after for _, after in running]
+
+    def _taken(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
+        """The best `width` candidates that go on, and those of the best `width` of all that do not."""
+        taken: list[tuple[Candidate, Hypothesis]] = []
+        running = 0
+        for rank, one in enumerate(candidates):
+            after = self._after(group, one)
+            if after.finish is None:
+                running += 1
+            if after.finish is None or rank < self.search.width:
+                taken.append((one, after))
+            if running == self.search.width:
+                break
+        return taken
+
+    def _after(self, group: Group, one: Candidate) -> Hypothesis:
+        """A hypothesis with one more token, finished if that ends it."""
+        parent, request = group.beams[one.beam], group.request
+        length = parent.length + 1
+        if one.token in self._eos:
+            return replace(parent, total=one.total, length=length, finish="complete")
+        if one.token in request.stop_ids:
+            return replace(parent, total=one.total, length=length, finish="stop")
+        tokens = (*parent.tokens, one.token)
+        text = parent.text + (self.model.vocabulary.tokens[one.token] or b"")
+        state, finish = parent.state, None
+        if request.constraint is not None:
+            state = request.constraint.guide.advance(state, one.token)
+        if len(tokens) == request.budget:
+            finish = "length" if request.constraint is None else "complete"
+        if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
+            text, finish = text[:at], "stop"
+        return Hypothesis(tokens, text, state, one.total, length, finish, parent.logprobs)
+
+    def _fits(self, group: Group, after: Hypothesis) -> bool:
+        constraint = group.request.constraint
+        ended = after.length > len(after.tokens)
+        return constraint is None or ended or constraint.fits(after.state, group.left - 1)
+
+    def _with_logprobs(
+        self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
+    ) -> list[tuple[Candidate, Hypothesis]]:
+        sums = logsumexp(logits, stack_masks(masks, logits))
+        gain = [raw - masked for raw, masked in zip(as_list(sums.raw), as_list(sums.masked), strict=True)]
+        found: list[tuple[Candidate, Hypothesis]] = []
+        for one, after in taken:
+            raw = one.total - group.beams[one.beam].total
+            found.append((one, replace(after, logprobs=(*after.logprobs, (raw + gain[one.beam], raw)))))
+        return found
+
+    def _retire(self) -> list[Row]:
+        """Take prompts that are done out of the batch, and put the cache's rows where their beams are."""
+        leaving = [i for i, group in enumerate(self.groups) if group.done]
+        finished = [row for i in leaving for row in self._results(self.groups[i])]
+        self.groups = [self.groups[i] for i in without(len(self.groups), leaving)]
+        parents: list[int] = []
+        for group in self.groups:
+            order = _order(group.origins, group.at - len(parents))
+            group.beams = [group.beams[i] for i in order]
+            parents_of = [group.at + group.origins[i] for i in order]
+            group.at = len(parents)
+            group.origins = list(range(len(order)))
+            parents += parents_of
+        self._cache.arrange(parents)
+        return finished
+
+    def _results(self, group: Group) -> list[Row]:
+        """The best `n` texts, best first."""
+        best = group.finished.best[: self.search.n]
+        rows: list[Row] = []
+        for sample, (score, one) in enumerate(best):
+            row = Row(replace(group.request, sample=sample), one.state, [], siblings=len(best), score=score)
+            row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
+            logprobs = one.logprobs[: len(one.tokens)]
+            row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
+            rows.append(row)
+        return rows
+
+
+def _order(origins: Sequence[int], shift: int) -> list[int]:
+    """Who sits where in a group: in the row of its parent, for one child of each parent, so that it is not copied.
+
+    shift: by how much the group's first row moves up
+    """
+    order = [-1] * len(origins)
+    others: list[int] = []
+    for beam, origin in enumerate(origins):
+        place = origin + shift
+        if 0 <= place < len(order) and order[place] < 0:
+            order[place] = beam
+        else:
+            others.append(beam)
+    return [others.pop() if beam < 0 else beam for beam in order]
+
+
+def _common(texts: Sequence[bytes]) -> bytes:
+    """The longest beginning of all."""
+    low, high = min(texts), max(texts)  # all others lie between them
+    return low[: next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))]
+
+
+def _unusable(group: Group) -> ModelError:
+    return ModelError(
+        f"the model's logits at step {len(group.beams[0].tokens)} of prompt {group.request.number} are NaN or "
+        "infinite, or give every allowed token the probability 0"
+    )

@@ -1,0 +1,96 @@
+"""Beam search: several hypotheses side by side, the finished ones ranked by a score that length is weighed in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import OptionError
+from ..results import FinishReason
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The `width` likeliest beginnings are continued side by side; the `n` best of the finished texts come out.
+
+    A text's score is the sum of the model's log-probabilities of its tokens, EOS included, divided by
+    (number of tokens, EOS included) ** `length_penalty`: above 0 favours long texts, below 0 short ones.
+    early_stopping: when a prompt is done. False: once `width` texts are finished and the best beam, scored at
+    its present length, is no better than the worst of them. True: once `width` texts are finished. "never":
+    as False, but a beam is scored at the length most favourable to it, so that nothing better is missed.
+    n: texts for each prompt, best first, each with its score; fewer if there are no more. Different ones: of
+    equal texts in different tokens only the best counts under a constraint.
+    Scores and search are those of transformers' `generate(num_beams=width)`.
+    """
+
+    width: int
+    length_penalty: float = 1.0
+    n: int = 1
+    early_stopping: bool | Literal["never"] = False
+
+    def __post_init__(self) -> None:
+        if type(self.width) is not int or self.width < 1:
+            raise OptionError(f"width={self.width!r}: a whole number of at least 1, how many beams each prompt has")
+        if type(self.n) is not int or not 1 <= self.n <= self.width:
+            raise OptionError(f"n={self.n!r}: a whole number from 1 to width={self.width}; wider beams find more texts")
+        if isinstance(self.length_penalty, bool) or not math.isfinite(self.length_penalty):
+            raise OptionError(f"length_penalty={self.length_penalty!r}: a finite number")
+        if self.early_stopping not in (False, True, "never"):
+            raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
+
+    def score(self, total: float, length: int) -> float:
+        """What a text of `length` tokens with log-probability `total` is ranked by."""
+        return total / length**self.length_penalty
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A beginning of a text, or a finished one.
+
+    total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
+    logprobs: of each token, among the allowed ones and among all; empty unless asked for
+    """
+
+    tokens: tuple[int, ...]
+    text: bytes
+    state: int
+    total: float = 0.0
+    length: int = 0
+    finish: FinishReason | None = None
+    logprobs: tuple[tuple[float, float], ...] = ()
+
+
+class Finished:
+    """The best finished hypotheses of a prompt, at most `width`, best first.
+
+    budget: most tokens of an output; by_text: equal texts count once, whatever tokens spell them
+    """
+
+    def __init__(self, search: Beam, budget: int, by_text: bool) -> None:
+        self._search = search
+        self._budget = budget
+        self._by_text = by_text
+        self.best: list[tuple[float, Hypothesis]] = []
+
+    def add(self, hypotheses: list[Hypothesis]) -> None:
+        """Enter hypotheses that finished in the same step."""
+        scored = [(self._search.score(one.total, one.length), one) for one in hypotheses]
+        ranked = sorted([*self.best, *scored], key=lambda entry: -entry[0])
+        if self._by_text:
+            first: dict[bytes, tuple[float, Hypothesis]] = {}
+            for entry in ranked:
+                first.setdefault(entry[1].text, entry)
+            ranked = list(first.values())
+        self.best = ranked[: self._search.width]
+
+    def settled(self, leader: Hypothesis) -> bool:
+        """Whether the search ends although `leader`, the best of the running beams, could go on."""
+        search = self._search
+        if len(self.best) < search.width:
+            return False
+        if search.early_stopping is True:
+            return True
+        longest = search.early_stopping == "never" and search.length_penalty > 0
+        hoped = search.score(leader.total, self._budget if longest else leader.length)
+        return hoped <= self.best[-1][0]
