@@ -27,12 +27,15 @@ STYLE = """\
 .trellm .text span.end { opacity: .6; }
 .trellm .text span:hover, .trellm .text span:focus { outline: 2px solid #36c; }
 .trellm .text span:hover::after, .trellm .text span:focus::after { content: attr(data-tip); position: absolute;
-  left: 0; right: 0; margin-top: 1.8em; z-index: 1; white-space: pre-wrap; padding: .5em; border-radius: 4px;
+  left: 0; right: 0; margin-top: 1.8em; z-index: 1; pointer-events: none; white-space: pre-wrap; padding: .5em;
+  border-radius: 4px;
   font: 13px/1.5 ui-monospace, monospace; color: CanvasText; background: Canvas; border: 1px solid #36c; }
 .trellm table { border-collapse: collapse; font-size: 13px; }
-.trellm th, .trellm td { padding: .1em .6em; text-align: right; border-bottom: 1px solid #8884; }
+.trellm th, .trellm td { padding: .1em .5em; text-align: right; border-bottom: 1px solid #8884; }
+.trellm td { white-space: nowrap; }
 .trellm th { position: sticky; top: 0; background: Canvas; font-weight: 600; }
-.trellm .left { text-align: left; font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
+.trellm .left { text-align: left; }
+.trellm td.left { font-family: ui-monospace, monospace; }
 .trellm .legend span { padding: .1em .6em; }
 """
 _LEFT = ("token", "leading_token", "expected")
@@ -88,7 +91,7 @@ def _tip(step: Step) -> str:
         f"rank {step.rank:,}",
         f"leading without the constraint: {_quoted(step.leading_name)}, id {step.leading_token_id}, "
         f"{probability(step.leading_probability)}{'' if step.leading_allowed else ', not allowed'}",
-        f"allowed: {step.allowed:,} tokens{', forced' if step.forced else ''}; "
+        f"allowed: {f'{step.allowed:,} tokens' if not step.forced else 'this one only'}; "
         f"feasible mass {probability(step.feasible_mass)}",
         f"state {step.state} expected {step.expected}",
     ]

@@ -57,6 +57,8 @@ def cell(step: Step, column: str) -> str:
     value: Any = getattr(step, column)
     if isinstance(value, float):
         return probability(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     text = visible(str(value))
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 

@@ -1,0 +1,91 @@
+"""Hints: each known pattern from a model that wants it, and no hint from one that is content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from trellm import Generation, Vocabulary, generate, models
+
+WORDS = [*map(chr, range(32, 127)), "\n", "  ", " Born", " born", "Sure", "Michael", "pos", "Pos", "itive", "colour"]
+WORDS += [" applicable", "not", "_applicable", " Jordan", "color", "good"]
+VOCABULARY = Vocabulary([*(word.encode() for word in WORDS), None], eos_ids=[len(WORDS)])
+EOS = ""
+
+
+def written(wants: Mapping[str, str], make: Any, **options: Any) -> Generation:
+    """What comes out of a model that, after a text that ends with a key, wants the word there; else anything."""
+
+    def logits(ids: Any) -> list[float]:
+        text = "".join(WORDS[token] for token in ids)
+        ends = [end for end in wants if text.endswith(end)]
+        wanted = wants[max(ends, key=len)] if ends else None
+        return [8.0 if word == wanted else 0.0 for word in [*WORDS, EOS]]
+
+    model = models.from_function(logits, VOCABULARY)
+    result = make(model).run("A:", diagnostics=True, **options)
+    assert isinstance(result, Generation)
+    return result
+
+
+def hints_of(result: Generation) -> dict[str, tuple[int, ...]]:
+    assert result.diagnostics is not None
+    return {hint.kind: hint.positions for hint in result.diagnostics.summary.hints}
+
+
+@pytest.mark.parametrize(
+    ("wants", "pattern", "expected"),
+    [
+        ({"A:": "Sure"}, "Michael Jordan", {"preface": (0,)}),
+        ({"A:": "  "}, "good", {"whitespace": (0,)}),
+        ({"A:": " Born"}, "Born", {"whitespace": (0,)}),
+        ({"A:": "good"}, " good", {"whitespace": (0,)}),
+        ({"A:": "Michael", "Michael": " born"}, "Michael Born", {"case": (1,)}),
+        ({"A:": "Pos"}, "positive|negative", {"case": (0,)}),
+        ({"A:": "colour"}, "color", {"spelling": (0,)}),
+        ({"A:": "not", "not": " applicable"}, "not_applicable|known", {"spelling": (1,)}),
+        ({"A:": "good", "good": EOS}, "good {3}", {"stop": (1,)}),
+        ({"A:": "good", "good": EOS}, "(good)?", {}),
+        ({"A:": "good", "good": "good"}, "(good)+", {}),
+        ({"A:": "x"}, "[a-z]{3}", {}),
+    ],
+)
+def test_each_pattern_is_recognised(wants: dict[str, str], pattern: str, expected: dict[str, Any]) -> None:
+    result = written(wants, lambda model: generate.regex(model, pattern), max_tokens=15)
+    assert hints_of(result) == expected
+
+
+def test_what_the_budget_cut_is_told_from_what_the_constraint_forbids() -> None:
+    result = written({"": "a"}, lambda model: generate.regex(model, "a+b"), max_tokens=4)
+    assert (result.text, hints_of(result)) == ("aaab", {"budget": (3,)})
+    assert "raise max_tokens" in str(result.diagnostics)
+
+
+def test_a_free_text_that_ends_with_its_budget_has_a_hint() -> None:
+    result = written({"": "a"}, generate.text, max_tokens=4)
+    assert (result.finish_reason, hints_of(result)) == ("length", {"budget": (3,)})
+    assert all(step.leading_allowed for step in result.diagnostics or ())
+
+
+def test_white_space_in_json_and_how_often() -> None:
+    schema = {
+        "properties": {"a": {"const": 1}, "b": {"const": 2}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+    result = written(
+        {"{": "\n", ",": "\n"},
+        lambda model: generate.json(model, {"type": "object", **schema}, whitespace="compact"),
+    )
+    (hint,) = result.diagnostics.summary.hints  # type: ignore[union-attr]
+    assert hint.positions == (1, 7)
+    assert hint.text.startswith("the model wanted other white space at tokens 1, 7 (")
+    assert 'whitespace="any"' in hint.text
+
+
+def test_the_worst_steps_come_first() -> None:
+    result = written({"A:": "Sure", "M": "good"}, lambda model: generate.regex(model, "Michael Jordan"))
+    worst = result.diagnostics.summary.worst  # type: ignore[union-attr]
+    assert [step.feasible_mass for step in worst] == sorted(step.feasible_mass for step in worst)
+    assert worst[0].feasible_mass < 0.5

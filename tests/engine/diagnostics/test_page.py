@@ -1,0 +1,136 @@
+"""The web page in a real browser: headless Chromium, driven by playwright."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trellm import Vocabulary, generate, models
+from trellm.engine.diagnostics import Diagnostics
+from trellm.engine.diagnostics.page import page
+
+ATTACK = [
+    '<script>document.title = "hit"</script>',
+    '"><img src=x onerror="document.title=\'hit\'">',
+    "&lt;",
+    "'",
+    "\n",
+]
+TOKENS = [text.encode() for text in ATTACK] + [b"a", b" word", None]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; skipped with a reason where it or its driver is absent."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is absent")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium on this machine")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class Opened:
+    """A page that was opened, with all that went wrong and all that was fetched meanwhile."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page = browser.new_page(viewport={"width": 900, "height": 600})
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda message: self.errors.append(message.text))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+
+def diagnostics(pattern: str, max_tokens: int) -> Diagnostics:
+    model = models.from_function(
+        lambda ids: [math.sin(len(ids) * (i + 1)) * 4 for i in range(8)], Vocabulary(TOKENS, [7])
+    )
+    found = generate.regex(model, pattern).run("a", max_tokens=max_tokens, diagnostics=True).diagnostics
+    assert isinstance(found, Diagnostics)
+    return found
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Diagnostics:
+    """A text that says everything which might break out of the page."""
+    found = diagnostics(
+        "(a| word)*" + "".join(f"({text})" if text.isspace() else _escaped(text) for text in ATTACK), 30
+    )
+    assert {*ATTACK} <= {step.token for step in found}
+    return found
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"[{c}]" if c not in "^\\[]" else f"\\{c}" for c in text)
+
+
+def test_a_text_of_a_model_is_never_markup(browser: Any, hostile: Diagnostics, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page([("a <b>title</b>", hostile)]), encoding="utf-8")
+    opened = Opened(browser, path)
+    assert opened.page.title() == "trellm diagnostics"
+    assert opened.page.evaluate("document.querySelectorAll('script, img, h2 b').length") == 0
+    shown = opened.page.evaluate("[...document.querySelectorAll('.text span')].map(span => span.textContent)")
+    assert shown == [{"\n": "↵\n", None: "EOS"}.get(step.token, step.token) for step in hostile]
+    assert (opened.errors, opened.requests) == ([], [path.as_uri()])
+
+
+def test_tooltips_show_the_record(browser: Any, hostile: Diagnostics, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(hostile.to_html(), encoding="utf-8")
+    opened = Opened(browser, path)
+    tip = "(i) => getComputedStyle(document.querySelectorAll('.text span')[i], '::after').content"
+    spans = opened.page.locator(".text span")
+    for number in (0, len(hostile) - 1):
+        step = hostile[number]
+        assert opened.page.evaluate(tip, number) == "none"
+        spans.nth(number).hover()
+        said = opened.page.evaluate(tip, number)
+        assert f"token {step.position}: ‹{step.name}›, id {step.token_id}" in said.replace('\\"', '"')
+        assert f"feasible mass {step.feasible_mass:.4f}" in said or "e-" in said
+        assert "expected" in said
+    opened.page.mouse.move(0, 0)
+    spans.nth(0).focus()
+    assert opened.page.evaluate(tip, 0) != "none"
+    assert (opened.errors, opened.requests) == ([], [path.as_uri()])
+
+
+def test_long_texts_render(browser: Any, tmp_path: Path) -> None:
+    found = diagnostics("(a| word|\n){2000}", 2000)
+    assert len(found) == 2001
+    path = tmp_path / "page.html"
+    path.write_text(found.to_html(), encoding="utf-8")
+    opened = Opened(browser, path)
+    assert opened.page.locator(".text span").count() == len(found)
+    assert opened.page.locator("tbody tr").count() == len(found)
+    box = opened.page.locator("tbody tr").last.bounding_box()
+    assert box["height"] > 0
+    assert box["y"] > 2000 * 10
+    assert (opened.errors, opened.requests) == ([], [path.as_uri()])
+
+
+def test_a_script_that_is_put_into_a_page_would_be_noticed(browser: Any, tmp_path: Path, hostile: Diagnostics) -> None:
+    """That the tests above can fail: the policy blocks a script and says so."""
+    path = tmp_path / "page.html"
+    path.write_text(
+        hostile.to_html().replace("<body>", "<body><script>document.title = 'hit'</script>"), encoding="utf-8"
+    )
+    opened = Opened(browser, path)
+    assert any("Content Security Policy" in error for error in opened.errors)
+    assert opened.page.title() == "trellm diagnostics"
+
+
+def test_notebooks_get_a_part_of_a_page(hostile: Diagnostics) -> None:
+    part = hostile._repr_html_()
+    assert part.startswith("<style>")
+    assert "<html" not in part
+    assert "<script" not in part
+    assert part.split("</style>")[1] in hostile.to_html()
