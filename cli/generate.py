@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -9,7 +10,7 @@ import click
 
 from .constraint import Constraint, constraint_options
 from .models import load_model
-from .prompts import Prompt, read_prompts, result_lines, writing
+from .prompts import Prompt, plain_lines, read_prompts, report_page, result_lines, writing
 
 if TYPE_CHECKING:
     from ..engine.generator import Generator
@@ -68,6 +69,7 @@ class Sampling:
 @click.option("--stop", multiple=True, metavar="TEXT", help="End a free text before this; repeat the option.")
 @click.option("--batch-size", type=int, default=16, show_default=True, help="How many texts run at once.")
 @click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
+@click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
 def generate(
@@ -86,6 +88,7 @@ def generate(
     stop: tuple[str, ...],
     batch_size: int,
     logprobs: bool,
+    diagnose: str | None,
     device: str | None,
     dtype: str | None,
 ) -> int:
@@ -104,21 +107,25 @@ def generate(
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
     if logprobs and out is None:
         raise click.UsageError("--logprobs goes into the results of --out; add --out FILE, or --out -")
+    if diagnose == "-":
+        raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     search = Sampling(temperature, top_k, top_p, min_p, samples).search()
     options: dict[str, Any] = {"max_tokens": max_tokens, "search": search, "seed": seed, "stop": stop}
-    if prompt is not None and out is None:
-        generator = make_generator(name, device, dtype, constraint)
-        if samples == 1:
-            _print_stream(generator, prompt, options)
-        else:
-            for text in generator(prompt, batch_size=batch_size, **options):
-                click.echo(text)
+    if prompt is not None and out is None and samples == 1 and diagnose is None:
+        _print_stream(make_generator(name, device, dtype, constraint), prompt, options)
         return 0
-    with writing("-" if out is None else out) as file:
+    options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}
+    with ExitStack() as files:
+        file = None if prompt is not None and out is None else files.enter_context(writing("-" if out is None else out))
+        report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         generator = make_generator(name, device, dtype, constraint)
-        options |= {"batch_size": batch_size, "logprobs": logprobs}
-        return _write_results(generator, asked, options, file)
+        results, code = _run(generator, asked, options)
+        if report is not None:
+            report.write(report_page(asked, results))
+        for line in (plain_lines if file is None else result_lines)(asked, results):
+            click.echo(line, file)
+    return code
 
 
 def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator:
@@ -143,15 +150,12 @@ def _print_stream(generator: Generator, prompt: str, options: dict[str, Any]) ->
         click.echo()
 
 
-def _write_results(generator: Generator, prompts: list[Prompt], options: dict[str, Any], file: TextIO) -> int:
+def _run(generator: Generator, prompts: list[Prompt], options: dict[str, Any]) -> tuple[list[Any], int]:
+    """The results, of those prompts that were finished if Ctrl-C was pressed, and the exit code."""
     from ..engine.results import Interrupted
 
-    code = 0
     try:
-        results: Any = generator.run([prompt.text for prompt in prompts], **options)
+        return generator.run([prompt.text for prompt in prompts], **options), 0
     except Interrupted as interrupt:
-        results, code = interrupt.finished, INTERRUPTED
         click.echo(f"trellm: interrupted; {interrupt}".replace("; see .finished", ", and are kept"), err=True)
-    for line in result_lines(prompts, results):
-        file.write(f"{line}\n")
-    return code
+        return interrupt.finished, INTERRUPTED

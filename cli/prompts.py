@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 if TYPE_CHECKING:
+    from ..engine.diagnostics import Diagnostics
     from ..engine.results import Generation
 
 RESULT_KEYS = ("output", "finish_reason", "sample", "token_ids", "logprobs", "raw_logprobs", "score")
@@ -57,12 +58,35 @@ _EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}'
 
 def result_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
     """A JSON object for every finished text: what the prompt's line had, and the result."""
+    for prompt, sample, generation in _finished(prompts, results):
+        record = prompt.record if sample is None else {**prompt.record, "sample": sample}
+        yield _line(record, generation)
+
+
+def plain_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
+    """The finished texts alone."""
+    return (generation.text for _, _, generation in _finished(prompts, results))
+
+
+def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
+    """A web page with the diagnostics of every finished text, under its prompt."""
+    from ..engine.diagnostics.page import page
+
+    parts: list[tuple[str, Diagnostics]] = []
+    for prompt, sample, generation in _finished(prompts, results):
+        assert generation.diagnostics is not None
+        parts.append((prompt.text if sample is None else f"{prompt.text} ({sample})", generation.diagnostics))
+    return page(parts)
+
+
+def _finished(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[tuple[Prompt, int | None, Generation]]:
+    """Every finished text with its prompt, and its number where there are several for each prompt."""
     for prompt, found in zip(prompts, results, strict=True):
         if isinstance(found, list):
             for sample, generation in enumerate(cast("list[Generation]", found)):
-                yield _line({**prompt.record, "sample": sample}, generation)
+                yield prompt, sample, generation
         elif found is not None:
-            yield _line(prompt.record, found)
+            yield prompt, None, found
 
 
 def _line(record: dict[str, Any], generation: Generation) -> str:
@@ -76,22 +100,22 @@ def _line(record: dict[str, Any], generation: Generation) -> str:
 
 
 @contextmanager
-def writing(path: str) -> Generator[TextIO]:
+def writing(path: str, option: str = "--out") -> Generator[TextIO]:
     """A file to write results to, - for standard output; a file appears under its name when it is whole.
 
-    It is opened before the work, so that a place that cannot be written to costs nothing.
+    option: what named it. It is opened before the work, so that a place that cannot be written to costs nothing.
     """
     if path == "-":
         yield sys.stdout
         return
     target = Path(path)
     if target.is_dir():
-        raise click.UsageError(f"--out {path} is a folder; name a file")
+        raise click.UsageError(f"{option} {path} is a folder; name a file")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         file = partial.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise click.UsageError(f"--out {path} cannot be written: {error.strerror}") from None
+        raise click.UsageError(f"{option} {path} cannot be written: {error.strerror}") from None
     try:
         with file:
             yield file

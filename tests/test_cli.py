@@ -225,6 +225,7 @@ class TestSchemas:
             (["check", "--schema", "{schema}", "--pydantic", "a:b", "-t", "1"], "cannot be imported: No module"),
             (["check", "--schema", "{schema}", "--pydantic", "datetime:date", "-t", "1"], "exclude each other"),
             (["check", "--schema", "{schema}"], "one of them"),
+            (["generate", "-m", "x", "-p", "", "--diagnose", "-"], "--diagnose writes a page to a file"),
             (["explain"], "give a schema"),
             (["explain", "--schema", "{schema}", "--limit", "0"], "--limit must be at least 1"),
             (["explain", "--pydantic", "Person"], "MODULE:CLASS"),
@@ -281,6 +282,22 @@ class TestGenerate:
         for record in records:
             assert len(record["token_ids"]) == len(record["logprobs"]) == len(record["raw_logprobs"]) == 2
             assert record["score"] == pytest.approx(sum(record["logprobs"]))
+
+    def test_a_page_of_diagnostics(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        page, prompts = tmp_path / "page.html", tmp_path / "prompts.jsonl"
+        command = ["generate", "-m", model, "-r", "[ab<]{2}", "--diagnose", str(page)]
+        assert main([*command, "-p", "<x"]) == 0
+        assert re.fullmatch("[ab<]{2}\n", capsys.readouterr().out)
+        assert "<h2>&lt;x</h2>" in page.read_text(encoding="utf-8")
+        prompts.write_text('"one"\n"two"\n', encoding="utf-8")
+        assert main([*command, "--prompts", str(prompts), "-n", "2"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 4
+        assert re.findall("<h2>(.*)</h2>", page.read_text(encoding="utf-8")) == [
+            "one (0)",
+            "one (1)",
+            "two (0)",
+            "two (1)",
+        ]
 
     def test_prompts_from_standard_input(
         self, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
