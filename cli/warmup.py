@@ -43,7 +43,8 @@ def warm(report: Report) -> float:
 
 def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
-    from ..guides import RegexGuide
+    from ..guides import AlignedGuide, FreeGuide, RegexGuide
+    from ..guides.crossing import Crossings
     from ..tokenizers_adapter import Vocabulary
 
     vocabulary = Vocabulary.from_bytes()
@@ -63,12 +64,21 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
 
         return run
 
+    pairs = Vocabulary([b"a", b"aa", None], [2])
+
+    def align() -> None:
+        guide = AlignedGuide(guides["é[0-9]+"], b"a")
+        guide.row(guide.start)
+        guide.distance(guide.start)
+        Crossings(FreeGuide(pairs)).cut([0])
+
     return [
         ("guides: making", make),
         ("guides: advancing", use(lambda guide, state, token: guide.advance(state, token))),
         ("guides: masks", use(lambda guide, state, token: guide.mask(state))),
         ("guides: distances", use(lambda guide, state, token: guide.fits(state, guide.distance(state)))),
         ("guides: closing", use(lambda guide, state, token: guide.mask_within(state, guide.distance(state) + 1))),
+        ("guides: aligning", align),
         ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
         ("guides: making room", lambda: guides["é[0-9]+"].automaton.collect()),

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .aligned import AlignedGuide
     from .context_free import CFGGuide
     from .free import FreeGuide
     from .json_guide import JSONGuide
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEAD",
+    "AlignedGuide",
     "ByteGuide",
     "CFGGuide",
     "ChoiceGuide",
@@ -28,6 +30,7 @@ __all__ = [
 
 _HOMES = {
     "DEAD": "protocol",
+    "AlignedGuide": "aligned",
     "ByteGuide": "protocol",
     "FreeGuide": "free",
     "Guide": "protocol",

@@ -77,9 +77,9 @@ class Closing:
         """Whether `left` tokens are enough to complete the text from `state`."""
         return bool(self._which_fit(np.array([state], np.int32), left)[0])
 
-    def fitting(self, state: int, left: int) -> NDArray[np.bool_]:
-        """For each token in the order of the trie: allowed, and `left - 1` tokens complete the text after it."""
-        after = self.after_tokens(state)
+    def fitting(self, state: int, left: int, root: int = 0) -> NDArray[np.bool_]:
+        """For each token below a node of the trie: allowed, and `left - 1` tokens complete the text after it."""
+        after = self.after_tokens(state, root)
         fit = np.zeros(self._automaton.state_count + 1, np.bool_)  # the last is for DEAD
         fit[after] = True
         states = np.flatnonzero(fit[:-1]).astype(np.int32)
@@ -100,10 +100,23 @@ class Closing:
             fit[i] = self.distance(int(states[i])) <= left
         return fit
 
-    def after_tokens(self, state: int) -> Ints:
-        """The state after each token, in the order of the trie; DEAD where it is not allowed."""
-        after = np.empty(len(self._tables.trie.ids), np.int32)
-        self._automaton.run(successors, self._tables.trie, state, after)
+    def distance_below(self, state: int, root: int) -> int:
+        """The fewest tokens to an accepting state, the first of them below a node of the trie; NEVER if none can be."""
+        after = np.unique(self.after_tokens(state, root))
+        after = after[after >= 0]
+        needed = self.bytes_needed(after)
+        fewest = NEVER
+        for place in np.argsort(needed, kind="stable").tolist():
+            if -(-int(needed[place]) // self._tables.trie.deepest) >= fewest - 1:
+                break
+            fewest = min(fewest, 1 + self.distance(int(after[place])))
+        return fewest
+
+    def after_tokens(self, state: int, root: int = 0) -> Ints:
+        """The state after what each token below a node has beyond it, in the order of the trie; DEAD if not allowed."""
+        below = self._tables.below(root)
+        after = np.empty(below.stop - below.start, np.int32)
+        self._automaton.run(successors, self._tables.trie, state, root, after)
         return after
 
     def bytes_needed(self, states: Ints) -> Ints:

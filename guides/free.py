@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..kernels.calling import call
+from ..kernels.walk import allow
 from ..tokenizers_adapter import Vocabulary
 from .mask_table import Cache, MaskTable
-from .protocol import DEAD, Mask
+from .protocol import DEAD, UNREACHABLE, Mask
 from .tables import VocabularyTables
 
 
@@ -22,9 +24,7 @@ class FreeGuide:
         self._vocabulary = vocabulary
         self._tables = VocabularyTables.of(vocabulary)
         self._rows: Cache = {}
-        flags = np.zeros(32 * self._tables.words, np.bool_)
-        flags[self._tables.trie.ids] = True
-        self._mask: Mask = np.packbits(flags, bitorder="little").view(np.uint32) | self._tables.eos_words
+        self._mask: Mask = self._tables.pack(True) | self._tables.eos_words
 
     def __repr__(self) -> str:
         return f"FreeGuide({self._vocabulary!r})"
@@ -77,6 +77,19 @@ class FreeGuide:
     def mask_within(self, state: int, left: int) -> Mask:
         """All tokens and EOS where a token is left, else EOS: uint32 [ceil(V / 32)]."""
         return self._mask.copy() if left > 0 else self._tables.eos_words.copy()
+
+    def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
+        """As `guides.crossing.TrieGuide` says."""
+        mask = np.zeros(self._tables.words, np.uint32)
+        if left is None or left > 0:
+            below = self._tables.below(node)
+            call(allow, self._tables.trie, below.start, below.stop, mask)
+        return mask
+
+    def distance_below(self, state: int, node: int) -> int:
+        """As `guides.crossing.TrieGuide` says."""
+        below = self._tables.below(node)
+        return 1 if below.start < below.stop else UNREACHABLE
 
     def describe(self, state: int) -> str:
         """That anything may follow."""

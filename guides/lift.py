@@ -119,10 +119,25 @@ class LiftedGuide:
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         with self._lock:
-            mask = self._pack(self._closing.fitting(state, left))
+            mask = self._tables.pack(self._closing.fitting(state, left))
         if self.is_accepting(state):
             mask |= self._tables.eos_words
         return mask
+
+    def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
+        """As `guides.crossing.TrieGuide` says."""
+        with self._lock:
+            if left is None and self._tables.spells_all_bytes:
+                mask = np.zeros(self._tables.words, np.uint32)
+                self._run_walk(walk, mask, self._tables.trie, state, node)
+                return mask
+            fitting = self._closing.fitting(state, NEVER if left is None else left, node)
+            return self._tables.pack(fitting, node)
+
+    def distance_below(self, state: int, node: int) -> int:
+        """As `guides.crossing.TrieGuide` says."""
+        with self._lock:
+            return self._closing.distance_below(state, node)
 
     def _after(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
@@ -145,12 +160,6 @@ class LiftedGuide:
         self._closing.forget(kept)
         for state in [state for state in self._signatures if not kept[state]]:
             del self._signatures[state]
-
-    def _pack(self, chosen: NDArray[np.bool_]) -> Mask:
-        """Tokens in the order of the trie as a packed mask."""
-        flags = np.zeros(32 * self._tables.words, np.bool_)
-        flags[self._tables.trie.ids] = chosen
-        return np.packbits(flags, bitorder="little").view(np.uint32)
 
     def _unspellable(self) -> str:
         """Why no text of the language can be spelt."""
@@ -183,7 +192,7 @@ class LiftedGuide:
     def _walk(self, state: int) -> Mask:
         """The mask of a state, without EOS."""
         if not self._tables.spells_all_bytes:
-            return self._pack(self._closing.fitting(state, NEVER))
+            return self._tables.pack(self._closing.fitting(state, NEVER))
         trie = self._tables.trie
         mask = np.zeros(self._tables.words, np.uint32)
         shortcut = self._automaton.run(probe, state, self._loop)

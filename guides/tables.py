@@ -46,8 +46,8 @@ class VocabularyTables:
         self.eos_words = np.zeros(self.words, np.uint32)
         for token in vocabulary.eos_ids:
             self.eos_words[token >> 5] |= np.uint32(1 << (token & 31))
-        single_bytes = {text[0] for text in vocabulary.tokens if text is not None and len(text) == 1}
-        self.spells_all_bytes = single_bytes.issuperset(_UTF8_BYTES)
+        self.single_bytes = frozenset(text[0] for text in vocabulary.tokens if text is not None and len(text) == 1)
+        self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = threading.RLock()
         self._splits: OrderedDict[Loop, Split | None] = OrderedDict()
@@ -76,6 +76,17 @@ class VocabularyTables:
             if split is None:
                 split = self._splits[loop] = self._divide(loop)
             return split
+
+    def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
+        """A packed mask of the tokens below a node, all or the chosen ones of them in the order of `trie.ids`."""
+        flags = np.zeros(32 * self.words, np.bool_)
+        flags[self.trie.ids[self.below(root)]] = chosen
+        return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def below(self, root: int) -> slice:
+        """Where in `trie.ids` the tokens below a node are: those that begin with its text and are longer."""
+        trie = self.trie
+        return slice(trie.token_start.item(root + 1), trie.token_start.item(trie.skip.item(root)))
 
     def _divide(self, loop: Loop) -> Split:
         trie = self.trie

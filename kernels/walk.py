@@ -230,24 +230,28 @@ def walk(graph, chart, trie, state, root, out):
 
 
 @njit(cache=True, nogil=True)
-def successors(graph, chart, trie, state, out):
-    """Write the state after each token, DEAD if not allowed, to out (int32 [tokens], as in trie.ids); 0 or a code."""
+def successors(graph, chart, trie, state, root, out):
+    """Write the state after each token below `root`, read from its bytes after it, to out; 0 or a code.
+
+    out: int32, in the order of trie.ids; DEAD where the token is not allowed
+    """
     out[:] = DEAD
     stack = np.empty(trie.deepest + 1, np.int32)
     row = fill_row(graph, chart, state)
     if row < 0:
         return row
     stack[0] = row
-    node, end = 1, len(trie.byte)
     starts, skip, rows, states = trie.token_start, trie.skip, chart.rows, chart.states
+    base, first = trie.depth[root], starts[root + 1]
+    node, end = root + 1, skip[root]
     while node < end:
-        level = trie.depth[node]
+        level = trie.depth[node] - base
         after = rows[stack[level - 1], trie.byte[node]]
         if after < 0:
             node = skip[node]
             continue
         for at in range(starts[node], starts[node + 1]):
-            out[at] = after
+            out[at - first] = after
         if skip[node] > node + 1:
             row = states[after, ROW]
             if row < 0:

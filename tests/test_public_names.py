@@ -14,7 +14,8 @@ PUBLIC = {
     """,
     "trellm.generate": "Generator batch cfg choice format fsm json regex text",
     "trellm.guides": """
-        ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide Guide JSONGuide RegexGuide RowGuide mask_within
+        AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide Guide JSONGuide RegexGuide RowGuide
+        mask_within
     """,
     "trellm.engine.models": "Model Tokenizer from_function transformers ziplm",
 }

@@ -90,7 +90,7 @@ def test_shortcuts_at_loops_with_a_large_vocabulary(llama3: Vocabulary, pattern:
         guide = RegexGuide(pattern, llama3)
         for state in random_states(guide, random, texts=2, tokens=4):
             after = guide._closing.after_tokens(state)
-            mask = guide._pack(after >= 0)
+            mask = guide._tables.pack(after >= 0)
             if guide.is_accepting(state):
                 mask |= guide._tables.eos_words
             assert np.array_equal(guide.mask(state), mask), state
