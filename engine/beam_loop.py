@@ -16,6 +16,7 @@ from ..guides.protocol import Mask, mask_within
 from ..kernels.select import NAN, logsumexp, masked_topk
 from .arrays import as_list
 from .cache import without
+from .diagnostics.trace import traces
 from .loop import stack_masks
 from .models.protocol import Hidden, Model
 from .row import Request, Row
@@ -54,15 +55,24 @@ class BeamLoop:
     """Prompts on their way to texts by beam search. Call `step` until `done`, as with `Loop`.
 
     rows: how many beams may run at once, at least `search.width`; capacity: tokens that each may come to
-    scores: also compute the log-probabilities of the tokens among the allowed ones
+    scores: also compute the log-probabilities of the tokens among the allowed ones; diagnostics: traces too
     """
 
     def __init__(
-        self, model: Model, requests: Iterable[Request], search: Beam, *, rows: int, capacity: int, scores: bool = False
+        self,
+        model: Model,
+        requests: Iterable[Request],
+        search: Beam,
+        *,
+        rows: int,
+        capacity: int,
+        scores: bool = False,
+        diagnostics: bool = False,
     ) -> None:
         self.model = model
         self.search = search
-        self.scores = scores
+        self.scores = scores or diagnostics
+        self.diagnostics = diagnostics
         self.waiting = deque(requests)
         self.groups: list[Group] = []
         self.steps = 0
@@ -205,7 +215,7 @@ class BeamLoop:
             finish = "length" if request.constraint is None else "complete"
         if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
             text, finish = text[:at], "stop"
-        return Hypothesis(tokens, text, state, one.total, length, finish, parent.logprobs)
+        return Hypothesis(tokens, text, state, one.total, length, finish, parent.logprobs, parent.traces)
 
     def _fits(self, group: Group, after: Hypothesis) -> bool:
         constraint = group.request.constraint
@@ -221,7 +231,19 @@ class BeamLoop:
         for one, after in taken:
             raw = one.total - group.beams[one.beam].total
             found.append((one, replace(after, logprobs=(*after.logprobs, (raw + gain[one.beam], raw)))))
-        return found
+        return self._with_traces(group, found, logits, masks) if self.diagnostics else found
+
+    def _with_traces(
+        self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
+    ) -> list[tuple[Candidate, Hypothesis]]:
+        rows = [one.beam for one, _ in taken]
+        places = [(group.beams[row].state, group.left) for row in rows]
+        pairs = [after.logprobs[-1] for _, after in taken]
+        found = traces(logits, masks, rows, places, [one.token for one, _ in taken], pairs)
+        return [
+            (one, replace(after, traces=(*after.traces, trace)))
+            for (one, after), trace in zip(taken, found, strict=True)
+        ]
 
     def _retire(self) -> list[Row]:
         """Take prompts that are done out of the batch, and put the cache's rows where their beams are."""
@@ -248,6 +270,7 @@ class BeamLoop:
             row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
+            row.traces = list(one.traces)
             rows.append(row)
         return rows
 

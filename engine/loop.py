@@ -197,7 +197,8 @@ class Loop:
         pairs = log_probabilities(reading.logits, stack_masks(masks, reading.logits), tokens)
         if self.diagnostics:
             places = [(row.state, row.left) for row in reading.rows]
-            for row, trace in zip(reading.rows, traces(reading.logits, masks, places, tokens, pairs), strict=True):
+            found = traces(reading.logits, masks, range(len(masks)), places, tokens, pairs)
+            for row, trace in zip(reading.rows, found, strict=True):
                 row.traces.append(trace)
         for row, token, (score, raw) in zip(reading.rows, tokens, pairs, strict=True):
             if token in self._eos or token in row.request.stop_ids:

@@ -81,8 +81,6 @@ class Options:
             raise OptionError(f"max_tokens={self.max_tokens!r}: a whole number of at least 1, or None")
         if isinstance(self.search, type) or not (hasattr(self.search, "pick") or isinstance(self.search, Beam)):
             raise OptionError(f"search={self.search!r}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
-        if self.diagnostics and isinstance(self.search, Beam):
-            raise OptionError("diagnostics are of a text chosen token by token; use Greedy() or Sample(...) with them")
         if type(self.batch_size) is not int or self.batch_size < 1:
             raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
         strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)

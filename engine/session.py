@@ -34,21 +34,14 @@ def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | Bea
     requests = list(_requests(model, jobs, options))
     capacity = max((len(request.prompt) + request.budget for request in requests), default=1)
     search = options.search
+    recorded = {"scores": options.logprobs, "diagnostics": options.diagnostics}
     if isinstance(search, Beam):
         rows = search.width * min(max(options.batch_size // search.width, 1), max(len(requests), 1))
         check_memory(model, rows, capacity, f"search={search!r}, batch_size={options.batch_size}")
-        return BeamLoop(model, requests, search, rows=rows, capacity=capacity, scores=options.logprobs)
+        return BeamLoop(model, requests, search, rows=rows, capacity=capacity, **recorded)
     rows = min(options.batch_size, max(len(requests), 1))
     check_memory(model, rows, capacity, f"batch_size={options.batch_size}")
-    return Loop(
-        model,
-        requests,
-        search,
-        rows=rows,
-        capacity=capacity,
-        scores=options.logprobs,
-        diagnostics=options.diagnostics,
-    )
+    return Loop(model, requests, search, rows=rows, capacity=capacity, **recorded)
 
 
 def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:

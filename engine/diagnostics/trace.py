@@ -43,40 +43,45 @@ class Trace(NamedTuple):
 def traces(
     logits: Tensor,
     masks: Sequence[Mask | None],
+    rows: Sequence[int],
     places: Sequence[tuple[int, int]],
     tokens: Sequence[int],
     logprobs: Sequence[tuple[float, float]],
 ) -> list[Trace]:
-    """A trace for each row of `logits`, float32 [rows, V].
+    """The traces of some tokens, each chosen from one of the rows of `logits`, float32 [n, V].
 
-    masks: what was allowed, uint32 [ceil(V / 32)], None where there is no constraint
-    places: the state before the token, and the tokens left; logprobs: of the token, masked and raw
+    masks: what was allowed in each row, uint32 [ceil(V / 32)], None where there is no constraint
+    For each token: rows, its row; places, the state before it and the tokens left; logprobs, masked and raw.
+    Raises ModelError where the logits are no distribution.
     """
     leaders: list[int] = as_list(masked_argmax(logits).tokens)
     if min(leaders, default=0) < 0:
         raise ModelError(
             "diagnostics need a distribution over all tokens, but some of the model's logits are NaN or infinite"
         )
-    pairs = torch.tensor([tokens, leaders], device=logits.device).T
-    values: list[tuple[float, float]] = as_list(logits.gather(1, pairs).double())
-    ranks = _ranks(logits, [chosen for chosen, _ in values])
+    chosen = as_list(logits[list(rows), list(tokens)].double())
+    ranks = _ranks(logits, rows, chosen)
+    leading: list[float] = as_list(logits[range(len(leaders)), leaders].double())
     found: list[Trace] = []
-    for i, (leader, mask, (logprob, raw)) in enumerate(zip(leaders, masks, logprobs, strict=True)):
-        leading = raw + values[i][1] - values[i][0]
+    for i, (row, (logprob, raw)) in enumerate(zip(rows, logprobs, strict=True)):
+        leader, mask = leaders[row], masks[row]
         if mask is None:
             choice = (True, logits.shape[1], 0.0)
             logprob = raw  # in a batch with masks they were added up in another order
         else:
             allows_leader = bool(mask[leader >> 5] >> np.uint32(leader & 31) & np.uint32(1))
             choice = (allows_leader, int(popcount(mask[None])[0]), min(0.0, raw - logprob))
-        found.append(Trace(*places[i], tokens[i], logprob, raw, ranks[i], leader, leading, *choice))
+        lead = raw + leading[row] - chosen[i]
+        found.append(Trace(*places[i], tokens[i], logprob, raw, ranks[i], leader, lead, *choice))
     return found
 
 
-def _ranks(logits: Tensor, values: Sequence[float]) -> list[int]:
-    """For each row 1 + how many of its logits exceed the value."""
+def _ranks(logits: Tensor, rows: Sequence[int], values: Sequence[float]) -> list[int]:
+    """For each value 1 + how many logits of its row exceed it."""
     if logits.device.type == "cpu":  # torch takes six times as long
-        rows = zip(logits.numpy(), values, strict=True)
-        return [1 + int(np.count_nonzero(row > np.float32(value))) for row, value in rows]
+        array = logits.numpy()
+        return [
+            1 + int(np.count_nonzero(array[row] > np.float32(value))) for row, value in zip(rows, values, strict=True)
+        ]
     bounds = torch.tensor(values, device=logits.device, dtype=logits.dtype)
-    return as_list((logits > bounds[:, None]).sum(1) + 1)
+    return as_list((logits[list(rows)] > bounds[:, None]).sum(1) + 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import OptionError
+from ..diagnostics.trace import Trace
 from ..results import FinishReason
 
 
@@ -50,6 +51,7 @@ class Hypothesis:
 
     total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
     logprobs: of each token, among the allowed ones and among all; empty unless asked for
+    traces: of each token, for diagnostics; empty likewise
     """
 
     tokens: tuple[int, ...]
@@ -59,6 +61,7 @@ class Hypothesis:
     length: int = 0
     finish: FinishReason | None = None
     logprobs: tuple[tuple[float, float], ...] = ()
+    traces: tuple[Trace, ...] = ()
 
 
 class Finished:

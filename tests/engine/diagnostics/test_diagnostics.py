@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm import Generation, Sample, Vocabulary, generate, models
+from trellm import Beam, Generation, Sample, Vocabulary, generate, models
 from trellm.engine.diagnostics import Diagnostics, Step
 from trellm.engine.generator import Generator, run_together
 from trellm.engine.models.decoder import DecoderModel
@@ -78,7 +78,7 @@ def check(prompt: str, result: Generation, guide: RegexGuide | None, max_tokens:
         assert 0 <= step.feasible_mass <= 1
 
 
-@pytest.mark.parametrize("search", [None, Sample(n=3), Sample(temperature=0.5, top_k=3, n=2)], ids=repr)
+@pytest.mark.parametrize("search", [None, Sample(n=3), Sample(temperature=0.5, top_k=3, n=2), Beam(3, n=3)], ids=repr)
 @pytest.mark.parametrize("pattern", [*PATTERNS, None], ids=str)
 def test_every_number_is_that_of_the_reference(pattern: str | None, search: Any) -> None:
     guide = None if pattern is None else RegexGuide(pattern, VOCABULARY)
@@ -129,7 +129,7 @@ def _logprob(ids: list[int], at: int) -> float:
     return float(values[ids[at]] - values.max() - np.log(np.exp(values - values.max()).sum()))
 
 
-@pytest.mark.parametrize("search", [None, Sample(n=3)], ids=repr)
+@pytest.mark.parametrize("search", [None, Sample(n=3), Beam(4, n=2)], ids=repr)
 def test_the_output_is_the_same_with_and_without(search: Any) -> None:
     options: dict[str, Any] = {"max_tokens": 12, "seed": 5} | ({} if search is None else {"search": search})
     for pattern in PATTERNS:
