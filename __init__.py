@@ -33,11 +33,15 @@ if TYPE_CHECKING:
         TrellmError,
         VocabularyError,
     )
+    from .guides.goals.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
     from .tokenizers_adapter import Vocabulary
 
 __all__ = [
+    "AllOf",
+    "AnyOf",
     "Beam",
     "BudgetError",
+    "Gap",
     "Generation",
     "Generator",
     "GrammarError",
@@ -48,9 +52,12 @@ __all__ = [
     "LimitError",
     "ModelError",
     "OptionError",
+    "Ordered",
     "PatternError",
+    "Phrase",
     "Sample",
     "SchemaError",
+    "Template",
     "TextSyntaxError",
     "TrellmError",
     "Vocabulary",
@@ -62,6 +69,7 @@ __all__ = [
 
 _MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models"}
 _HOMES = {
+    **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
     "Beam": ".engine.search",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",

@@ -14,6 +14,12 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Options", "Given by name to a call, `run`, `stream` and `generate.batch`.", "trellm.engine.options", ["Options"]),
     ("Models", "", "trellm.engine.models", ["transformers", "ziplm", "from_function"]),
     ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample", "Beam"]),
+    (
+        "Goals",
+        "What a text must have said by its end: `include=` takes one, or a list; strings stand for phrases.",
+        "trellm",
+        ["Phrase", "AnyOf", "Ordered", "Template", "Gap", "AllOf"],
+    ),
     ("Results", "", "trellm", ["Generation", "Interrupted"]),
     (
         "Diagnostics",

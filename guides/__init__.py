@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .aligned import AlignedGuide
     from .context_free import CFGGuide
     from .free import FreeGuide
+    from .goals import GoalGuide
     from .json_guide import JSONGuide
     from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_within
     from .regular import ChoiceGuide, FSMGuide, RegexGuide
@@ -21,6 +22,7 @@ __all__ = [
     "ChoiceGuide",
     "FSMGuide",
     "FreeGuide",
+    "GoalGuide",
     "Guide",
     "JSONGuide",
     "RegexGuide",
@@ -33,6 +35,7 @@ _HOMES = {
     "AlignedGuide": "aligned",
     "ByteGuide": "protocol",
     "FreeGuide": "free",
+    "GoalGuide": "goals",
     "Guide": "protocol",
     "RowGuide": "protocol",
     "mask_within": "protocol",

@@ -127,11 +127,15 @@ class ChartAutomaton:
         with self.lock:
             row = self.run(fill_row, state)
             after = self._chart.rows[row].copy()
-            self._chart.states[after[after != DEAD], kernel.KEPT] = 1
+            self.keep(after)
             return after
 
+    def keep(self, states: NDArray[np.int32]) -> None:
+        """Let `collect` not give up these states; DEAD is passed over."""
+        self._chart.states[states[states != DEAD], kernel.KEPT] = 1
+
     def collect(self) -> NDArray[np.bool_]:
-        """Make room: give up all states whose numbers `step`, `read`, `transitions` and `advance` never returned.
+        """Make room: give up all states whose numbers nobody was given, by a method or by the kernel `advance`.
 
         Returns for each number whether it still names the same state; the others will name new ones. States
         met on the way to masks and distances are many times those that texts end in.

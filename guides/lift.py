@@ -139,6 +139,20 @@ class LiftedGuide:
         with self._lock:
             return self._closing.distance_below(state, node)
 
+    def after_tokens(self, state: int) -> NDArray[np.int32]:
+        """The state after each token, int32 in the order of the vocabulary's trie; DEAD where it is not allowed."""
+        with self._lock:
+            after = self._closing.after_tokens(state)
+            if not self._tables.spells_all_bytes:
+                after[~self._closing.fitting(state, NEVER)] = DEAD
+            self._automaton.keep(after)
+            return after
+
+    def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The fewest bytes that complete a text from each of the states, whether or not tokens spell them."""
+        with self._lock:
+            return self._closing.bytes_needed(states)
+
     def _after(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
         with self._lock:

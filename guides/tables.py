@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
+from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -47,6 +49,7 @@ class VocabularyTables:
         for token in vocabulary.eos_ids:
             self.eos_words[token >> 5] |= np.uint32(1 << (token & 31))
         self.single_bytes = frozenset(text[0] for text in vocabulary.tokens if text is not None and len(text) == 1)
+        self.spelled = np.isin(np.arange(256), sorted(self.single_bytes))
         self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = threading.RLock()
@@ -87,6 +90,18 @@ class VocabularyTables:
         """Where in `trie.ids` the tokens below a node are: those that begin with its text and are longer."""
         trie = self.trie
         return slice(trie.token_start.item(root + 1), trie.token_start.item(trie.skip.item(root)))
+
+    @cached_property
+    def levels(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """The nodes of the trie at depth 1, 2, ..., ascending, and the parent of each."""
+        by_depth = np.argsort(self.trie.depth, kind="stable")
+        nodes = np.split(by_depth, np.cumsum(np.bincount(self.trie.depth))[:-1])
+        return [(below, above[np.searchsorted(above, below) - 1]) for above, below in pairwise(nodes)]
+
+    @cached_property
+    def token_nodes(self) -> NDArray[np.intp]:
+        """The node at which each token ends, in the order of the trie."""
+        return np.repeat(np.arange(len(self.trie.byte)), np.diff(self.trie.token_start))
 
     def _divide(self, loop: Loop) -> Split:
         trie = self.trie

@@ -8,14 +8,14 @@ import pytest
 
 PUBLIC = {
     "trellm": """
-        Beam BudgetError Generation Generator GrammarError Greedy GuideFileError Interrupted LanguageError LimitError
-        ModelError OptionError PatternError Sample SchemaError TextSyntaxError TrellmError Vocabulary VocabularyError
-        generate guides models
+        AllOf AnyOf Beam BudgetError Gap Generation Generator GrammarError Greedy GuideFileError Interrupted
+        LanguageError LimitError ModelError OptionError Ordered PatternError Phrase Sample SchemaError Template
+        TextSyntaxError TrellmError Vocabulary VocabularyError generate guides models
     """,
     "trellm.generate": "Generator batch cfg choice format fsm json regex text",
     "trellm.guides": """
-        AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide Guide JSONGuide RegexGuide RowGuide
-        mask_within
+        AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
+        RowGuide mask_within
     """,
     "trellm.engine.models": "Model Tokenizer from_function transformers ziplm",
 }

@@ -1,0 +1,92 @@
+"""The guide that goals are joined to, as their search asks it: steps by bytes and by tokens, and bounds."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..free import FreeGuide
+from ..lift import LiftedGuide
+from ..protocol import DEAD, ByteGuide, tokens_of
+from ..tables import VocabularyTables
+
+Ints = NDArray[np.int32]
+
+
+class Child(Protocol):
+    """What the search asks of a guide's states."""
+
+    def by_bytes(self, state: int) -> Ints:
+        """The state after each byte: int32 [256], DEAD where there is none."""
+        ...
+
+    def by_tokens(self, state: int) -> Ints:
+        """The state after each token in the order of the trie: int32 [tokens], DEAD where it is not allowed."""
+        ...
+
+    def bytes_needed(self, states: Ints) -> Ints:
+        """No more than the fewest bytes that complete a text from each state: int32 [states]."""
+        ...
+
+
+class FreeChild:
+    """No constraint."""
+
+    def __init__(self, tables: VocabularyTables) -> None:
+        self._bytes = np.zeros(256, np.int32)
+        self._tokens = np.zeros(len(tables.trie.ids), np.int32)
+
+    def by_bytes(self, state: int) -> Ints:
+        """Always the one state."""
+        return self._bytes
+
+    def by_tokens(self, state: int) -> Ints:
+        """Always the one state."""
+        return self._tokens
+
+    def bytes_needed(self, states: Ints) -> Ints:
+        """None."""
+        return np.zeros(len(states), np.int32)
+
+
+class LiftedChild:
+    """A guide over a chart, which answers for all bytes or tokens at once."""
+
+    def __init__(self, guide: LiftedGuide) -> None:
+        self.by_bytes = guide.automaton.transitions
+        self.by_tokens = guide.after_tokens
+        self.bytes_needed = guide.bytes_needed
+
+
+class OtherChild:
+    """Any other guide, asked about one byte or token at a time."""
+
+    def __init__(self, guide: ByteGuide, tables: VocabularyTables) -> None:
+        self._guide = guide
+        self._place = np.full(guide.vocabulary.size, -1, np.int32)
+        self._place[tables.trie.ids] = np.arange(len(tables.trie.ids))
+
+    def by_bytes(self, state: int) -> Ints:
+        """By `read`."""
+        return np.array([self._guide.read(state, bytes([byte])) for byte in range(256)], np.int32)
+
+    def by_tokens(self, state: int) -> Ints:
+        """By `advance`, for the tokens of the mask."""
+        after = np.full(np.count_nonzero(self._place >= 0), DEAD, np.int32)
+        for token in tokens_of(self._guide.mask(state)):
+            if self._place[token] >= 0:
+                after[self._place[token]] = self._guide.advance(state, token)
+        return after
+
+    def bytes_needed(self, states: Ints) -> Ints:
+        """Nothing is known of it."""
+        return np.zeros(len(states), np.int32)
+
+
+def child_of(guide: ByteGuide, tables: VocabularyTables) -> Child:
+    """The guide as the search asks it."""
+    if isinstance(guide, FreeGuide):
+        return FreeChild(tables)
+    return LiftedChild(guide) if isinstance(guide, LiftedGuide) else OtherChild(guide, tables)

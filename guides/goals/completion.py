@@ -1,0 +1,270 @@
+"""How a text can be completed with all goals met: by search through joint states, or, in free text, step by step."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from ...kernels.cost import NEVER, fewest_tokens
+from ..lift import LiftedGuide
+from ..protocol import DEAD
+from ..tables import VocabularyTables
+from .joint import START, Joint, Steps
+
+MAX_STATES = 20_000
+MAX_EXACT = 1_000
+
+
+class Completion(Protocol):
+    """What is known of the ways to completion: a step of a way is a byte or a token."""
+
+    def is_alive(self, state: int) -> bool:
+        """Whether there is a way; False also where none was found within limits."""
+        ...
+
+    def bound(self, state: int) -> int:
+        """The steps of some way from a state that is alive: no fewer than its distance, and quick to find."""
+        ...
+
+    def distance(self, state: int) -> int:
+        """Tokens to completion, EOS not counted, as few as are known; NEVER if the state is not alive."""
+        ...
+
+
+class SearchedCompletion:
+    """Ways through joint states, found by search.
+
+    by_bytes: ways are made of bytes, which must all be tokens: the shortest in bytes is looked for, of equals
+        the first in the order of bytes, and then spelt with as few tokens as possible. Otherwise ways are made
+        of tokens.
+    Whether there is a way at all is found out best first, that is nearest to the end first. It is given up after
+    `max_states` states for the start, a tenth of them for others, of which there are many; what was given up
+    counts as having no way, for good. Distances, which matter when the budget is short, come from shortest ways by
+    A* (Hart, Nilsson and Raphael 1968). It looks at every state that could lie on one, so that what is found does
+    not depend on what was asked before; beyond MAX_EXACT states the way that is known is taken for the shortest.
+    """
+
+    def __init__(self, joint: Joint, tables: VocabularyTables, *, by_bytes: bool, max_states: int) -> None:
+        self._joint = joint
+        self._tables = tables
+        self._by_bytes = by_bytes
+        self._max_states = max_states
+        self._ways: dict[int, tuple[int, int]] = {}  # state: the steps of a way, and the state after the first
+        self._dead: set[int] = set()
+        self._costs: dict[int, int] = {}  # of shortest ways, or of those that count as such
+        self._next: dict[int, int] = {}
+        self._distances: dict[int, int] = {}
+        self.given_up: set[int] = set()
+
+    def is_alive(self, state: int) -> bool:
+        """Whether there is a way; see Completion."""
+        if state in self._dead:
+            return False
+        return self._is_known(state) or self._find_way(state)
+
+    def bound(self, state: int) -> int:
+        """The steps of the way that is known; see Completion."""
+        way = self._ways.get(state)
+        return self._cost(state) if way is None else way[0]
+
+    def _is_known(self, state: int) -> bool:
+        return state in self._ways or self._cost(state) < NEVER
+
+    def distance(self, state: int) -> int:
+        """Tokens to completion; see Completion."""
+        if not self.is_alive(state):
+            return NEVER
+        if self._cost(state) >= NEVER and not self._find_shortest(state):
+            self._settle_for_known_way(state)
+        if not self._by_bytes:
+            return self._cost(state)
+        known = self._distances.get(state)
+        if known is None:
+            way = [state]
+            while way[-1] in self._next:
+                way.append(self._next[way[-1]])
+            data = np.array([self._byte(before, after) for before, after in pairwise(way)], np.uint8)
+            known = self._tokens_at_end(way[-1]) + int(fewest_tokens(self._tables.trie, data, len(data)))
+            self._distances[state] = known
+        return known
+
+    def _rest(self, state: int) -> int | None:
+        """The steps that are left, where the goals leave it to the guide: 0 at the end, None where they do not."""
+        if not self._joint.is_settled(state):
+            return 0 if self._is_complete(state) else None
+        child, guide = self._joint.members[state][0], self._joint.guide
+        if self._by_bytes and isinstance(guide, LiftedGuide):
+            return int(guide.bytes_needed(np.array([child], np.int32))[0])
+        return guide.distance(child)
+
+    def _is_complete(self, state: int) -> bool:
+        return self._joint.is_met(state) and self._joint.guide.is_accepting(self._joint.members[state][0])
+
+    def _tokens_at_end(self, state: int) -> int:
+        """How many tokens complete the text from the end of a way."""
+        return 0 if self._is_complete(state) else self._joint.guide.distance(self._joint.members[state][0])
+
+    def _steps(self, state: int) -> Steps:
+        return self._joint.by_bytes(state, self._tables.spelled) if self._by_bytes else self._joint.by_tokens(state)
+
+    def _byte(self, state: int, after: int) -> int:
+        """The first byte that leads from one state to the other."""
+        steps = self._steps(state)
+        return int(np.argmax(steps.which == steps.states.index(after)))
+
+    def _find_way(self, start: int) -> bool:
+        """Look for any way, nearest to the end first; whether there is one."""
+        before = {start: start}
+        queue = [(0, start)]
+        expanded = 0
+        limit = self._max_states if start == START else self._max_states // 10
+        while queue:
+            place = heapq.heappop(queue)[1]
+            if self._is_known(place):
+                self._remember_way(place, before)
+                return True
+            if expanded >= limit:
+                self._dead.add(start)
+                self.given_up.add(start)
+                return False
+            expanded += 1
+            fresh = [state for state in self._steps(place).states if state not in before and state not in self._dead]
+            before.update(dict.fromkeys(fresh, place))
+            if fresh:
+                for state, left in zip(fresh, self._joint.sum_left(fresh, in_bytes=self._by_bytes), strict=True):
+                    if left < NEVER:
+                        heapq.heappush(queue, (left, state))
+        self._dead.update(before)
+        return False
+
+    def _remember_way(self, end: int, before: dict[int, int]) -> None:
+        length = self.bound(end)
+        while before[end] != end:
+            length, (end, after) = length + 1, (before[end], end)
+            self._ways[end] = (length, after)
+
+    def _cost(self, state: int) -> int:
+        """Steps of a shortest way, NEVER where none is known yet."""
+        rest = self._rest(state)
+        return self._costs.get(state, NEVER) if rest is None else rest
+
+    def _find_shortest(self, start: int) -> bool:
+        """Find the shortest ways from `start`, which is alive, and the costs of all states on them."""
+        fewest = {start: 0}
+        before: dict[int, list[int]] = {start: []}
+        expanded: dict[int, Steps] = {}
+        ends: list[tuple[int, int]] = []
+        best = NEVER
+        queue = [(0, 0, start)]
+        while queue and queue[0][0] <= best:
+            _, done, place = heapq.heappop(queue)
+            done = -done
+            if done > fewest[place]:
+                continue
+            cost = self._cost(place)
+            if cost < NEVER:
+                best = min(best, done + cost)
+                ends.append((done + cost, place))
+                continue
+            if len(expanded) >= MAX_EXACT:
+                return False
+            steps = expanded[place] = self._steps(place)
+            fresh: list[int] = []
+            for target in steps.states:
+                least = fewest.get(target, NEVER)
+                if target in self._dead or done + 1 > least:
+                    continue
+                if done + 1 < least:
+                    fewest[target], before[target] = done + 1, []
+                    fresh.append(target)
+                before[target].append(place)
+            if fresh:
+                for target, left in zip(fresh, self._joint.least_left(fresh, in_bytes=self._by_bytes), strict=True):
+                    if left < NEVER:
+                        heapq.heappush(queue, (done + 1 + left, -done - 1, target))
+        assert best < NEVER, "the state is alive"
+        on_way = _leading_to([place for total, place in ends if total == best], before) & expanded.keys()
+        self._costs.update({place: best - fewest[place] for place in on_way})
+        for place in on_way:
+            self._next[place] = self._first_step(expanded[place], self._costs[place] - 1)
+        return True
+
+    def _first_step(self, steps: Steps, cost: int) -> int:
+        """The state after the first byte or token that leads to a state of this cost."""
+        nearer = np.array([self._cost(state) == cost for state in steps.states])
+        label = int(np.argmax((steps.which != DEAD) & nearer[steps.which]))
+        return steps.states[int(steps.which[label])]
+
+    def _settle_for_known_way(self, state: int) -> None:
+        """Let the known way count as the shortest, up to where one is known."""
+        way = [state]
+        while self._cost(way[-1]) >= NEVER:
+            way.append(self._ways[way[-1]][1])
+        cost = self._cost(way[-1])
+        for after, place in pairwise(reversed(way)):
+            cost += 1
+            self._costs[place], self._next[place] = cost, after
+
+
+def _leading_to(ends: list[int], before: dict[int, list[int]]) -> set[int]:
+    """The ends, and the states before them, and those before these."""
+    found = set(ends)
+    pending = list(ends)
+    while pending:
+        for place in before[pending.pop()]:
+            if place not in found:
+                found.add(place)
+                pending.append(place)
+    return found
+
+
+class FreeCompletion:
+    """One way from every state of a free text, which needs no search: always towards the goal that is settled soonest.
+
+    The bytes that bring it there are spelt with as few tokens as possible. Going for one goal may lose what was
+    begun of another, but never one that is settled, so the way ends. For one goal it is the shortest in bytes.
+    """
+
+    def __init__(self, joint: Joint, tables: VocabularyTables) -> None:
+        self._joint = joint
+        self._trie = tables.trie
+        self._costs: dict[int, int] = {}
+        self._distances: dict[int, int] = {}
+
+    def is_alive(self, state: int) -> bool:
+        """True: anything may follow."""
+        return True
+
+    def bound(self, state: int) -> int:
+        """The bytes of the way."""
+        known = self._costs.get(state)
+        if known is None:
+            known = self._costs[state] = len(self._way(state))
+        return known
+
+    def distance(self, state: int) -> int:
+        """The tokens of the way."""
+        known = self._distances.get(state)
+        if known is None:
+            way = self._way(state)
+            known = self._distances[state] = int(fewest_tokens(self._trie, np.array(way, np.uint8), len(way)))
+        return known
+
+    def _way(self, state: int) -> list[int]:
+        goals = self._joint.goals
+        _, *places = self._joint.members[state]
+        way: list[int] = []
+        while not all(goal.automaton.met[place] for goal, place in zip(goals, places, strict=True)):
+            open_ones = [
+                (int(goal.bytes_to_settle[place]), number)
+                for number, (goal, place) in enumerate(zip(goals, places, strict=True))
+                if not goal.automaton.settled[place]
+            ]
+            goal = goals[min(open_ones)[1]]
+            byte = goal.next_byte(places[min(open_ones)[1]], goal.bytes_to_settle)
+            places = [each.automaton.after.item(at, byte) for each, at in zip(goals, places, strict=True)]
+            way.append(byte)
+        return way

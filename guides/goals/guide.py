@@ -1,0 +1,222 @@
+"""A guide and goals as one guide: what the guide allows, and no end before the goals are met."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LanguageError, LimitError, OptionError
+from ...kernels.cost import NEVER
+from ...tokenizers_adapter import Vocabulary
+from ..free import FreeGuide
+from ..mask_table import Cache, MaskTable
+from ..protocol import DEAD, ByteGuide, Mask
+from ..tables import VocabularyTables
+from .automaton import automaton_of
+from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
+from .joint import START, Joint, Steps
+from .specs import Goal, goals_of
+from .tokens import GoalTokens
+
+RECENT = 64
+
+
+class Options(NamedTuple):
+    """The steps of a state, and which of the states they lead to can still be completed: bool [states]."""
+
+    steps: Steps
+    alive: NDArray[np.bool_]
+
+    def tokens(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The tokens, in the order of the trie, that lead to the chosen ones of the states: bool [tokens]."""
+        flags = np.append(chosen, False)  # the last is for DEAD
+        return flags[self.steps.which]
+
+
+class GoalGuide:
+    """A guide joined with goals. See `guides.protocol.Guide` for the methods it shares with every guide.
+
+    child: the guide; FreeGuide for goals alone. goals: as `include=` takes them, see `goals_of`.
+    max_states: how many joint states a search for a way to completion may look at. A token is allowed if the
+    child allows it and there is a way to a complete text with all goals met, found within the limit.
+
+    Texts are complete when the child's are and all goals are met. Raises OptionError for malformed goals,
+    LanguageError where no text of the child meets them or the vocabulary cannot spell one, LimitError where
+    none was found within limits. Thread-safe.
+    """
+
+    def __init__(self, child: ByteGuide, goals: Any, *, max_states: int = MAX_STATES) -> None:
+        if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"{child!r} cannot be joined with goals: it has no method `read`, see guides.ByteGuide")
+        self.child = child
+        self.goals: tuple[Goal, ...] = goals_of(goals)
+        self._lock = threading.RLock()
+        self._vocabulary = child.vocabulary
+        self._tables = VocabularyTables.of(child.vocabulary)
+        self._eos = frozenset(child.vocabulary.eos_ids)
+        self._rows: Cache = {}
+        self._options: OrderedDict[int, Options] = OrderedDict()
+        self._goals = [GoalTokens(automaton_of(goal, self._vocabulary), self._tables) for goal in self.goals]
+        for goal, tokens in zip(self.goals, self._goals, strict=True):
+            if tokens.steps >= NEVER:
+                raise LanguageError(f"the vocabulary has no tokens that spell a text with {goal!r}")
+        self._joint = Joint(child, self._goals, self._tables)
+        self._completion = self._make_completion(self._joint, max_states)
+        if not self._completion.is_alive(START):
+            raise self._refusal(max_states)
+
+    def __repr__(self) -> str:
+        return f"GoalGuide({self.child!r}, {list(self.goals)!r})"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary whose token ids the masks speak of."""
+        return self._vocabulary
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        return START
+
+    @property
+    def table(self) -> MaskTable:
+        """The table that holds the masks; one per vocabulary."""
+        return self._tables.masks
+
+    @property
+    def steps(self) -> int:
+        """The progress of a text that meets all goals."""
+        return sum(goal.steps for goal in self._goals)
+
+    def progress(self, state: int) -> int:
+        """How many steps towards the goals have been done: the tokens that have been saved, over all goals."""
+        _, *places = self._joint.members[state]
+        return sum(goal.progress.item(place) for goal, place in zip(self._goals, places, strict=True))
+
+    def unmet(self, state: int) -> tuple[str, ...]:
+        """The goals that are not met if the text ends here, as they print."""
+        _, *places = self._joint.members[state]
+        return tuple(
+            repr(goal.automaton.goal)
+            for goal, place in zip(self._goals, places, strict=True)
+            if not goal.automaton.met[place]
+        )
+
+    def mask(self, state: int) -> Mask:
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""
+        row = self.row(state)
+        return self._tables.masks.rows[row]
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        with self._lock, self._tables.lock:
+            row = self._rows.get(state)
+            if row is not None:
+                self._tables.masks.touch(row)
+                return row
+            options = self._options_of(state)
+            return self._tables.masks.store(self._rows, state, self._packed(state, options.tokens(options.alive)))
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        with self._lock:
+            child = self.child.advance(self._joint.members[state][0], token)
+            return self._after(state, child, b"" if child == DEAD else self._vocabulary.tokens[token] or b"")
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        with self._lock:
+            return self._after(state, self.child.read(self._joint.members[state][0], data), data)
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the child's text is complete and all goals are met."""
+        return self._joint.is_met(state) and self.child.is_accepting(self._joint.members[state][0])
+
+    def distance(self, state: int) -> int:
+        """Tokens that complete the text with all goals met, EOS not counted: no fewer than it takes."""
+        with self._lock:
+            if self.is_accepting(state):
+                return 0
+            if self._joint.is_settled(state):
+                return self.child.distance(self._joint.members[state][0])
+            return self._completion.distance(state)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        with self._lock:
+            return self._completion.bound(state) <= left or self.distance(state) <= left
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        with self._lock:
+            options = self._options_of(state)
+            places = enumerate(options.steps.states)
+            chosen = np.array([bool(options.alive[i]) and self.fits(after, left - 1) for i, after in places], np.bool_)
+            return self._packed(state, options.tokens(chosen))
+
+    def advancing(self, state: int) -> Mask:
+        """The allowed tokens after which progress is greater: uint32 [ceil(V / 32)]."""
+        with self._lock:
+            options = self._options_of(state)
+            now = self.progress(state)
+            further = np.array([self.progress(after) > now for after in options.steps.states], np.bool_)
+            return self._tables.pack(options.tokens(options.alive & further))
+
+    def _make_completion(self, joint: Joint, max_states: int) -> Completion:
+        by_bytes = self._tables.spells_all_bytes
+        if by_bytes and isinstance(self.child, FreeGuide):
+            return FreeCompletion(joint, self._tables)
+        return SearchedCompletion(joint, self._tables, by_bytes=by_bytes, max_states=max_states)
+
+    def _after(self, state: int, child: int, data: bytes) -> int:
+        if child == DEAD:
+            return DEAD
+        after = self._joint.read(state, child, data)
+        return after if self._is_alive(after) else DEAD
+
+    def _is_alive(self, state: int) -> bool:
+        return self._joint.is_settled(state) or self._completion.is_alive(state)
+
+    def _options_of(self, state: int) -> Options:
+        options = self._options.get(state)
+        if options is None:
+            steps = self._joint.by_tokens(state)
+            alive = np.array([self._is_alive(after) for after in steps.states], np.bool_)
+            options = self._options[state] = Options(steps, alive)
+            if len(self._options) > RECENT:
+                self._options.popitem(last=False)
+        return options
+
+    def _packed(self, state: int, chosen: NDArray[np.bool_]) -> Mask:
+        mask = self._tables.pack(chosen)
+        if self.is_accepting(state):
+            mask |= self._tables.eos_words
+        return mask
+
+    def _refusal(self, max_states: int) -> Exception:
+        """Why there is no text: the first goal that cannot be met alone, or all of them together."""
+        found: list[tuple[Goal | None, Completion]] = [(None, self._completion)]
+        if len(self.goals) > 1:
+            for goal, tokens in zip(self.goals, self._goals, strict=True):
+                completion = self._make_completion(Joint(self.child, [tokens], self._tables), max_states)
+                if not completion.is_alive(START):
+                    found.append((goal, completion))
+                    break
+        goal, completion = found[-1]
+        named = repr(goal) if goal is not None else " and ".join(map(repr, self.goals))
+        if isinstance(completion, SearchedCompletion) and completion.given_up:
+            return LimitError(
+                f"no text of the constraint with {named} was found within {max_states:,} states; it may have none. "
+                "Include less, simplify the constraint, or make a GoalGuide with greater max_states"
+            )
+        return LanguageError(
+            f"no text of the constraint contains {named}; change the constraint, or leave the goal out"
+            if goal is not None or len(self.goals) == 1
+            else f"no text of the constraint contains all of {named}, though it may contain each; leave one out"
+        )

@@ -1,0 +1,216 @@
+"""What can be asked of a text: frozen descriptions, checked when they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import index
+from types import EllipsisType
+from typing import Any
+
+from ...errors import OptionError
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Phrase:
+    """These characters somewhere in the text, whatever tokens spell them.
+
+    text: a string, bytes, or token ids, which stand for the bytes that they spell
+    word: no letter, digit or underscore may come right before or right after it (the prompt does not count)
+    """
+
+    text: str | bytes | tuple[int, ...]
+    word: bool
+
+    def __init__(self, text: str | bytes | Sequence[int], word: bool = False) -> None:
+        value = _phrase(text)
+        if not isinstance(word, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"Phrase: word={word!r}: True or False")
+        object.__setattr__(self, "text", value)
+        object.__setattr__(self, "word", word)
+
+    def __repr__(self) -> str:
+        text = list(self.text) if isinstance(self.text, tuple) else self.text
+        return f"Phrase({text!r}, word=True)" if self.word else f"Phrase({text!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Gap:
+    """Any characters between two parts of a `Template`.
+
+    min_words, max_words: how many words they make up, words being what white space separates
+    max_chars: how many characters they are at most; None for as many as it takes
+    """
+
+    min_words: int = 0
+    max_words: int | None = None
+    max_chars: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("min_words", "max_words", "max_chars"):
+            value = getattr(self, name)
+            if not (value is None and name != "min_words") and (type(value) is not int or value < 0):
+                raise OptionError(f"Gap: {name}={value!r}: a whole number of at least 0")
+        if self.max_words is not None and self.max_words < self.min_words:
+            raise OptionError(f"{self!r}: max_words is less than min_words")
+        if self.max_chars is not None and self.max_chars < 2 * self.min_words - 1:
+            raise OptionError(f"{self!r}: so few characters cannot be that many words")
+
+    def __repr__(self) -> str:
+        given = (f"{name}={value}" for name, value in vars(self).items() if value != getattr(Gap, name))
+        return f"Gap({', '.join(given)})"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class AnyOf:
+    """At least one of several goals."""
+
+    goals: tuple[Goal, ...]
+
+    def __init__(self, *goals: Goal | str) -> None:
+        object.__setattr__(self, "goals", _parts("AnyOf", goals))
+
+    def __repr__(self) -> str:
+        return _shown("AnyOf", self.goals)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Ordered:
+    """Several goals, each after the end of the one before it, with anything between them."""
+
+    goals: tuple[Goal, ...]
+
+    def __init__(self, *goals: Goal | str) -> None:
+        object.__setattr__(self, "goals", _parts("Ordered", goals))
+
+    def __repr__(self) -> str:
+        return _shown("Ordered", self.goals)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Template:
+    """Parts that follow each other, with gaps: `Template("the", ..., "School of", Gap(max_words=3), "in")`.
+
+    parts: strings and other goals, gaps with bounds, and `...` for gaps of any length; the first and the last
+    are no gaps. Parts without a gap between them follow each other directly.
+    """
+
+    parts: tuple[Goal | Gap, ...]
+
+    def __init__(self, *parts: Goal | Gap | EllipsisType | str) -> None:
+        read = tuple(_template_part(part) for part in parts)
+        if all(isinstance(part, Gap) for part in read):
+            raise OptionError(f"{_shown('Template', read)} has no literal part; give it at least one text")
+        if isinstance(read[0], Gap) or isinstance(read[-1], Gap):
+            raise OptionError(
+                f"{_shown('Template', read)} begins or ends with a gap, which asks for nothing; leave it out"
+            )
+        object.__setattr__(self, "parts", read)
+
+    def __repr__(self) -> str:
+        return _shown("Template", self.parts)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class AllOf:
+    """Several goals in any order, overlapping or not; the same as listing them."""
+
+    goals: tuple[Goal, ...]
+
+    def __init__(self, *goals: Goal | str) -> None:
+        if not goals:
+            raise OptionError("AllOf() is empty; give it at least one goal")
+        object.__setattr__(self, "goals", tuple(goal_of(goal) for goal in goals))
+
+    def __repr__(self) -> str:
+        return _shown("AllOf", self.goals)
+
+
+Goal = Phrase | AnyOf | Ordered | Template | AllOf
+
+
+def goal_of(goal: Any) -> Goal:
+    """The goal, or the phrase that a string stands for. Raises OptionError."""
+    if isinstance(goal, (Phrase, AnyOf, Ordered, Template, AllOf)):
+        return goal
+    if isinstance(goal, str):
+        return Phrase(goal)
+    if goal is Ellipsis or isinstance(goal, Gap):
+        raise OptionError("gaps belong between the parts of a Template")
+    if isinstance(goal, (list, tuple)):
+        raise OptionError(
+            f"{goal!r} is no goal; a phrase by its token ids is Phrase({goal!r}), one of several is AnyOf(...)"
+        )
+    raise OptionError(
+        f"{goal!r} ({type(goal).__name__}) is no goal; goals are strings, Phrase, AnyOf, Ordered, Template and AllOf"
+    )
+
+
+def goals_of(include: Any) -> tuple[Goal, ...]:
+    """What `include=` asks for, one goal for each that must be met: AllOf is taken apart, repetitions are left out.
+
+    include: a goal, or several in a list or tuple; strings stand for phrases. Raises OptionError.
+    """
+    several: list[Any] = [*include] if isinstance(include, (list, tuple)) else [include]
+    if several and all(isinstance(goal, int) for goal in several):
+        raise OptionError(f"include={include!r}: a phrase by its token ids is Phrase({include!r})")
+    found: list[Goal] = []
+    pending = [goal_of(goal) for goal in reversed(several)]
+    while pending:
+        goal = pending.pop()
+        if isinstance(goal, AllOf):
+            pending += reversed(goal.goals)
+        elif goal not in found:
+            found.append(goal)
+    return tuple(found)
+
+
+def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
+    if isinstance(text, (str, bytes)):
+        value: str | bytes | tuple[int, ...] = text
+    else:
+        try:
+            value = tuple(map(index, text))
+        except TypeError:
+            raise OptionError(f"Phrase({text!r}): a text or token ids, not {type(text).__name__}") from None
+    if not value:
+        raise OptionError("an empty phrase asks for nothing; leave it out, or give it at least one character")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise OptionError(
+                f"the phrase {value!r} has a lone surrogate at character {error.start}, which no text can have"
+            ) from None
+    return value
+
+
+def _parts(name: str, goals: Sequence[Any]) -> tuple[Goal, ...]:
+    """Goals within another."""
+    if not goals:
+        raise OptionError(f"{name}() is empty; give it at least one goal")
+    return tuple(_inner(name, goal) for goal in goals)
+
+
+def _template_part(part: Any) -> Goal | Gap:
+    if part is Ellipsis:
+        return Gap()
+    return part if isinstance(part, Gap) else _inner("Template", part)
+
+
+def _inner(name: str, goal: Any) -> Goal:
+    read = goal_of(goal)
+    if isinstance(read, AllOf):
+        raise OptionError(f"{read!r} cannot stand inside {name}(...): write it beside, as another goal of include")
+    return read
+
+
+def _shown(name: str, parts: Sequence[Any]) -> str:
+    return f"{name}({', '.join(map(_shown_part, parts))})"
+
+
+def _shown_part(part: Any) -> str:
+    if part == Gap():
+        return "..."
+    is_string = isinstance(part, Phrase) and isinstance(part.text, str) and not part.word
+    return repr(part.text) if is_string else repr(part)

@@ -1,0 +1,96 @@
+"""A goal as the tokens of a vocabulary see it: where each leads, and how many are still needed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.cost import NEVER, fewest_tokens
+from ..tables import VocabularyTables
+from .automaton import GoalAutomaton
+
+Ints = NDArray[np.int32]
+
+MAX_ROWS = 128
+
+
+class GoalTokens:
+    """Numbers for each state of a goal's automaton, int32 [states]; NEVER where nothing will do.
+
+    bytes_to_meet, bytes_to_settle: the fewest bytes after which the goal is met, and is met whatever follows
+    needed: tokens to meet the goal. Exact where tokens have to be searched because not every byte is a token;
+        else as few as spell the shortest way in bytes.
+    progress: how many of the `steps` = needed[start] tokens have been saved
+    """
+
+    def __init__(self, automaton: GoalAutomaton, tables: VocabularyTables) -> None:
+        self.automaton = automaton
+        self._tables = tables
+        self._rows: OrderedDict[int, Ints] = OrderedDict()
+        self.bytes_to_meet = _steps_to(automaton.met, automaton.after[:, tables.spelled])
+        self.bytes_to_settle = _steps_to(automaton.settled, automaton.after[:, tables.spelled])
+        self.needed = self._split_ways() if tables.spells_all_bytes else self._searched()
+        self.steps = int(self.needed[0])
+        self.progress = np.maximum(self.steps - self.needed, 0)
+
+    def after(self, state: int) -> Ints:
+        """The state after each token, int32 in the order of the trie. Read it, never write it."""
+        row = self._rows.get(state)
+        if row is None:
+            row = self._rows[state] = self._walk(state)
+            if len(self._rows) > MAX_ROWS:
+                self._rows.popitem(last=False)
+        return row
+
+    def next_byte(self, state: int, needed: Ints) -> int:
+        """The first byte that brings the number in `needed` down by one; there must be one."""
+        fewer = needed[self.automaton.after[state]] == needed[state] - 1
+        return int(np.argmax(fewer & self._tables.spelled))
+
+    def _walk(self, state: int) -> Ints:
+        trie = self._tables.trie
+        after = np.empty(len(trie.byte), np.int32)
+        after[0] = state
+        for nodes, parents in self._tables.levels:
+            after[nodes] = self.automaton.after[after[parents], trie.byte[nodes]]
+        return after[self._tables.token_nodes]
+
+    def _split_ways(self) -> Ints:
+        """The tokens that spell the shortest way in bytes."""
+        found = np.full(len(self.automaton), NEVER, np.int32)
+        for state in np.flatnonzero(self.bytes_to_meet < NEVER).tolist():
+            way = np.empty(self.bytes_to_meet[state], np.uint8)
+            place = state
+            for at in range(len(way)):
+                way[at] = self.next_byte(place, self.bytes_to_meet)
+                place = self.automaton.after.item(place, way[at])
+            found[state] = fewest_tokens(self._tables.trie, way, len(way))
+        return found
+
+    def _searched(self) -> Ints:
+        """Backwards from the states in which the goal is met."""
+        count = len(self.automaton)
+        before: list[list[int]] = [[] for _ in range(count)]
+        for state in range(count):
+            for target in np.unique(self._walk(state)).tolist():
+                before[target].append(state)
+        found = np.where(self.automaton.met, 0, NEVER).astype(np.int32)
+        queue: list[int] = np.flatnonzero(self.automaton.met).tolist()
+        for target in queue:
+            for state in before[target]:
+                if found[state] == NEVER:
+                    found[state] = found[target] + 1
+                    queue.append(state)
+        return found
+
+
+def _steps_to(goal: NDArray[np.bool_], after: Ints) -> Ints:
+    """The fewest steps from each state into `goal`."""
+    found = np.where(goal, 0, NEVER).astype(np.int32)
+    while True:
+        nearer = np.minimum(found, np.minimum(found[after].min(1, initial=NEVER), NEVER - 1) + 1)
+        if np.array_equal(nearer, found):
+            return found
+        found = nearer.astype(np.int32)

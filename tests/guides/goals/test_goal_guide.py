@@ -1,0 +1,205 @@
+"""A guide with goals: the laws, exactness against enumeration, and what is refused."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import regex
+from trellm import LanguageError, LimitError, OptionError, Vocabulary
+from trellm.guides import ByteGuide, CFGGuide, FreeGuide, JSONGuide, RegexGuide, laws
+from trellm.guides.goals import AnyOf, Gap, Goal, GoalGuide, Ordered, Phrase, Template
+from trellm.guides.laws import allows
+from trellm.guides.protocol import DEAD, tokens_of
+
+from ..naive_guide import PartialMatchGuide
+from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
+from .naive_goals import met
+
+PALINDROMES = 'start: "a" start "a" | "b" start "b" | "a" | "b" |'
+BRACKETS = 'start: "[" start "]" | start "," start | /[a-c]{1,3}/ | /[01]+/'
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["age"]}
+
+
+@pytest.mark.parametrize(
+    ("child", "goals"),
+    [
+        (FreeGuide(SMALL), ["scared"]),
+        (FreeGuide(SMALL), ["scared", AnyOf("scream", "screams"), Phrase("01", word=True), Phrase("a", word=True)]),
+        (FreeGuide(CHARACTERS), ["01", Template("10", Gap(min_words=1, max_chars=4), "é")]),
+        (FreeGuide(PIECEMEAL), ["bab", "abb"]),
+        (RegexGuide("[a-c ]{12}", SMALL), [Ordered("ab", "ca")]),
+        (RegexGuide('"[a-z]*": "[a-z ]*"', SMALL), [Phrase("cat", word=True), Phrase("dog", word=True)]),
+        (RegexGuide("[01]{3,7}|[é世\n]{2,}", CHARACTERS), ["01", "10"]),
+        (RegexGuide("(?:a|b|é){2,9}", PIECEMEAL), ["bab"]),
+        (CFGGuide(BRACKETS, SMALL), ["abc", "[[", "01"]),
+        (JSONGuide(PERSON, SMALL), ["12", "aba"]),
+    ],
+    ids=["phrase", "four", "template", "free-pieces", "ordered", "words", "characters", "pieces", "grammar", "json"],
+)
+def test_the_laws(child: ByteGuide, goals: list[Goal | str]) -> None:
+    laws.check(GoalGuide(child, goals, max_states=2000), texts=2, tokens=6, sample=40)
+    laws.does_not_remember(lambda: GoalGuide(child, goals, max_states=2000), texts=2, tokens=4)
+
+
+def texts_of(vocabulary: Vocabulary, pattern: str, length: int) -> list[str]:
+    """All texts of up to `length` characters that a pattern matches."""
+    guide = PartialMatchGuide(pattern, vocabulary)
+    found: list[str] = []
+    layer = [""]
+    for _ in range(length + 1):
+        found += layer
+        layer = [text + c for text in layer for c in "ab " if guide.viable(text + c)]
+    assert not layer, "the pattern must be finite"
+    return [text for text in found if regex.fullmatch(pattern, text)]
+
+
+TOY = Vocabulary.from_characters(["a", "b", " ", "ab", "ba", "aab", " b"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "goals"),
+    [
+        ("[ab]{0,6}", ["aba", "bb"]),
+        ("[ab ]{0,5}", [Phrase("ab", word=True), "ba"]),
+        ("(?:ab|b ){0,3}", ["abb"]),
+        ("a{0,3}b{0,3}", [AnyOf("ab", "bbb")]),
+        ("[ab]{2} [ab]{1,3}", [Template("a", Gap(max_words=1, max_chars=3), "a")]),
+    ],
+)
+def test_allowed_is_what_some_text_begins_with(pattern: str, goals: list[Any]) -> None:
+    """By enumeration: masks, acceptance and the fewest tokens, along random texts."""
+    guide = GoalGuide(RegexGuide(pattern, TOY), goals)
+    good = [text for text in texts_of(TOY, pattern, 8) if all(met(goal, text) for goal in guide.goals)]
+    random = Random(7)
+    for _ in range(8):
+        state, text = guide.start, ""
+        while True:
+            assert guide.is_accepting(state) == (text in good)
+            assert guide.distance(state) == fewest(text, good)
+            assert bool(guide.unmet(state)) == (not all(met(goal, text) for goal in guide.goals))
+            for token in range(7):
+                longer = text + TOY.tokens[token].decode()  # type: ignore[union-attr]
+                assert allows(guide.mask(state), token) == any(each.startswith(longer) for each in good), longer
+            choices = [token for token in tokens_of(guide.mask(state)) if token != 7]
+            if not choices:
+                break
+            token = random.choice(choices)
+            state, text = guide.advance(state, token), text + TOY.tokens[token].decode()  # type: ignore[union-attr]
+
+
+def fewest(text: str, good: list[str]) -> int:
+    """The fewest tokens from a text to one of the good ones."""
+    least = 0
+    layer = {text}
+    while not layer & set(good):
+        longer = {begun + token.decode() for begun in layer for token in TOY.tokens if token}
+        layer = {each for each in longer if any(whole.startswith(each) for whole in good)}
+        least += 1
+    return least
+
+
+def test_end_waits_for_the_goals_and_progress_counts_tokens() -> None:
+    vocabulary = Vocabulary.from_characters(["The", " dog", " is", " fast", " slow", " "])
+    guide = GoalGuide(FreeGuide(vocabulary), ["is fast"])
+    assert guide.steps == 2
+    state = guide.start
+    seen: list[int] = []
+    for token in (0, 1, 2, 4, 2, 3):
+        assert not allows(guide.mask(state), 6) and not guide.is_accepting(state)
+        assert guide.unmet(state) == ("Phrase('is fast')",)
+        state = guide.advance(state, token)
+        seen.append(guide.progress(state))
+    assert seen == [0, 0, 1, 0, 1, 2], "slow breaks the phrase"
+    assert allows(guide.mask(state), 6) and guide.is_accepting(state) and guide.unmet(state) == ()
+    assert guide.read(guide.start, b"The dog is") == guide.advance(guide.read(guide.start, b"The dog"), 2)
+
+
+def test_tokens_that_advance() -> None:
+    vocabulary = Vocabulary.from_characters(["The", " is", " fast", "faster", "is", "er"])
+    guide = GoalGuide(RegexGuide("(?:The| is| fast(?:er)?)*", vocabulary), ["is fast", "The"])
+    at = guide.read(guide.start, b"The is")
+    assert tokens_of(guide.advancing(guide.start)) == [0, 1]
+    assert tokens_of(guide.advancing(at)) == [2]
+    assert guide.progress(at) == 2 and guide.steps == 3
+
+
+def test_a_word_that_turns_out_longer_is_not_met() -> None:
+    guide = GoalGuide(FreeGuide(SMALL), [Phrase("scared", word=True)])
+    state = guide.read(guide.start, b"is scared")
+    assert guide.is_accepting(state)
+    longer = guide.read(state, b"y")
+    assert not guide.is_accepting(longer) and guide.distance(longer) == 7
+    assert guide.is_accepting(guide.read(guide.read(state, b","), b"y"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "goals", "message"),
+    [
+        (r"\d{4}", ["12", "x"], r"no text of the constraint contains Phrase\('x'\)"),
+        (r"\d{4}", ["12345"], r"contains Phrase\('12345'\)"),
+        (r"\d{4}", ["123", "456"], r"contains all of Phrase\('123'\) and Phrase\('456'\)"),
+        (r"\w+", [Phrase("a", word=True), Phrase("b", word=True)], "though it may contain each"),
+    ],
+)
+def test_goals_that_contradict_the_guide(pattern: str, goals: list[Any], message: str) -> None:
+    with pytest.raises(LanguageError, match=message):
+        GoalGuide(RegexGuide(pattern, SMALL), goals)
+
+
+def test_goals_that_the_vocabulary_cannot_spell() -> None:
+    with pytest.raises(LanguageError, match=r"no tokens that spell a text with Phrase\('x'\)"):
+        GoalGuide(FreeGuide(CHARACTERS), ["x"])
+
+
+def test_a_search_that_takes_too_long_is_given_up() -> None:
+    with pytest.raises(LimitError, match=r"Phrase\('c'\) was found within 50 states; it may have none"):
+        GoalGuide(CFGGuide(PALINDROMES, SMALL), ["c"], max_states=50)
+
+
+class ByCharacter:
+    """Another kind of guide, over bytes: so many letters, between brackets; it says no more than the protocol asks."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary, self.start = vocabulary, 0
+
+    def mask(self, state: int) -> Any:
+        flags = np.zeros(-(-self.vocabulary.size // 32) * 32, np.bool_)
+        flags[[token for token in range(self.vocabulary.size) if self.advance(state, token) != DEAD]] = True
+        return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def advance(self, state: int, token: int) -> int:
+        if token in self.vocabulary.eos_ids:
+            return state if self.is_accepting(state) else DEAD
+        text = self.vocabulary.tokens[token]
+        return self.read(state, text) if text else DEAD
+
+    def read(self, state: int, data: bytes) -> int:
+        for byte in data:
+            inside = 0 < state < 8 and byte in b"ab"
+            if not inside and (state, byte) not in [(0, 40), (5, 41), (6, 41), (7, 41), (8, 41)]:
+                return DEAD
+            state = 9 if byte == 41 else state + 1
+        return state
+
+    def is_accepting(self, state: int) -> bool:
+        return state == 9
+
+    def distance(self, state: int) -> int:
+        return 0 if state == 9 else 1 + max(0, 5 - state)
+
+
+def test_a_guide_of_another_kind() -> None:
+    child = ByCharacter(SMALL)
+    laws.check(child, texts=1, tokens=4, sample=40)
+    guide = GoalGuide(child, ["abab", "bb"])
+    laws.check(guide, texts=2, tokens=5, sample=40)
+    with pytest.raises(LanguageError):
+        GoalGuide(child, ["abab", "bbbbb"])
+
+
+def test_a_guide_that_reads_no_bytes() -> None:
+    with pytest.raises(OptionError, match="has no method `read`"):
+        GoalGuide(PartialMatchGuide("a+", TOY), ["a"])  # type: ignore[arg-type]
