@@ -67,6 +67,7 @@ class Sampling:
 @click.option("--min-p", type=float, help="Leave out tokens below P times the likeliest token's probability.")
 @click.option("-n", "samples", type=int, default=1, show_default=True, help="Random texts for each prompt.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End a free text before this; repeat the option.")
+@click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
 @click.option("--batch-size", type=int, default=16, show_default=True, help="How many texts run at once.")
 @click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
@@ -86,6 +87,7 @@ def generate(
     min_p: float | None,
     samples: int,
     stop: tuple[str, ...],
+    no_heal: bool,
     batch_size: int,
     logprobs: bool,
     diagnose: str | None,
@@ -112,6 +114,7 @@ def generate(
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     search = Sampling(temperature, top_k, top_p, min_p, samples).search()
     options: dict[str, Any] = {"max_tokens": max_tokens, "search": search, "seed": seed, "stop": stop}
+    options["heal"] = not no_heal
     if prompt is not None and out is None and samples == 1 and diagnose is None:
         _print_stream(make_generator(name, device, dtype, constraint), prompt, options)
         return 0

@@ -45,10 +45,9 @@ class Group:
     origins: list[int] = field(default_factory=lambda: [0])
     done: bool = False
 
-    @property
-    def left(self) -> int:
-        """How many more tokens each beam may get."""
-        return self.request.budget - len(self.beams[0].tokens)
+    def left(self, beam: Hypothesis) -> int:
+        """How many more tokens a beam's output may get."""
+        return self.request.budget - len(beam.tokens) + beam.inside
 
 
 class BeamLoop:
@@ -107,14 +106,14 @@ class BeamLoop:
         return [self._start(self.waiting.popleft(), first + i) for i in range(min(free, len(self.waiting)))]
 
     def _start(self, request: Request, at: int) -> Group:
-        start = 0 if request.constraint is None else request.constraint.guide.start
-        finished = Finished(self.search, request.budget, by_text=request.constraint is not None)
-        return Group(request, finished, [Hypothesis((), b"", start)], at)
+        start = request.start
+        finished = Finished(self.search, request.budget + start.tail, by_text=start.constraint is not None)
+        return Group(request, finished, [Hypothesis((), b"", request.first_state)], at)
 
     def _prefill(self, joining: list[Group]) -> Hidden:
         """Read each prompt once."""
         self._cache.join(len(joining))
-        return self.model.forward([group.request.prompt for group in joining], self._cache, joining[0].at)
+        return self.model.forward([group.request.start.prompt for group in joining], self._cache, joining[0].at)
 
     def _decode(self) -> Hidden:
         """Read the last token of every beam."""
@@ -135,12 +134,17 @@ class BeamLoop:
 
     def _mask(self, group: Group, beam: Hypothesis) -> Mask | None:
         """What the beam may go on with; near the end of the budget only what leaves room to finish."""
-        constraint = group.request.constraint
+        constraint = group.request.constraint(beam.state)
         if constraint is None:
             return None
-        if constraint.tight(beam.state, group.left):
-            return mask_within(constraint.guide, beam.state, group.left).copy()
+        if constraint.tight(beam.state, group.left(beam)):
+            return self._closing_mask(group, beam)
         return constraint.guide.mask(beam.state).copy()
+
+    def _closing_mask(self, group: Group, beam: Hypothesis) -> Mask:
+        constraint = group.request.constraint(beam.state)
+        assert constraint is not None
+        return mask_within(constraint.guide, beam.state, group.left(beam)).copy()
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first; logits are read once.
@@ -167,11 +171,10 @@ class BeamLoop:
         Where the rest would not fit into the budget after a candidate, its beam offers only what fits.
         """
         taken = self._taken(group, candidates)
-        constraint = group.request.constraint
         closed: set[int] = set()
-        while constraint and (late := {one.beam for one, after in taken if not self._fits(group, after)} - closed):
+        while late := {one.beam for one, after in taken if not self._fits(group, after)} - closed:
             for beam in late:
-                masks[beam] = mask_within(constraint.guide, group.beams[beam].state, group.left).copy()
+                masks[beam] = self._closing_mask(group, group.beams[beam])
             closed |= late
             taken = self._taken(group, self._best([group], logits, masks)[0])
         if self.scores:
@@ -204,23 +207,27 @@ class BeamLoop:
         length = parent.length + 1
         if one.token in self._eos:
             return replace(parent, total=one.total, length=length, finish="complete")
-        if one.token in request.stop_ids:
+        if request.stops(parent.state, one.token):
             return replace(parent, total=one.total, length=length, finish="stop")
         tokens = (*parent.tokens, one.token)
-        text = parent.text + (self.model.vocabulary.tokens[one.token] or b"")
+        text = parent.text + request.output(parent.state, self.model.vocabulary.tokens[one.token] or b"")
+        inside = parent.inside + (not request.is_output(parent.state, one.token))
         state, finish = parent.state, None
-        if request.constraint is not None:
-            state = request.constraint.guide.advance(state, one.token)
-        if len(tokens) == request.budget:
-            finish = "length" if request.constraint is None else "complete"
+        constraint = request.constraint(state)
+        if constraint is not None:
+            state = constraint.guide.advance(state, one.token)
+        if len(tokens) - inside == request.budget:
+            finish = "length" if request.constraint(state) is None else "complete"
         if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
             text, finish = text[:at], "stop"
-        return Hypothesis(tokens, text, state, one.total, length, finish, parent.logprobs, parent.traces)
+        return replace(
+            parent, tokens=tokens, text=text, state=state, total=one.total, length=length, finish=finish, inside=inside
+        )
 
     def _fits(self, group: Group, after: Hypothesis) -> bool:
-        constraint = group.request.constraint
+        constraint = group.request.constraint(after.state)
         ended = after.length > len(after.tokens)
-        return constraint is None or ended or constraint.fits(after.state, group.left - 1)
+        return constraint is None or ended or constraint.fits(after.state, group.left(after))
 
     def _with_logprobs(
         self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
@@ -237,7 +244,7 @@ class BeamLoop:
         self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
     ) -> list[tuple[Candidate, Hypothesis]]:
         rows = [one.beam for one, _ in taken]
-        places = [(group.beams[row].state, group.left) for row in rows]
+        places = [(group.beams[row].state, group.left(group.beams[row])) for row in rows]
         pairs = [after.logprobs[-1] for _, after in taken]
         found = traces(logits, masks, rows, places, [one.token for one, _ in taken], pairs)
         return [
@@ -268,6 +275,7 @@ class BeamLoop:
         for sample, (score, one) in enumerate(best):
             row = Row(replace(group.request, sample=sample), one.state, [], siblings=len(best), score=score)
             row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
+            row.inside = one.inside
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
             row.traces = list(one.traces)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from ..guides.protocol import Guide, Mask
+from ..guides import AlignedGuide
+from ..guides.crossing import Crossings
+from ..guides.protocol import ByteGuide, Guide, Mask
 from ..kernels.mask import allowed_ids, popcount
 from .arrays import as_list
 
@@ -41,6 +46,30 @@ class Constraint:
         self._menus: dict[int, Menu] = {}
         self._enough: dict[int, int] = {}
         self._listed = 0
+        self._behind: OrderedDict[bytes, ConstraintBehind] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def distance(self) -> int:
+        """Fewest tokens that complete a text."""
+        return self.guide.distance(self.guide.start)
+
+    @cached_property
+    def crossings(self) -> Crossings | None:
+        """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
+        return Crossings(self.guide) if isinstance(self.guide, ByteGuide) else None
+
+    def behind(self, tail: bytes) -> ConstraintBehind:
+        """This constraint behind a text that is to be spelt first; the last ones are remembered."""
+        with self._lock:
+            found = self._behind.get(tail)
+            if found is None:
+                found = self._behind[tail] = ConstraintBehind(self, tail)
+                if len(self._behind) > _TAILS:
+                    self._behind.popitem(last=False)
+            else:
+                self._behind.move_to_end(tail)
+            return found
 
     def menu(self, state: int) -> Menu:
         """What `state` allows; remembered, up to a million listed ids."""
@@ -90,4 +119,27 @@ class Constraint:
         return not self.fits(state, left - 2)
 
 
+class ConstraintBehind(Constraint):
+    """A constraint behind the end of a prompt. Once that is spelt, what is known of the constraint is used.
+
+    Tokens that lie within the end of the prompt count neither in distances nor against budgets.
+    """
+
+    def __init__(self, constraint: Constraint, tail: bytes) -> None:
+        assert isinstance(constraint.guide, ByteGuide)
+        guide = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=constraint.crossings)
+        super().__init__(guide, constraint.few)
+        self._constraint = constraint
+        self._begin = len(tail)
+
+    def menu(self, state: int) -> Menu:
+        """What `state` allows."""
+        return super().menu(state) if state < self._begin else self._constraint.menu(state - self._begin)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `left` tokens of output are enough to complete the text."""
+        return super().fits(state, left) if state < self._begin else self._constraint.fits(state - self._begin, left)
+
+
 _REMEMBERED = 1 << 20
+_TAILS = 256

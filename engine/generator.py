@@ -77,17 +77,20 @@ class Generator:
         return Generation(
             text=text,
             value=text if self._convert is None else self._convert(text),
-            token_ids=tuple(row.tokens),
+            token_ids=tuple(row.tokens[row.inside :]),
             finish_reason=row.finish,
-            logprobs=tuple(row.scores) if logprobs else None,
-            raw_logprobs=tuple(row.raw_scores) if logprobs else None,
+            overlap=row.overlap(self.model.vocabulary),
+            logprobs=tuple(row.scores[row.inside :]) if logprobs else None,
+            raw_logprobs=tuple(row.raw_scores[row.inside :]) if logprobs else None,
             score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
         )
 
     def _diagnostics(self, row: Row) -> Diagnostics:
         assert row.finish is not None
-        return Diagnostics.of(row.traces, self.model.vocabulary, self.guide, row.finish)
+        constraint = row.request.start.constraint
+        guide = None if constraint is None else constraint.guide
+        return Diagnostics.of(row.traces, self.model.vocabulary, guide, row.finish)
 
 
 def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> list[Any]:

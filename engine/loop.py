@@ -104,8 +104,7 @@ class Loop:
         return joining, finished
 
     def _start(self, request: Request) -> Row:
-        start = 0 if request.constraint is None else request.constraint.guide.start
-        row = Row(request, start, list(request.prompt))
+        row = Row(request, request.first_state, list(request.start.prompt))
         self._settle(row)
         return row
 
@@ -144,7 +143,7 @@ class Loop:
         return tokens
 
     def _offer(self, row: Row) -> Offer:
-        constraint = row.request.constraint
+        constraint = row.constraint
         if constraint is None:
             return Offer(None, None)
         if constraint.tight(row.state, row.left):
@@ -154,16 +153,17 @@ class Loop:
 
     def _closing(self, row: Row) -> Offer:
         """Only what leaves room to finish."""
-        constraint = row.request.constraint
+        constraint = row.constraint
         assert constraint is not None
         mask = mask_within(constraint.guide, row.state, row.left).copy()
         return Offer(None if self.scores else constraint.menu_of(mask).ids, mask)
 
     def _fits(self, row: Row, token: int) -> bool:
-        constraint = row.request.constraint
+        constraint = row.constraint
         if constraint is None or token in self._eos:
             return True
-        return constraint.fits(constraint.guide.advance(row.state, token), row.left - 1)
+        left = row.left - row.request.is_output(row.state, token)
+        return constraint.fits(constraint.guide.advance(row.state, token), left)
 
     def _select(self, reading: Reading, offers: Sequence[Offer], attempt: int) -> list[int]:
         """One pick per row; rows with few tokens on offer compute only their logits."""
@@ -201,7 +201,7 @@ class Loop:
             for row, trace in zip(reading.rows, found, strict=True):
                 row.traces.append(trace)
         for row, token, (score, raw) in zip(reading.rows, tokens, pairs, strict=True):
-            if token in self._eos or token in row.request.stop_ids:
+            if token in self._eos or row.request.stops(row.state, token):
                 row.end_score = score
             else:
                 row.scores.append(score)
@@ -212,7 +212,7 @@ class Loop:
             row.pending = []
             if token in self._eos:
                 row.finish = "complete"
-            elif token in row.request.stop_ids:
+            elif row.request.stops(row.state, token):
                 row.finish = "stop"
             else:
                 self._append(row, token)
@@ -220,21 +220,22 @@ class Loop:
 
     def _append(self, row: Row, token: int) -> None:
         """Add a token to the row; a stop string cuts its text and ends it."""
-        request = row.request
+        request, constraint = row.request, row.constraint
         known = len(row.text)
         row.tokens.append(token)
         row.pending.append(token)
-        row.text += self.model.vocabulary.tokens[token] or b""
-        if request.constraint is not None:
-            row.state = request.constraint.guide.advance(row.state, token)
+        row.text += request.output(row.state, self.model.vocabulary.tokens[token] or b"")
+        row.inside += not request.is_output(row.state, token)
+        if constraint is not None:
+            row.state = constraint.guide.advance(row.state, token)
         if request.stop and (at := request.stop.find(row.text, known)) >= 0:
             del row.text[at:]
             row.finish = "stop"
 
     def _settle(self, row: Row) -> None:
         """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
-        constraint = row.request.constraint
         while row.finish is None:
+            constraint = row.constraint
             if constraint is None:
                 row.finish = "length" if row.left == 0 else None
                 return

@@ -22,6 +22,7 @@ class TextOptions(TypedDict, total=False):
     seed: int | Sequence[int] | None
     stop: str | Sequence[str]
     stop_ids: Sequence[int]
+    heal: bool
 
 
 class CallOptions(TextOptions, total=False):
@@ -49,6 +50,8 @@ class Options:
         then get equal outputs), or a list with one for each. The model itself may round differently in
         batches of another size, which shows only where a draw falls within rounding of a boundary.
     stop, stop_ids: strings and token ids that end a free text; they are not part of it.
+    heal: where a token may begin in the prompt and go on into the output, cut the prompt back, and generate its
+        end again, as it was; outputs are returned without it. See docs/healing.md.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
@@ -60,6 +63,7 @@ class Options:
     seed: Any = None
     stop: Any = ()
     stop_ids: Sequence[int] = ()
+    heal: bool = True
     batch_size: int = 16
     progress: bool | None = None
     logprobs: bool = False
@@ -83,6 +87,8 @@ class Options:
             raise OptionError(f"search={self.search!r}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
         if type(self.batch_size) is not int or self.batch_size < 1:
             raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
+        if not isinstance(self.heal, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"heal={self.heal!r}: True or False")
         strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
         if not all(isinstance(string, str) for string in strings):
             raise OptionError(f"stop={self.stop!r}: a string or a list of strings")

@@ -17,11 +17,13 @@ class Generation:
     """One generated text.
 
     value: the text in its Python type; token_ids: without EOS and stop ids
+    overlap: how many bytes of the first of token_ids are the end of the prompt, which was healed; 0 for most
     finish_reason: "complete" (EOS, or the constraint is met and the text ends), "stop" (a stop string or id),
         "length" (max_tokens)
     logprobs, raw_logprobs: natural logarithms of the tokens' probabilities among the allowed tokens, and
         among all, at temperature 1; None unless asked for
-    score: the sum of logprobs and of that of EOS, where it was chosen; None likewise; of a text found by beam search,
+    score: the sum of logprobs and of that of EOS, where it was chosen, and of those of tokens within a prompt's end
+        that was generated again; None likewise; of a text found by beam search,
         always what it was ranked by, see `Beam`
     diagnostics: what the constraint did to each token; None unless asked for
     """
@@ -30,6 +32,7 @@ class Generation:
     value: Any
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
+    overlap: int = 0
     logprobs: tuple[float, ...] | None = None
     raw_logprobs: tuple[float, ...] | None = None
     score: float | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..tokenizers_adapter import Vocabulary
 from .constraint import Constraint
 from .diagnostics.trace import Trace
+from .healing import Start
 from .results import FinishReason
 from .stopping import StopStrings
 
@@ -15,24 +17,50 @@ class Request:
     """What one row is to do.
 
     number: the prompt's place among the caller's; sample: which of its samples
+    start: the prompt that the model reads, and the constraint
     key: of the row's random numbers
     """
 
     number: int
     sample: int
-    prompt: tuple[int, ...]
-    constraint: Constraint | None
+    start: Start
     budget: int
     key: int
     stop: StopStrings
     stop_ids: frozenset[int]
+
+    @property
+    def first_state(self) -> int:
+        """The state before the first token."""
+        return 0 if self.start.constraint is None else self.start.constraint.guide.start
+
+    def constraint(self, state: int) -> Constraint | None:
+        """What holds in a state; None if anything may follow."""
+        return None if self.start.is_free and state >= self.start.tail else self.start.constraint
+
+    def output(self, state: int, text: bytes) -> bytes:
+        """What of a token's bytes belongs to the output, rather than to the prompt's end."""
+        return text[self.start.tail - state :] if state < self.start.tail else text
+
+    def is_output(self, state: int, token: int) -> bool:
+        """Whether a token is one of the output's, rather than within the prompt's end."""
+        if state >= self.start.tail:
+            return True
+        assert self.start.constraint is not None
+        text = self.start.constraint.guide.vocabulary.tokens[token] or b""
+        return len(text) > self.start.tail - state
+
+    def stops(self, state: int, token: int) -> bool:
+        """Whether a token ends the text without being a part of it."""
+        return token in self.stop_ids and self.is_output(state, token)
 
 
 @dataclass(slots=True, eq=False)
 class Row:
     """How far it has come.
 
-    tokens: generated so far; text: their bytes; pending: not yet read by the model
+    tokens: generated so far; text: their bytes, without the prompt's end; pending: not yet read by the model
+    inside: how many of the tokens lie within the prompt's end
     scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
     traces: for diagnostics; of every token, and of that which ended the text
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
@@ -42,6 +70,7 @@ class Row:
     state: int
     pending: list[int]
     tokens: list[int] = field(default_factory=list[int])
+    inside: int = 0
     text: bytearray = field(default_factory=bytearray)
     scores: list[float] = field(default_factory=list[float])
     raw_scores: list[float] = field(default_factory=list[float])
@@ -53,5 +82,15 @@ class Row:
 
     @property
     def left(self) -> int:
-        """How many more tokens may be generated."""
-        return self.request.budget - len(self.tokens)
+        """How many more tokens the output may have."""
+        return self.request.budget - len(self.tokens) + self.inside
+
+    def overlap(self, vocabulary: Vocabulary) -> int:
+        """How many bytes of the first token of the output belong to the prompt."""
+        within = len(vocabulary.decode(self.tokens[: self.inside]))
+        return self.request.start.tail - within if len(self.tokens) > self.inside else 0
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """What holds now; None if anything may follow."""
+        return self.request.constraint(self.state)

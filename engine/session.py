@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import BudgetError, OptionError
 from .beam_loop import BeamLoop
 from .constraint import Constraint
+from .healing import Start, healed
 from .loop import Loop
 from .memory import check_memory
 from .models.protocol import Model
@@ -32,7 +33,7 @@ class Job:
 def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | BeamLoop:
     """A loop over all samples of all jobs, in order. Raises OptionError and BudgetError."""
     requests = list(_requests(model, jobs, options))
-    capacity = max((len(request.prompt) + request.budget for request in requests), default=1)
+    capacity = max((request.start.size + request.budget for request in requests), default=1)
     search = options.search
     recorded = {"scores": options.logprobs, "diagnostics": options.diagnostics}
     if isinstance(search, Beam):
@@ -56,10 +57,24 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
             )
-        prompt = _encode(model, job.prompt, number)
-        budget = _budget(model, job.constraint, len(prompt), options.max_tokens, number)
+        start, budget = _start(model, job, options, number)
         for sample in range(1 if isinstance(options.search, Beam) else options.search.n):
-            yield Request(number, sample, prompt, job.constraint, budget, row_key(seed, sample), stop, stop_ids)
+            yield Request(number, sample, start, budget, row_key(seed, sample), stop, stop_ids)
+
+
+def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:
+    """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
+    prompt, asked = _encode(model, job.prompt, number), options.max_tokens
+    needed = 0 if job.constraint is None else job.constraint.distance
+    start = healed(model, prompt, job.constraint) if options.heal else None
+    if start is not None and start.constraint is not None:
+        # A token that begins in the prompt may save the output one or more.
+        fewest = start.constraint.distance if asked is not None and asked < needed else needed
+        budget = _budget(model, fewest, len(prompt), asked, number)
+        room = budget if model.context is None else model.context - start.size
+        if room >= (max(fewest, 1) if asked is None else budget):
+            return start, min(budget, room)
+    return Start(prompt, job.constraint), _budget(model, needed, len(prompt), asked, number)
 
 
 def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
@@ -82,9 +97,8 @@ def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
     return ids
 
 
-def _budget(model: Model, constraint: Constraint | None, prompt: int, asked: int | None, number: int) -> int:
+def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int) -> int:
     """How many tokens the output may take: what was asked for, or the default, within the context."""
-    needed = 0 if constraint is None else constraint.guide.distance(constraint.guide.start)
     budget = DEFAULT_TOKENS + needed if asked is None else asked
     if budget < needed:
         raise BudgetError(

@@ -123,7 +123,7 @@ class Crossings:
         """The tokens below a node that can be read, and the states they lead to."""
         texts = self.guide.vocabulary.tokens
         depth = int(self.tables.trie.depth[node])
-        for token in self.tables.trie.ids[self.tables.below(node)].tolist():
+        for token in map(int, self.tables.trie.ids[self.tables.below(node)]):
             state = self.guide.read(self.guide.start, (texts[token] or b"")[depth:])
             if state != DEAD:
                 yield token, state

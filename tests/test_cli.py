@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trellm import models
+from trellm import Vocabulary, models
 from trellm.cli import demo as demo_module
 from trellm.cli import main
 from trellm.engine import generator as generator_module
@@ -249,6 +249,16 @@ class TestGenerate:
         stop = free[3]
         assert main(["generate", "-m", model, "-p", "On 2024-05-17 the", "--max-tokens", "9", "--stop", stop]) == 0
         assert capsys.readouterr().out == free[: free.index(stop)] + "\n"
+
+    def test_prompts_are_healed_unless_told_otherwise(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        vocabulary = Vocabulary([b"x", b"t", b"the", b"he", None], eos_ids=[4])
+        wordy = models.from_function(lambda ids: [0, 1, 3, 2, 2.5 if len(ids) > 1 else 0], vocabulary)
+        monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: wordy)
+        assert main(["generate", "-m", "wordy", "-p", "xt", "--max-tokens", "1"]) == 0
+        assert main(["generate", "-m", "wordy", "-p", "xt", "--max-tokens", "1", "--no-heal"]) == 0
+        assert capsys.readouterr().out == "he\nthe\n"
 
     def test_samples_differ_and_a_seed_repeats_them(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["generate", "-m", model, "--format", "int", "-p", "On ", "-n", "4", "--seed", "5"]

@@ -43,7 +43,7 @@ class Words:
 class Step:
     """What was chosen, what the model would have chosen freely, and what the constraint left to choose from.
 
-    position: of the token in the output, from 0
+    position: of the token, from 0; with a healed prompt the first tokens may still be within the end of that
     token, leading_token: their texts, None for those without, as EOS; bytes that are no text as \\xNN
     leading_...: of the token that is likeliest without the constraint; leading_allowed: whether it was allowed
     probability, raw_probability: of the token, among the allowed ones and among all, at temperature 1;

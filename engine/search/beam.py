@@ -52,6 +52,7 @@ class Hypothesis:
     total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
     logprobs: of each token, among the allowed ones and among all; empty unless asked for
     traces: of each token, for diagnostics; empty likewise
+    inside: how many of the tokens lie within the end of a prompt that is healed
     """
 
     tokens: tuple[int, ...]
@@ -62,6 +63,7 @@ class Hypothesis:
     finish: FinishReason | None = None
     logprobs: tuple[tuple[float, float], ...] = ()
     traces: tuple[Trace, ...] = ()
+    inside: int = 0
 
 
 class Finished:
