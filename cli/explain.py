@@ -1,35 +1,164 @@
-"""`trellm explain`: what a JSON Schema comes to."""
+"""`trellm explain`: what a constraint comes to, and what it expects in a state or after a text."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .constraint import structure_options
+from ..errors import LimitError
+from .constraint import Constraint, constraint_options
+
+if TYPE_CHECKING:
+    from ..guides.protocol import Mask
+    from ..guides.regular import RegularGuide
+    from ..tokenizers_adapter import Vocabulary
+
+MAX_TOKENS = 40
 
 
 @click.command()
-@structure_options
-@click.option("--limit", type=int, default=100, show_default=True, help="Describe at most this many parts.")
-def explain(structure: Any, limit: int) -> None:
-    """Say which values satisfy a JSON Schema, part by part, with all its rules worked out.
+@constraint_options
+@click.option(
+    "--limit", type=int, default=100, show_default=True, help="Show at most this many parts, states or rules."
+)
+@click.option("--state", type=int, help="What a state of a regular constraint expects; numbers as in the picture.")
+@click.option("--after", metavar="TEXT", help="What is expected after this text.")
+@click.option(
+    "--tokenizer", metavar="NAME", help="Also list the tokens of this tokenizer, a name or folder, allowed there."
+)
+@click.option(
+    "--picture", metavar="FILE", help="Draw the automaton or the rules: FILE.svg, FILE.mmd (Mermaid) or FILE.dot."
+)
+def explain(
+    constraint: Constraint,
+    limit: int,
+    state: int | None,
+    after: str | None,
+    tokenizer: str | None,
+    picture: str | None,
+) -> None:
+    """Say what a constraint comes to.
 
-    Lines that begin with "cost:" tell what takes more time or memory than plain types do. Parts are named by
-    the JSON pointer of the schema they come from.
+    Of a JSON Schema: which values satisfy it, part by part, with all its rules worked out. Lines that begin with
+    "cost:" tell what takes more time or memory than plain types do. Parts are named by the JSON pointer of the
+    schema they come from. Of a grammar: its rules. Of a regular constraint: the states of its automaton.
 
     \b
         trellm explain --schema person.schema.json
+        trellm explain --regex '[0-9]+(\\.[0-9]+)?' --picture number.svg
+        trellm explain --regex '[0-9]+(\\.[0-9]+)?' --state 2 --tokenizer Qwen/Qwen3-0.6B
+        trellm explain --grammar arithmetic.lark --after '(1+'
     """
-    from ..engine.structures import structure_of
-    from ..guides.json_schema import CompiledSchema
-    from ..guides.json_schema.outline import Outline
-
-    if structure is None:
-        raise click.UsageError("give a schema: --schema or --pydantic")
+    if constraint.is_free:
+        raise click.UsageError("say what is to be explained: --regex, --choice, --format, --grammar, --schema ...")
     if limit < 1:
         raise click.UsageError(f"--limit must be at least 1, not {limit}")
-    written: Any = structure_of(structure).schema
-    schema = CompiledSchema(written)
-    schema.check_has_instance()
-    click.echo(str(Outline(schema, limit)))
+    if state is not None and after is not None:
+        raise click.UsageError("--state and --after exclude each other: both name a state")
+    if tokenizer is not None and state is None and after is None:
+        raise click.UsageError("--tokenizer belongs to --state or --after, which are missing")
+    try:
+        if picture is not None:
+            _draw(constraint, Path(picture), limit)
+        if state is not None or after is not None:
+            click.echo("\n".join(_state_lines(constraint, state, after, tokenizer, limit)))
+        elif picture is None:
+            click.echo(_overview(constraint, limit))
+    except LimitError as error:
+        raise click.UsageError(str(error).replace("max_states", "--limit")) from None
+
+
+def _overview(constraint: Constraint, limit: int) -> str:
+    from ..engine.structures import structure_of
+    from ..guides import CFGGuide
+    from ..guides.json_schema import CompiledSchema
+    from ..guides.json_schema.outline import Outline
+    from ..guides.regular import RegularGuide
+    from ..tokenizers_adapter import Vocabulary
+
+    if constraint.structure is not None:
+        written: Any = structure_of(constraint.structure).schema
+        schema = CompiledSchema(written)
+        schema.check_has_instance()
+        return str(Outline(schema, limit))
+    guide = constraint.guide(Vocabulary.from_bytes())
+    if isinstance(guide, CFGGuide):
+        return str(guide.grammar).rstrip("\n")
+    assert isinstance(guide, RegularGuide)
+    states = range(len(guide.minimal(limit).dfa))
+    return "\n".join(line for state in states for line in _regular_lines(guide, state, limit)[:-1])
+
+
+def _state_lines(
+    constraint: Constraint, state: int | None, after: str | None, tokenizer: str | None, limit: int
+) -> list[str]:
+    from ..guides.explain import explain as verdict_on
+    from ..guides.regular import RegularGuide
+    from ..tokenizers_adapter import Vocabulary
+
+    vocabulary = Vocabulary.from_bytes() if tokenizer is None else _vocabulary(tokenizer)
+    guide = constraint.guide(vocabulary, as_read=after is not None)
+    if after is None:
+        if not isinstance(guide, RegularGuide):
+            raise click.UsageError(
+                "--state is for regular constraints; the states of others have no numbers, use --after"
+            )
+        assert state is not None
+        lines = _regular_lines(guide, state, limit)
+        state = guide.minimal(limit).states[state]
+    else:
+        state = guide.automaton.read(guide.start, after.encode())
+        if state < 0:
+            raise click.UsageError(f"--after: {verdict_on(guide, after)}".split("\n")[0])
+        lines = [f"expected: {guide.describe(state)}"]
+    return lines if tokenizer is None else [*lines, _tokens(guide.mask(state), vocabulary)]
+
+
+def _regular_lines(guide: RegularGuide, state: int, limit: int) -> list[str]:
+    """A state of the smallest automaton: a line with what leads to it, one for each way on, and what is expected."""
+    from ..guides.pictures.automata import edge_labels
+
+    minimal = guide.minimal(limit)
+    if not 0 <= state < len(minimal.dfa):
+        raise click.UsageError(f"--state {state}: the states are 0 to {len(minimal.dfa) - 1}")
+    ends = ", where the text may end" if minimal.dfa.is_accepting(state) else ""
+    ways = [f"  {label} -> {target}" for target, label in edge_labels(minimal.dfa, state)]
+    return [f"state {state}{ends}", *ways, f"expected: {guide.describe(minimal.states[state])}"]
+
+
+def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
+    from ..guides.expectation import visible
+    from ..guides.pictures.automata import tokens_in
+    from ..guides.protocol import tokens_of
+
+    count = len(tokens_of(mask))
+    return f"{count:,} of {vocabulary.size:,} tokens are allowed: {visible(tokens_in(mask, vocabulary, MAX_TOKENS))}"
+
+
+def _draw(constraint: Constraint, path: Path, limit: int) -> None:
+    from ..guides.pictures import Drawable
+    from ..tokenizers_adapter import Vocabulary
+
+    guide: Any = constraint.guide(Vocabulary.from_bytes())
+    if not isinstance(guide, Drawable):
+        raise click.UsageError("--picture is for regular constraints and grammars; a schema has no finite automaton")
+    drawn = guide.picture(max_states=limit)
+    writers = {".svg": drawn.to_svg, ".mmd": drawn.to_mermaid, ".dot": drawn.to_dot}
+    if path.suffix not in writers:
+        raise click.UsageError(f"--picture {path}: the name must end in .svg, .mmd or .dot")
+    path.write_text(writers[path.suffix](), encoding="utf-8")
+
+
+def _vocabulary(name: str) -> Vocabulary:
+    import transformers
+
+    from ..tokenizers_adapter import Vocabulary
+
+    hub: Any = transformers
+    try:
+        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(name))
+    except OSError as error:
+        first = str(error).strip().splitlines()[0]
+        raise click.UsageError(f"the tokenizer {name!r} cannot be loaded ({first}); give a name or a folder") from None

@@ -226,7 +226,7 @@ class TestSchemas:
             (["check", "--schema", "{schema}", "--pydantic", "datetime:date", "-t", "1"], "exclude each other"),
             (["check", "--schema", "{schema}"], "one of them"),
             (["generate", "-m", "x", "-p", "", "--diagnose", "-"], "--diagnose writes a page to a file"),
-            (["explain"], "give a schema"),
+            (["explain"], "say what is to be explained"),
             (["explain", "--schema", "{schema}", "--limit", "0"], "--limit must be at least 1"),
             (["explain", "--pydantic", "Person"], "MODULE:CLASS"),
             (["explain", "--pydantic", "datetime:Person"], "cannot be imported"),
@@ -235,6 +235,72 @@ class TestSchemas:
     )
     def test_mistakes(self, schema: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert said in refused(capsys, *(argument.replace("{schema}", schema) for argument in arguments))
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> str:
+    """A folder with a tokenizer of single bytes, "12" and "1."."""
+    import transformers
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE
+
+    tokens = ["<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "12", "1."]
+    backend = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, [("1", "2"), ("1", ".")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>").save_pretrained(tmp_path)
+    return str(tmp_path)
+
+
+class TestExplain:
+    """`trellm explain` of automata and grammars; of schemas above."""
+
+    def test_the_states_of_an_automaton(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "-r", "([0-9]+)?[.][0-9]+"]) == 0
+        assert capsys.readouterr().out == (
+            "state 0\n  . -> 1\n  0-9 -> 0\nstate 1\n  0-9 -> 2\nstate 2, where the text may end\n  0-9 -> 2\n"
+        )
+
+    def test_a_state_with_the_tokens_it_allows(self, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "-r", "1+[.]?2", "--state", "1", "--tokenizer", tokenizer]) == 0
+        assert capsys.readouterr().out == (
+            'state 1\n  . -> 2\n  1 -> 1\n  2 -> 3\nexpected: "." or "1" or "2"\n'
+            "5 of 259 tokens are allowed: ., 1, 2, 12, 1.\n"
+        )
+
+    def test_after_a_text(self, tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
+        grammar = tmp_path / "g.lark"
+        grammar.write_text('start: "(" start ")" | NUMBER\nNUMBER: /[12]+/\n')
+        assert main(["explain", "--grammar", str(grammar)]) == 0
+        assert capsys.readouterr().out == 'NUMBER: [12]+\nstart: "(" start ")" | NUMBER\n'
+        assert main(["explain", "--grammar", str(grammar), "--after", "(1", "--tokenizer", tokenizer]) == 0
+        assert capsys.readouterr().out == (
+            'expected: ")" or "1" or "2" in start (NUMBER)\n4 of 259 tokens are allowed: ), 1, 2, 12\n'
+        )
+
+    def test_pictures_go_to_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for name, begin in (("a.svg", "<svg"), ("a.mmd", "flowchart"), ("a.dot", "digraph")):
+            assert main(["explain", "-c", "yes", "-c", "no", "--picture", str(tmp_path / name)]) == 0
+            assert (tmp_path / name).read_text(encoding="utf-8").startswith(begin)
+        assert capsys.readouterr().out == ""
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["-r", "ab", "--state", "9"], "the states are 0 to 2"),
+            (["-r", "ab", "--after", "b"], 'no match: at offset 0 expected "ab", found "b"'),
+            (["-r", "ab", "--after", "a", "--state", "1"], "exclude each other"),
+            (["-r", "ab", "--tokenizer", "x"], "--tokenizer belongs to --state or --after"),
+            (["-r", "ab", "--state", "0", "--tokenizer", "./no-such-folder"], "cannot be loaded"),
+            (["-r", "ab", "--picture", "a.png"], "must end in .svg, .mmd or .dot"),
+            (["-r", "a{200}"], "raise --limit"),
+            (["-r", "a{200}", "--picture", "a.svg"], "raise --limit"),
+            (["--pydantic", "datetime:date", "--state", "0"], "use --after"),
+            (["--pydantic", "datetime:date", "--picture", "a.svg"], "no finite automaton"),
+        ],
+    )
+    def test_mistakes(self, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert said in refused(capsys, "explain", *arguments)
 
 
 class TestGenerate:
