@@ -9,17 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LimitError
-from ..kernels import chart as kernel
 from ..kernels.calling import call
 from ..kernels.chart import DEAD
 from ..kernels.cost import (
     NEVER,
     Costs,
-    fewest_tokens,
-    settle_bundles,
     settle_nodes,
+    spell,
     state_costs,
-    witness,
 )
 from ..kernels.interning import WORDS
 from ..kernels.walk import successors
@@ -31,6 +28,10 @@ Ints = NDArray[np.int32]
 MAX_SEARCH = 20_000
 MAX_SEARCH_WORDS = 4_000_000
 MAX_WITNESS = 1 << 26
+# Up to how many bytes before the end tokens are tried that are on no shortest way
+NEAR = 32
+
+_NO_STATES = np.zeros((0, 3), np.int32)
 
 
 class Closing:
@@ -38,7 +39,8 @@ class Closing:
 
     A distance is the lesser of two numbers of tokens: those that a shortest text in bytes can be split into,
     and those that end the text when each is the one that comes nearest to the end. Each depends on the state
-    alone, whatever was asked before, and drops by one along its own way, which makes distances consistent.
+    alone, whatever was asked before, and drops by one along its own way, which makes distances consistent. The
+    second is worked out near the end only.
     Where one token is enough a distance is exact. When the vocabulary lacks single bytes, distances are
     searched for among token sequences, exactly. Callers hold the automaton's lock.
     """
@@ -49,17 +51,15 @@ class Closing:
         self._distances: dict[int, int] = {}
         self._by_nearest: dict[int, int] = {}
         self._nodes_settled = 0
-        self._bundles_settled = 0
         empty = np.zeros(0, np.int32)
-        self._costs = Costs(empty, empty, empty, empty, empty, empty)
+        self._costs = Costs(empty, empty, empty, empty, empty, empty, _NO_STATES)
 
     def forget(self, kept: NDArray[np.bool_]) -> None:
         """Forget all states but the kept ones, and where the chart's words were."""
         for known in (self._distances, self._by_nearest):
             for state in [state for state in known if not kept[state]]:
                 del known[state]
-        self._bundles_settled = 0
-        self._costs = self._costs._replace(entries=np.zeros(0, np.int32))
+        self._costs = self._costs._replace(entries=np.zeros(0, np.int32), onward=_NO_STATES)
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
@@ -97,8 +97,14 @@ class Closing:
             fit = np.zeros(len(states), np.bool_)
             open_ones = np.arange(len(states))
         for i in open_ones.tolist():
-            fit[i] = self.distance(int(states[i])) <= left
+            fit[i] = self._is_near(int(states[i]), left)
         return fit
+
+    def _is_near(self, state: int, left: int) -> bool:
+        """Whether the distance is at most `left`; a shortest text mostly tells, and costs less."""
+        if self._tables.spells_all_bytes and state not in self._distances and self._by_shortest(state) <= left:
+            return True
+        return self.distance(state) <= left
 
     def distance_below(self, state: int, root: int) -> int:
         """The fewest tokens to an accepting state, the first of them below a node of the trie; NEVER if none can be."""
@@ -123,7 +129,7 @@ class Closing:
         """The fewest bytes to an accepting state, for each of the states."""
         self._settle()
         out = np.empty(len(states), np.int32)
-        state_costs(self._automaton.graph_arrays, self._automaton.chart, self._costs, states, out)
+        call(state_costs, self._automaton.graph_arrays, self._automaton.chart, self._costs, states, out)
         return out
 
     def _settle(self) -> None:
@@ -140,35 +146,34 @@ class Closing:
                 exits=_extended(costs.exits, len(graph.counters), NEVER),
             )
         if len(costs.entries) < len(chart.words):
-            costs = costs._replace(entries=_extended(costs.entries, len(chart.words), NEVER))
+            costs = costs._replace(entries=_extended(costs.entries, len(chart.words), -1))
+        if len(costs.onward) < len(chart.states):
+            costs = costs._replace(onward=_extended(costs.onward, len(chart.states), -1))
         self._costs = costs
         count = automaton.graph.node_count
         if count > self._nodes_settled:
             for node, promise, target in automaton.graph.promises(self._nodes_settled, count):
                 costs.promised[node], costs.after[node] = promise, target
-            settle_nodes(graph, costs, self._nodes_settled, count)
+            call(settle_nodes, graph, costs, self._nodes_settled, count)
             self._nodes_settled = count
-        settle_bundles(graph, chart, costs, max(2, self._bundles_settled))
-        self._bundles_settled = int(chart.sizes[kernel.BUNDLES])
 
     def _found_distance(self, state: int) -> int:
+        fewest = self._by_shortest(state)
         needed = int(self.bytes_needed(np.array([state], np.int32))[0])
-        split = self._tokens_of_witness(state, needed)
-        if (split - 1) * self._tables.trie.deepest < needed:
-            return split
-        return min(split, self._tokens_by_nearest(state, needed))
+        if needed > NEAR or (fewest - 1) * self._tables.trie.deepest < needed:
+            return fewest
+        return min(fewest, self._tokens_by_nearest(state, needed))
 
-    def _tokens_of_witness(self, state: int, needed: int) -> int:
-        """How few tokens spell a shortest text of `needed` bytes."""
-        data = np.empty(needed, np.uint8)
-        place = np.array([state, 0], np.int64)
-        length = self._run_costed(witness, place, data)
-        while length == DEAD:
-            if len(data) > MAX_WITNESS:
+    def _by_shortest(self, state: int) -> int:
+        """How few tokens spell a shortest text."""
+        needed = int(self.bytes_needed(np.array([state], np.int32))[0])
+        fewest = DEAD
+        while fewest == DEAD:
+            if needed > MAX_WITNESS:
                 raise LimitError(f"the shortest text of the constraint has more than {MAX_WITNESS:,} bytes")
-            data = np.concatenate([data, np.empty_like(data)])
-            length = self._run_costed(witness, place, data)
-        return int(fewest_tokens(self._tables.trie, data, length))
+            fewest = self._run_costed(spell, self._tables.trie, state, needed)
+            needed = 2 * needed + 64
+        return fewest
 
     def _run_costed(self, function: Any, *arguments: Any) -> int:
         automaton = self._automaton
@@ -243,6 +248,6 @@ class Closing:
 
 
 def _extended(array: Ints, length: int, value: int) -> Ints:
-    grown = np.full(length, value, np.int32)
+    grown = np.full((length, *array.shape[1:]), value, np.int32)
     grown[: len(array)] = array
     return grown

@@ -135,6 +135,21 @@ def add_entry(chart, rule, target, count, origin, length):
 
 
 @njit(cache=True, nogil=True)
+def first_entry(chart, bundle, rule):
+    """Where the entries of `rule` begin among the words of a bundle, which are in order of their rules."""
+    words = chart.words
+    lo = chart.bundles[bundle, LO]
+    low, high = 0, (chart.bundles[bundle, HI] - lo) // ENTRY
+    while low < high:
+        middle = (low + high) // 2
+        if words[lo + ENTRY * middle] < rule:
+            low = middle + 1
+        else:
+            high = middle
+    return lo + ENTRY * low
+
+
+@njit(cache=True, nogil=True)
 def complete(graph, chart, node, origin, length, entry_count):
     """Return from the rule that ends at `node` to everything that called it; the work list's new length."""
     rule = graph.nodes[node, RULE]
@@ -145,10 +160,11 @@ def complete(graph, chart, node, origin, length, entry_count):
                 length = push(chart, entries[i, 1], entries[i, 3], entries[i, 2], length)
         return length
     words = chart.words
-    for at in range(chart.bundles[origin, LO], chart.bundles[origin, HI], ENTRY):
-        if words[at] == rule and length >= 0:
-            back = words[at + 3]
-            length = push(chart, words[at + 1], origin if back == SELF else back, words[at + 2], length)
+    at, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+    while at < end and words[at] == rule and length >= 0:
+        back = words[at + 3]
+        length = push(chart, words[at + 1], origin if back == SELF else back, words[at + 2], length)
+        at += ENTRY
     return length
 
 
@@ -242,17 +258,11 @@ def flatten_tails(graph, chart, entry_count):
                 # Entries of this rule that come later are found from their side.
             else:
                 words = chart.words
-                for w in range(chart.bundles[origin, LO], chart.bundles[origin, HI], ENTRY):
-                    if words[w] == rule and entry_count >= 0:
-                        back = words[w + 3]
-                        entry_count = add_entry(
-                            chart,
-                            caller,
-                            words[w + 1],
-                            words[w + 2],
-                            origin if back == SELF else back,
-                            entry_count,
-                        )
+                w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+                while w < end and words[w] == rule and entry_count >= 0:
+                    back = origin if words[w + 3] == SELF else words[w + 3]
+                    entry_count = add_entry(chart, caller, words[w + 1], words[w + 2], back, entry_count)
+                    w += ENTRY
             if entry_count < 0:
                 return CROWDED
         rule = entries[at, 0]

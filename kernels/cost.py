@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .chart import (
-    BUNDLES,
     CALL,
     COUNTER,
     DEAD,
@@ -29,21 +28,26 @@ from .chart import (
     ROOT,
     RULE,
     SELF,
+    first_entry,
 )
 from .compiling import wide_njit as njit
 from .interning import HI, LO
 from .rows import fill_row
 
 NEVER = 2**30
+# Columns of Costs.onward.
+BYTE, NEXT, TOKENS = range(3)
 
 
 class Costs(NamedTuple):
-    """Costs in bytes, NEVER where there is no end.
+    """Costs in bytes, NEVER where there is no end. Those of entries and `onward` are worked out when needed.
 
     nodes: int32, by node; promised: int32, what a node promised while it was lazy, -1 for others; after: int32,
     the node that the promise leads to, -1 for the end of the rule
     turns, exits: int32, by counter, of one turn and after the loop
-    entries: int32, beside Chart.words, of everything after the call entry at that place
+    entries: int32, beside Chart.words, of everything after the call entry at that place, -1 where not known yet
+    onward: int32 [n, 3], by state: the first byte of a shortest text, the state after it, and the fewest tokens that
+    spell the text; -1 where not known yet
     """
 
     nodes: NDArray[np.int32]
@@ -52,6 +56,7 @@ class Costs(NamedTuple):
     turns: NDArray[np.int32]
     exits: NDArray[np.int32]
     entries: NDArray[np.int32]
+    onward: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
@@ -112,108 +117,165 @@ def within_rule(graph, costs, node, count):
 
 
 @njit(cache=True, nogil=True)
-def after_rule(chart, costs, bundle, rule):
-    """The fewest bytes after a rule that returns to `bundle`."""
-    if bundle == ROOT:
-        return np.int64(0)
+def after_call(chart, costs, bundle, rule):
+    """The fewest bytes after a rule that returns to `bundle`, as far as the bundle's entries are settled."""
     best = np.int64(NEVER)
-    for at in range(chart.bundles[bundle, LO], chart.bundles[bundle, HI], ENTRY):
-        if chart.words[at] == rule:
-            best = min(best, np.int64(costs.entries[at]))
+    words = chart.words
+    at, end = first_entry(chart, bundle, rule), chart.bundles[bundle, HI]
+    while at < end and words[at] == rule:
+        best = min(best, np.int64(costs.entries[at]))
+        at += ENTRY
     return best
 
 
 @njit(cache=True, nogil=True)
-def settle_bundles(graph, chart, costs, first):
-    """Compute the costs of the entries of all bundles from `first` on; origins come before their users."""
+def is_settled(chart, costs, bundle):
+    """Whether the costs of a bundle's entries are known; what ends the text, and nothing, needs none."""
+    lo = chart.bundles[bundle, LO]
+    return lo == chart.bundles[bundle, HI] or costs.entries[lo] >= 0
+
+
+@njit(cache=True, nogil=True)
+def settle_bundle(graph, chart, costs, bundle):
+    """Compute the costs of a bundle's entries, by rounds; the bundles of their origins must be settled."""
     words = chart.words
-    for bundle in range(first, chart.sizes[BUNDLES]):
-        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+    lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+    for at in range(lo, hi, ENTRY):
+        costs.entries[at] = NEVER
+    changed = True
+    while changed:
+        changed = False
         for at in range(lo, hi, ENTRY):
-            costs.entries[at] = NEVER
-        changed = True
-        while changed:
-            changed = False
-            for at in range(lo, hi, ENTRY):
-                target, origin = words[at + 1], words[at + 3]
-                cost = within_rule(graph, costs, target, words[at + 2])
-                cost += after_rule(chart, costs, bundle if origin == SELF else origin, graph.nodes[target, RULE])
-                cost = min(cost, NEVER)
-                if cost < costs.entries[at]:
-                    costs.entries[at] = cost
-                    changed = True
+            target, origin = words[at + 1], words[at + 3]
+            cost = within_rule(graph, costs, target, words[at + 2])
+            if origin != ROOT:
+                cost += after_call(chart, costs, bundle if origin == SELF else origin, graph.nodes[target, RULE])
+            cost = min(cost, NEVER)
+            if cost < costs.entries[at]:
+                costs.entries[at] = cost
+                changed = True
+
+
+@njit(cache=True, nogil=True)
+def settle(graph, chart, costs, bundle):
+    """Settle a bundle, and before it those that its entries come from, however long their chain is."""
+    stack = np.empty(64, np.int32)
+    stack[0] = bundle
+    depth = 1
+    while depth:
+        bundle = stack[depth - 1]
+        waiting = False
+        for at in range(chart.bundles[bundle, LO] + 3, chart.bundles[bundle, HI], ENTRY):
+            origin = chart.words[at]
+            if origin != SELF and not is_settled(chart, costs, origin):
+                if depth == len(stack):
+                    larger = np.empty(2 * depth, np.int32)
+                    larger[:depth] = stack
+                    stack = larger
+                stack[depth] = origin
+                depth += 1
+                waiting = True
+                break
+        if not waiting:
+            settle_bundle(graph, chart, costs, bundle)
+            depth -= 1
+
+
+@njit(cache=True, nogil=True)
+def after_rule(graph, chart, costs, bundle, rule):
+    """The fewest bytes after a rule that returns to `bundle`."""
+    if bundle == ROOT:
+        return np.int64(0)
+    if not is_settled(chart, costs, bundle):
+        settle(graph, chart, costs, bundle)
+    return after_call(chart, costs, bundle, rule)
+
+
+@njit(cache=True, nogil=True)
+def state_cost(graph, chart, costs, state):
+    """The fewest bytes from a state to an accepting one."""
+    words = chart.words
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    best = np.int64(0 if words[lo + 1] else NEVER)
+    for at in range(lo + HEADER, hi, ITEM):
+        if best == 0:
+            break
+        node, origin = words[at], words[at + 1]
+        cost = within_rule(graph, costs, node, words[at + 2])
+        cost += after_rule(graph, chart, costs, words[lo] if origin == SELF else origin, graph.nodes[node, RULE])
+        best = min(best, cost)
+    return best
 
 
 @njit(cache=True, nogil=True)
 def state_costs(graph, chart, costs, states, out):
     """The costs of the given states (int32 [n]) into out (int32 [n]); 0 for accepting states."""
-    words = chart.words
     for i in range(len(states)):
-        lo, hi = chart.states[states[i], LO], chart.states[states[i], HI]
-        best = np.int64(0 if words[lo + 1] else NEVER)
-        for at in range(lo + HEADER, hi, ITEM):
-            if best == 0:
-                break
-            node, origin = words[at], words[at + 1]
-            cost = within_rule(graph, costs, node, words[at + 2])
-            cost += after_rule(chart, costs, words[lo] if origin == SELF else origin, graph.nodes[node, RULE])
-            best = min(best, cost)
-        out[i] = best
+        out[i] = state_cost(graph, chart, costs, states[i])
+    return 0
 
 
 @njit(cache=True, nogil=True)
-def witness(graph, chart, costs, place, data):
-    """Write a shortest text from a state to data (uint8 [n]); its length, DEAD if it does not fit, or a code.
+def find_onward(graph, chart, costs, state):
+    """Note in Costs.onward a byte that a shortest text from `state` goes on with; DEAD, or a code."""
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row
+    previous, best = DEAD, np.int64(2 * NEVER)
+    for byte in range(256):
+        after = chart.rows[row, byte]
+        if after >= 0 and after != previous:
+            previous = after
+            cost = state_cost(graph, chart, costs, after)
+            if cost < best:
+                best = cost
+                costs.onward[state, BYTE] = byte
+                costs.onward[state, NEXT] = after
+    return DEAD
 
-    place: int64 [2], the state to go on from and the number of bytes written so far; kept up to date, so that
-    another call goes on from there. n is enough if it is the cost of the state and promises are exact. The
-    costs of all bundles must be settled.
+
+@njit(cache=True, nogil=True)
+def spell(graph, chart, costs, trie, state, needed):
+    """The least number of tokens that spell a shortest text from `state`; DEAD if it has more than `needed` bytes.
+
+    Or a code. What is found out about the states on the way is noted in Costs.onward, so that texts that come to
+    the same state share the rest.
     """
-    settled = chart.sizes[BUNDLES]
-    one = np.empty(1, np.int32)
-    cost = np.empty(1, np.int32)
-    one[0] = place[0]
-    state_costs(graph, chart, costs, one, cost)
-    left = cost[0]
-    while left > 0:
-        if place[1] == len(data):
+    onward = costs.onward
+    way = np.empty(needed, np.int32)
+    length = 0
+    while onward[state, TOKENS] < 0:
+        if chart.words[chart.states[state, LO] + 1]:
+            onward[state, TOKENS] = 0
+            break
+        if length == needed:
             return DEAD
-        row = fill_row(graph, chart, place[0])
-        if row < 0:
-            return row
-        settle_bundles(graph, chart, costs, settled)
-        settled = chart.sizes[BUNDLES]
-        previous, best, best_byte = DEAD, NEVER, -1
-        for byte in range(256):
-            after = chart.rows[row, byte]
-            if after >= 0 and after != previous:
-                previous = after
-                one[0] = after
-                state_costs(graph, chart, costs, one, cost)
-                if cost[0] < best:
-                    best, best_byte = cost[0], byte
-        data[place[1]] = best_byte
-        place[0] = chart.rows[row, best_byte]
-        place[1] += 1
-        left = best
-    return place[1]
+        if onward[state, NEXT] < 0:
+            code = find_onward(graph, chart, costs, state)
+            if code != DEAD:
+                return code
+        way[length] = state
+        length += 1
+        state = onward[state, NEXT]
+    for at in range(length - 1, -1, -1):
+        onward[way[at], TOKENS] = fewest_tokens(trie, onward, way[at])
+    return onward[way[0] if length else state, TOKENS]
 
 
 @njit(cache=True, nogil=True)
-def fewest_tokens(trie, data, length):
-    """The least number of tokens that spell data[:length], NEVER if they cannot."""
-    fewest = np.full(length + 1, NEVER, np.int32)
-    fewest[length] = 0
-    for begin in range(length - 1, -1, -1):
-        node, at = 0, begin
-        while at < length:
-            child, end = node + 1, trie.skip[node]
-            while child < end and trie.byte[child] != data[at]:
-                child = trie.skip[child]
-            if child >= end:
-                break
-            node = child
-            at += 1
-            if trie.token_start[node + 1] > trie.token_start[node]:
-                fewest[begin] = min(fewest[begin], fewest[at] + 1)
-    return fewest[0]
+def fewest_tokens(trie, onward, state):
+    """The least number of tokens that spell the text that `onward` leads along, NEVER if they cannot."""
+    fewest = NEVER
+    node = 0
+    while onward[state, TOKENS] != 0:
+        byte = onward[state, BYTE]
+        child, end = node + 1, trie.skip[node]
+        while child < end and trie.byte[child] != byte:
+            child = trie.skip[child]
+        if child >= end:
+            break
+        node = child
+        state = onward[state, NEXT]
+        if trie.token_start[node + 1] > trie.token_start[node]:
+            fewest = min(fewest, onward[state, TOKENS] + 1)
+    return fewest
