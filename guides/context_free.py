@@ -17,6 +17,9 @@ from .grammar.shortest import shortest_texts
 from .graph import Graph
 from .lift import LiftedGuide
 from .lower import Lowering
+from .pictures import Drawable, Picture
+from .pictures.grammars import grammar_picture
+from .pictures.picture import MAX_STATES
 from .tables import horizon_of
 
 Syntax = Literal["lark", "gbnf"]
@@ -24,7 +27,7 @@ Syntax = Literal["lark", "gbnf"]
 _READERS = {"lark": parse_lark, "gbnf": parse_gbnf}
 
 
-class CFGGuide(LiftedGuide):
+class CFGGuide(LiftedGuide, Drawable):
     """Texts of a context-free grammar.
 
     grammar: the text of a grammar, or a `Grammar`; start: its start rule ("start" for Lark, "root" for GBNF
@@ -49,6 +52,12 @@ class CFGGuide(LiftedGuide):
 
     def __repr__(self) -> str:
         return f"CFGGuide({self.grammar!r})"
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+        """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
+        if tokens:
+            raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")
+        return grammar_picture(self.grammar, max_states)
 
 
 def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:

@@ -14,10 +14,12 @@ from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton
 from .dfa import Dfa
-from .drawing import dot
 from .graph import Graph
 from .lift import LiftedGuide
 from .lower import Lowering
+from .pictures import Drawable, Picture
+from .pictures.automata import Minimal, tokens_in
+from .pictures.picture import MAX_STATES as MAX_PICTURED
 from .regex import parse
 from .syntax import Alternation, Node
 from .syntax import Literal as Text
@@ -31,7 +33,7 @@ Dialect = Literal["python", "ecma"]
 MAX_STATES = 50_000
 
 
-class RegularGuide(LiftedGuide):
+class RegularGuide(LiftedGuide, Drawable):
     """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
 
     collects = False
@@ -63,9 +65,14 @@ class RegularGuide(LiftedGuide):
         """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
         return Dfa.of(self.automaton, max_states)
 
-    def to_dot(self, *, tokens: bool = False, max_states: int = 200) -> str:
-        """The minimised automaton in Graphviz' language; `tokens` lists the tokens allowed in each state."""
-        return dot(self, max_states=max_states, tokens=tokens)
+    def minimal(self, max_states: int = MAX_PICTURED) -> Minimal:
+        """The smallest automaton, whose states are numbered as in pictures. Raises LimitError above `max_states`."""
+        return Minimal(self.dfa(), max_states)
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """The smallest automaton over bytes; `tokens` adds the tokens allowed in each state."""
+        minimal = self.minimal(max_states)
+        return minimal.picture(lambda state: tokens_in(self.mask(state), self.vocabulary) if tokens else "")
 
 
 class RegexGuide(RegularGuide):

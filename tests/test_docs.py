@@ -70,9 +70,9 @@ def test_links_lead_to_files(page: Path) -> None:
     assert not missing
 
 
-def test_the_picture_is_what_the_guide_says() -> None:
-    draw = load("draw")
-    assert draw.svg(draw.dot()) == (ROOT / "docs" / "dfa.svg").read_text(encoding="utf-8")
+def test_the_pictures_are_what_the_guides_say() -> None:
+    drawn: dict[str, str] = load("draw").pictures()
+    assert drawn == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.svg")}
 
 
 def test_the_reference_is_what_the_docstrings_say() -> None:

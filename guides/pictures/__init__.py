@@ -1,0 +1,5 @@
+"""Pictures of automata and grammars: a graph of labelled nodes and arrows, written as SVG, Mermaid or Graphviz text."""
+
+from .picture import Arrow, Drawable, Node, Picture
+
+__all__ = ["Arrow", "Drawable", "Node", "Picture"]
