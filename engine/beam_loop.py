@@ -35,19 +35,27 @@ class Candidate(NamedTuple):
 class Group:
     """The beams of one prompt, in the order of their rows.
 
-    origins: the place in the group that each beam's parent had before the last step; at: the first row
+    at: the first row; before: the beams in these rows as long as the cache's have not been arranged anew
+    origins: the place in `before` that each beam's parent has
     """
 
     request: Request
     finished: Finished
     beams: list[Hypothesis]
     at: int
-    origins: list[int] = field(default_factory=lambda: [0])
+    before: list[Hypothesis] = field(default_factory=list[Hypothesis])
+    origins: list[int] = field(default_factory=list[int])
     done: bool = False
 
     def left(self, beam: Hypothesis) -> int:
         """How many more tokens a beam's output may get."""
         return self.request.budget - len(beam.tokens) + beam.inside
+
+    def shared(self, left: int, right: int) -> int:
+        """With how many tokens, prompt included, two beams before begin alike; 0 if one is not of the group."""
+        if not 0 <= right < len(self.before):
+            return 0
+        return len(self.request.prompt) + _common(self.before[left].tokens, self.before[right].tokens)
 
 
 class BeamLoop:
@@ -87,7 +95,9 @@ class BeamLoop:
         """What the first prompt's text will begin with, whichever hypothesis wins."""
         group = self.groups[0]
         running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
-        return _common([*running, *(one.text for _, one in group.finished.best)])
+        texts = [*running, *(one.text for _, one in group.finished.best)]
+        least, most = min(texts), max(texts)  # all others lie between them
+        return least[: _common(least, most)]
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
@@ -184,7 +194,7 @@ class BeamLoop:
         if not running and not group.finished.best:
             raise _unusable(group)
         group.done = not running or group.finished.settled(running[0][1])
-        group.origins = [beam for beam, _ in running]
+        group.before, group.origins = group.beams, [beam for beam, _ in running]
         group.beams = [after for _, after in running]
 
     def _taken(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
@@ -258,14 +268,16 @@ class BeamLoop:
         finished = [row for i in leaving for row in self._results(self.groups[i])]
         self.groups = [self.groups[i] for i in without(len(self.groups), leaving)]
         parents: list[int] = []
+        shared: list[int] = []
         for group in self.groups:
-            order = _order(group.origins, group.at - len(parents))
+            first = len(parents)
+            order = _order(group.origins, group.at - first)
             group.beams = [group.beams[i] for i in order]
-            parents_of = [group.at + group.origins[i] for i in order]
-            group.at = len(parents)
-            group.origins = list(range(len(order)))
-            parents += parents_of
-        self._cache.arrange(parents)
+            origins = [group.origins[i] for i in order]
+            parents += [group.at + origin for origin in origins]
+            shared += [group.shared(origin, row - group.at) for row, origin in enumerate(origins, first)]
+            group.at, group.before, group.origins = first, group.beams, list(range(len(order)))
+        self._cache.arrange(parents, shared)
         return finished
 
     def _results(self, group: Group) -> list[Row]:
@@ -299,10 +311,13 @@ def _order(origins: Sequence[int], shift: int) -> list[int]:
     return [others.pop() if beam < 0 else beam for beam in order]
 
 
-def _common(texts: Sequence[bytes]) -> bytes:
-    """The longest beginning of all."""
-    low, high = min(texts), max(texts)  # all others lie between them
-    return low[: next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))]
+def _common(left: Sequence[int], right: Sequence[int]) -> int:
+    """How long the longest common beginning is: by halving, since slices compare fast."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if left[low:middle] == right[low:middle] else (low, middle - 1)
+    return low
 
 
 def _unusable(group: Group) -> ModelError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_BLOCK = 16  # tokens, so that few copies do for many rows
+
 
 class Slots:
     """Rows 0 ... len(lengths) - 1 of a cache, in the order of the batch; subclasses hold what is remembered.
@@ -22,17 +24,23 @@ class Slots:
         assert len(self.lengths) + count <= self.rows
         self.lengths.extend([0] * count)
 
-    def arrange(self, parents: Sequence[int]) -> None:
-        """Make new row i what old row `parents[i]` was; rows that stay where they are cost nothing."""
+    def arrange(self, parents: Sequence[int], shared: Sequence[int] | None = None) -> None:
+        """Make new row i what old row `parents[i]` was; rows that stay where they are cost nothing.
+
+        shared: with how many tokens old row i begins as old row `parents[i]` does; they need not be copied
+        """
         assert len(parents) <= self.rows
         moved = [row for row, parent in enumerate(parents) if row != parent]
-        sources = [parents[row] for row in moved]
-        if moved:
-            self.copy(sources, moved, max(self.lengths[row] for row in sources))
+        apart = shared is not None and not {parents[row] for row in moved}.intersection(moved)
+        begins = {row: shared[row] // _BLOCK * _BLOCK if shared is not None and apart else 0 for row in moved}
+        for begin in sorted(set(begins.values())):
+            rows = [row for row in moved if begins[row] == begin]
+            sources = [parents[row] for row in rows]
+            self.copy(sources, rows, begin, max(self.lengths[row] for row in sources))
         self.lengths = [self.lengths[parent] for parent in parents]
 
-    def copy(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
-        """Copy the first `length` tokens of rows `sources` to rows `targets`, all at once."""
+    def copy(self, sources: Sequence[int], targets: Sequence[int], begin: int, end: int) -> None:
+        """Copy tokens `begin` to `end` of rows `sources` to rows `targets`, all at once."""
         raise NotImplementedError
 
 
@@ -54,7 +62,7 @@ class TokenSlots(Slots):
         self.tokens[row].extend(chunk)
         self.lengths[row] += len(chunk)
 
-    def copy(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
+    def copy(self, sources: Sequence[int], targets: Sequence[int], begin: int, end: int) -> None:
         copies = [self.tokens[row].copy() for row in sources]
         for row, tokens in zip(targets, copies, strict=True):
             self.tokens[row] = tokens

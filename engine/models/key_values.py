@@ -46,11 +46,11 @@ class KeyValueSlots(Slots):
         """How much memory the slots take, once allocated."""
         return sum(layer.nbytes for layer in self.layers)
 
-    def copy(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
+    def copy(self, sources: Sequence[int], targets: Sequence[int], begin: int, end: int) -> None:
         for layer in self.layers:
             if layer.keys is not None and layer.values is not None:
-                layer.keys[targets, :, :length] = layer.keys[sources, :, :length]
-                layer.values[targets, :, :length] = layer.values[sources, :, :length]
+                layer.keys[targets, :, begin:end] = layer.keys[sources, :, begin:end]
+                layer.values[targets, :, begin:end] = layer.values[sources, :, begin:end]
 
 
 class SlotLayer(CacheLayerMixin):

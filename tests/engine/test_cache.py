@@ -102,3 +102,24 @@ def test_logits_of_few_tokens_are_those_of_all(name: str, decoder: Callable[...,
         everything = model.logits(hidden, [1, 0], None)
         torch.testing.assert_close(model.logits(hidden, [1, 0], ids), everything[:, ids])
         torch.testing.assert_close(model.logits(hidden, [0], None), everything[1:])
+
+
+def test_what_rows_share_is_not_copied() -> None:
+    class Counted(TokenSlots):
+        copied = 0
+
+        def copy(self, sources: Sequence[int], targets: Sequence[int], begin: int, end: int) -> None:
+            self.copied += len(targets) * (end - begin)
+            super().copy(sources, targets, begin, end)
+
+    slots = Counted(4, 100)
+    slots.join(3)
+    for row in range(3):
+        slots.append(row, [*range(40 + 10 * row), *([row] * (50 - 10 * row))])
+    slots.arrange([0, 1, 2, 1], [90, 90, 90, 0])
+    assert slots.copied == 90
+    before = [list(tokens) for tokens in slots.tokens]
+    slots.arrange([0, 0, 2, 1], [90, 40, 90, 90])  # row 1 is a source too: everything is copied at once
+    assert slots.copied == 90 + 180 and slots.tokens == [before[0], before[0], before[2], before[1]]
+    slots.arrange([0, 1, 0, 3], [90, 90, 40, 90])
+    assert slots.copied == 90 + 180 + 90 - 32 and slots.tokens[2] == before[0]
