@@ -2,9 +2,9 @@
 
     python benchmarks/beam_search.py LLAMA_TOKENIZER GPT2_TOKENIZER [--widths 4 16 --rounds 5]
 
-Random models: a Llama of 4 layers with the first tokenizer's whole vocabulary, and one of GPT-2's smallest shape with the
-second's; 64 new tokens after a short prompt. Everything runs in turn on one core with one thread, in float32; times are
-milliseconds for a step, all beams together, the median over rounds.
+Random models: a Llama of 4 layers with the first tokenizer's whole vocabulary, and one of GPT-2's smallest shape with
+the second's; 64 new tokens after a short prompt. Everything runs in turn on one core with one thread, in float32. Times
+are milliseconds for a step, all beams together, the median over rounds.
 
 transformers  `generate(num_beams=width)`; it must find the same tokens as trellm
 free          trellm without a constraint

@@ -55,7 +55,7 @@ class Group:
         """With how many tokens, prompt included, two beams before begin alike; 0 if one is not of the group."""
         if not 0 <= right < len(self.before):
             return 0
-        return len(self.request.prompt) + _common(self.before[left].tokens, self.before[right].tokens)
+        return len(self.request.start.prompt) + _common(self.before[left].tokens, self.before[right].tokens)
 
 
 class BeamLoop:
