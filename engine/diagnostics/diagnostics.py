@@ -41,8 +41,8 @@ class Summary:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.tokens} tokens, {self.forced} forced; log-probability {self.logprob:.2f} under the constraint, "
-            f"{self.raw_logprob:.2f} without; log feasible mass {self.log_feasible_mass:.2f}"
+            f"{self.tokens} tokens, {self.forced} forced; log-probability {self.logprob:z.2f} under the constraint, "
+            f"{self.raw_logprob:z.2f} without; log feasible mass {self.log_feasible_mass:z.2f}"
         ]
         if self.worst:
             lines.append(

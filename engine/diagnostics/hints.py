@@ -31,7 +31,7 @@ _HEADLINES: dict[Kind, str] = {
 _ADVICE: dict[Kind, str] = {
     "budget": "raise max_tokens",
     "stop": "let the text end there: make what follows optional",
-    "whitespace": 'allow what it wants: whitespace="any" or "pretty" for JSON, \\s* in a pattern or grammar',
+    "whitespace": 'allow it: whitespace="any" or "pretty" for JSON, \\s* in a pattern, a space before a choice',
     "case": "write the constraint as the model does, or ignore case (the flag i of a pattern)",
     "spelling": "use the model's spelling, or add it as an alternative",
     "preface": "ask in the prompt for nothing but the answer, or end the prompt with what the model says before it",
@@ -109,8 +109,11 @@ def _is_spacing(wanted: str, got: str, allows: Allows) -> bool:
 
 
 def _is_casing(wanted: str, got: str, allows: Allows) -> bool:
-    variants = {wanted.lower(), wanted.upper(), wanted.title(), wanted.swapcase()} - {wanted}
-    return got[: len(wanted)].casefold() == wanted.casefold() or any(map(allows, variants))
+    for text in (wanted, wanted.lstrip()):
+        variants = {text.lower(), text.upper(), text.title(), text.swapcase()} - {text}
+        if got[: len(text)].casefold() == text.casefold() or any(map(allows, variants)):
+            return True
+    return False
 
 
 def _is_spelling(wanted: str, got: str, allows: Allows) -> bool:

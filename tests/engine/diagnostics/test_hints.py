@@ -43,6 +43,7 @@ def hints_of(result: Generation) -> dict[str, tuple[int, ...]]:
         ({"A:": "good"}, " good", {"whitespace": (0,)}),
         ({"A:": "Michael", "Michael": " born"}, "Michael Born", {"case": (1,)}),
         ({"A:": "Pos"}, "positive|negative", {"case": (0,)}),
+        ({"A:": " born"}, "Born", {"case": (0,)}),
         ({"A:": "colour"}, "color", {"spelling": (0,)}),
         ({"A:": "not", "not": " applicable"}, "not_applicable|known", {"spelling": (1,)}),
         ({"A:": "good", "good": EOS}, "good {3}", {"stop": (1,)}),
