@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         VocabularyError,
     )
     from .guides.goals.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
+    from .guides.source import Span
     from .tokenizers_adapter import Vocabulary
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "Phrase",
     "Sample",
     "SchemaError",
+    "Span",
     "Template",
     "TextSyntaxError",
     "TrellmError",
@@ -76,6 +78,7 @@ _HOMES = {
     "Greedy": ".engine.search",
     "Interrupted": ".engine.results",
     "Sample": ".engine.search",
+    "Span": ".guides.source",
     "Vocabulary": ".tokenizers_adapter",
 }
 

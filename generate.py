@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from . import guides  # its names are imported when first used: a regex needs no grammars
+from .engine.extraction import Extractor
 from .engine.formats import format_of
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
@@ -16,10 +17,12 @@ from .errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .guides.boundaries import Boundary
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Whitespace
+    from .guides.source import WhiteSpace
 
-__all__ = ["Generator", "batch", "cfg", "choice", "format", "fsm", "json", "regex", "text"]
+__all__ = ["Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text"]
 
 
 def text(model: Model) -> Generator:
@@ -54,6 +57,43 @@ def cfg(
     whole text must match, "start" (Lark) or "root" (GBNF) if not given. Raises GrammarError, LanguageError, LimitError.
     """
     return Generator(model, guides.CFGGuide(grammar, model.vocabulary, start, syntax))
+
+
+def extract(
+    model: Model,
+    context: str | Sequence[str],
+    *,
+    boundary: Boundary = "word",
+    min_chars: int = 1,
+    max_chars: int | None = None,
+    whitespace: WhiteSpace = "exact",
+    none_text: str | None = None,
+    spans: int = 1,
+    order: Literal["document", "score"] = "document",
+) -> Generator:
+    """A piece of a context, letter for letter, with its place. Value: Span.
+
+    context: a text, or several; boundary, min_chars, max_chars, whitespace: what a piece is, see
+        `guides.SubstringGuide`
+    none_text: a refusal that may be generated instead; its value is None, also where the context contains it
+    spans: up to how many spans each prompt gets that do not overlap, nor do any places of their texts; above 1 the
+        value is a list of them, which ends early where nothing is left or the refusal is chosen. A search with n > 1
+        gives distinct spans, which may overlap; samples that repeat one are drawn again from what overlaps with none.
+    order: of several spans: "document", or "score", by what the model's own probabilities say of each text
+    Where a text stands several times in the context, the span is the place around which the most words of the prompt
+    stand (see `engine.extraction.Extractor`), and `Span.occurrences` has all places.
+    Raises OptionError, and LanguageError where there is nothing to quote.
+    """
+    guide = guides.SubstringGuide(
+        context,
+        model.vocabulary,
+        boundary=boundary,
+        min_chars=min_chars,
+        max_chars=max_chars,
+        whitespace=whitespace,
+        none_text=none_text,
+    )
+    return Extractor(model, guide, spans, order)
 
 
 def format(model: Model, kind: Any) -> Generator:

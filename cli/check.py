@@ -26,6 +26,7 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
     \b
         trellm check --regex '[0-9]{4}-[0-9]{2}' --text 2024/05
         trellm check --schema person.schema.json --json person.json
+        trellm check --extract report.txt --text 'both lungs'
 
     With --text or --file, JSON must be written as `trellm generate` writes it; with --json its order of members,
     white space and escapes do not matter, unless --order or --whitespace say so.
@@ -34,7 +35,9 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
     from ..tokenizers_adapter import Vocabulary
 
     if constraint.is_free:
-        raise click.UsageError("say what the text should be: --regex, --choice, --format, --grammar or --schema")
+        raise click.UsageError(
+            "say what the text should be: --regex, --choice, --format, --grammar, --schema or --extract"
+        )
     if json is not None and constraint.structure is None:
         raise click.UsageError("--json belongs to --schema or --pydantic, which are missing")
     if (text is not None) + (json is not None) + (file is not None) != 1:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from ..guides.boundaries import Boundary
     from ..guides.json_guide import Order, Whitespace
     from ..guides.lift import LiftedGuide
+    from ..guides.substring import SubstringGuide
     from ..tokenizers_adapter import Vocabulary
 
 P = ParamSpec("P")
@@ -38,11 +40,12 @@ _FLAGS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
 
 @dataclass(frozen=True)
 class Constraint:
-    """What was asked for; at most one of pattern, choices, kind, grammar and structure is given.
+    """What was asked for; at most one of pattern, choices, kind, grammar, structure and documents is given.
 
     pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
     grammar: the text of a grammar, with its `syntax` and its `start` rule
     structure: the text of a JSON Schema or a type, with the `order` of members and the `whitespace`
+    documents: texts to quote from, with the `boundary` of quotations and the `none_text`
     """
 
     pattern: str | None
@@ -56,6 +59,9 @@ class Constraint:
     structure: Any = None
     order: Order | None = None
     whitespace: Whitespace | None = None
+    documents: tuple[str, ...] = ()
+    boundary: Boundary | None = None
+    none_text: str | None = None
 
     def __post_init__(self) -> None:
         options = {
@@ -64,6 +70,7 @@ class Constraint:
             "--format": self.kind,
             "--grammar": self.grammar,
             "--schema or --pydantic": self.structure,
+            "--extract": self.documents or None,
         }
         given = [name for name, value in options.items() if value is not None]
         if len(given) > 1:
@@ -74,19 +81,26 @@ class Constraint:
             raise click.UsageError("--syntax and --start belong to --grammar, which is missing")
         if self.structure is None and (self.order or self.whitespace):
             raise click.UsageError("--order and --whitespace belong to --schema or --pydantic, which are missing")
+        if not self.documents and (self.boundary or self.none_text is not None):
+            raise click.UsageError("--boundary and --none-text belong to --extract, which is missing")
 
     @property
     def is_free(self) -> bool:
         """Whether nothing was asked for."""
-        return (self.pattern, self.kind, self.grammar, self.structure) == (None,) * 4 and not self.choices
+        given = (self.pattern, self.kind, self.grammar, self.structure)
+        return given == (None,) * 4 and not self.choices and not self.documents
 
-    def guide(self, vocabulary: Vocabulary, *, as_read: bool = False) -> LiftedGuide:
+    def guide(self, vocabulary: Vocabulary, *, as_read: bool = False) -> LiftedGuide | SubstringGuide:
         """The guide of the constraint; there must be one.
 
         as_read: JSON may be written in every way that means the same, unless options say otherwise
         """
-        from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide
+        from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
 
+        if self.documents:
+            return SubstringGuide(
+                self.documents, vocabulary, boundary=self.boundary or "word", none_text=self.none_text
+            )
         if self.structure is not None:
             from ..engine.structures import structure_of
 
@@ -145,11 +159,25 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         type=click.Choice(["flexible", "compact", "pretty", "any"]),
         help="The white space in JSON.",
     )
+    @click.option(
+        "--extract",
+        "documents",
+        metavar="FILE",
+        multiple=True,
+        callback=_read_files,
+        help="The text is a piece of this file, letter for letter; repeat the option.",
+    )
+    @click.option(
+        "--boundary",
+        type=click.Choice(["word", "character", "sentence", "line"]),
+        help="What such a piece consists of. [default: word]",
+    )
+    @click.option("--none-text", metavar="TEXT", help="A refusal that --extract allows besides.")
     @functools.wraps(function)
     def wrapped(*args: P.args, **options: P.kwargs) -> R:
         given: Any = options
         names = ("regex", "choice", "format", "flags", "dialect", "grammar", "syntax", "start")
-        names += ("structure", "order", "whitespace")
+        names += ("structure", "order", "whitespace", "documents", "boundary", "none_text")
         constraint = Constraint(*(given.pop(name) for name in names))
         return function(constraint, *args, **options)
 
@@ -207,3 +235,7 @@ def _read_file(context: click.Context, parameter: click.Parameter, path: str | N
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None
+
+
+def _read_files(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_read_file(context, parameter, path) or "" for path in paths)

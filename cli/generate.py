@@ -94,16 +94,18 @@ def generate(
     device: str | None,
     dtype: str | None,
 ) -> int:
-    """Generate texts with a model; with --regex, --choice, --format, --grammar, --schema or
-    --pydantic only such texts.
+    """Generate texts with a model; with --regex, --choice, --format, --grammar, --schema,
+    --pydantic or --extract only such texts.
 
     \b
         trellm generate -m Qwen/Qwen3-0.6B -r '[0-9]{4}' -p 'The first Moon landing was in '
         trellm generate -m ziplm:notes.txt -c yes -c no --prompts questions.jsonl --out answers.jsonl
         trellm generate -m Qwen/Qwen3-0.6B --schema person.schema.json -p 'Describe a person. '
+        trellm generate -m Qwen/Qwen3-0.6B --extract report.txt --prompts questions.jsonl --out answers.jsonl
 
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
-    "stop" or "length"), and "sample" if there are several for each prompt. Ctrl-C keeps what is finished.
+    "stop" or "length"), "span" with --extract (the text's place), and "sample" if there are several for each
+    prompt. Ctrl-C keeps what is finished.
     """
     if (prompt is None) == (prompts is None):
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
@@ -133,10 +135,13 @@ def generate(
 
 def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator:
     """The named model under the constraint."""
+    from ..engine.extraction import Extractor
     from ..engine.generator import Generator
+    from ..guides import SubstringGuide
 
     model = load_model(name, device, dtype)
-    return Generator(model, None if constraint.is_free else constraint.guide(model.vocabulary))
+    guide = None if constraint.is_free else constraint.guide(model.vocabulary)
+    return Extractor(model, guide) if isinstance(guide, SubstringGuide) else Generator(model, guide)
 
 
 def _given(prompts: TextIO | None) -> TextIO:

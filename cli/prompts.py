@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..engine.diagnostics import Diagnostics
     from ..engine.results import Generation
 
-RESULT_KEYS = ("output", "finish_reason", "sample", "token_ids", "logprobs", "raw_logprobs", "score")
+RESULT_KEYS = ("output", "finish_reason", "span", "sample", "token_ids", "logprobs", "raw_logprobs", "score")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,11 @@ def _finished(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[tup
 
 
 def _line(record: dict[str, Any], generation: Generation) -> str:
+    from ..guides.source import Span
+
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
+    if isinstance(generation.value, Span):
+        result["span"] = dataclasses.asdict(generation.value)
     if generation.logprobs is not None:
         result["token_ids"] = generation.token_ids
         result["logprobs"] = generation.logprobs

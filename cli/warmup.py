@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -43,7 +44,7 @@ def warm(report: Report) -> float:
 
 def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
-    from ..guides import AlignedGuide, FreeGuide, RegexGuide
+    from ..guides import AlignedGuide, FreeGuide, RegexGuide, SubstringGuide
     from ..guides.crossing import Crossings
     from ..tokenizers_adapter import Vocabulary
 
@@ -72,6 +73,13 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
         guide.distance(guide.start)
         Crossings(FreeGuide(pairs)).cut([0])
 
+    limits: list[dict[str, Any]] = [{}, {"max_chars": 3}]
+
+    def quote(guide: SubstringGuide) -> None:
+        state = guide.advance(guide.start, ord("a"))
+        guide.mask_within(state, guide.distance(state) + 1)
+        guide.places("a b")
+
     return [
         ("guides: making", make),
         ("guides: advancing", use(lambda guide, state, token: guide.advance(state, token))),
@@ -81,5 +89,6 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
         ("guides: aligning", align),
         ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
+        ("guides: quoting", lambda: [quote(SubstringGuide("a b", vocabulary, **options)) for options in limits]),
         ("guides: making room", lambda: guides["é[0-9]+"].automaton.collect()),
     ]

@@ -20,7 +20,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         "trellm",
         ["Phrase", "AnyOf", "Ordered", "Template", "Gap", "AllOf"],
     ),
-    ("Results", "", "trellm", ["Generation", "Interrupted"]),
+    ("Results", "", "trellm", ["Generation", "Span", "Interrupted"]),
     (
         "Diagnostics",
         "`run(..., diagnostics=True)` gives each `Generation` its `Diagnostics`.",

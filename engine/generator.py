@@ -76,7 +76,7 @@ class Generator:
         text = row.text.decode(errors="replace")
         return Generation(
             text=text,
-            value=text if self._convert is None else self._convert(text),
+            value=self.value_of(text, row),
             token_ids=tuple(row.tokens[row.inside :]),
             finish_reason=row.finish,
             overlap=row.overlap(self.model.vocabulary),
@@ -85,6 +85,10 @@ class Generator:
             score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
         )
+
+    def value_of(self, text: str, row: Row) -> Any:
+        """The value of a finished row's text."""
+        return text if self._convert is None else self._convert(text)
 
     def _diagnostics(self, row: Row) -> Diagnostics:
         assert row.finish is not None

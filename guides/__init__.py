@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .json_guide import JSONGuide
     from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_within
     from .regular import ChoiceGuide, FSMGuide, RegexGuide
+    from .substring import SubstringGuide
 
 __all__ = [
     "DEAD",
@@ -27,6 +28,7 @@ __all__ = [
     "JSONGuide",
     "RegexGuide",
     "RowGuide",
+    "SubstringGuide",
     "mask_within",
 ]
 
@@ -44,6 +46,7 @@ _HOMES = {
     "FSMGuide": "regular",
     "JSONGuide": "json_guide",
     "RegexGuide": "regular",
+    "SubstringGuide": "substring",
 }
 
 

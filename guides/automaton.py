@@ -44,6 +44,18 @@ class ByteAutomaton(Protocol):
         ...
 
 
+class TableAutomaton(ByteAutomaton, Protocol):
+    """A byte automaton that can also list a state's transitions."""
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, or DEAD."""
+        ...
+
+    def transitions(self, state: int) -> NDArray[Any]:
+        """The state after each byte: integers [256], DEAD where there is none."""
+        ...
+
+
 class ChartAutomaton:
     """The byte automaton of a graph: lazy, interned, exact for every context-free language.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .automaton import DEAD, ChartAutomaton
+from .automaton import DEAD, ChartAutomaton, TableAutomaton
 from .describe import describe
 from .places import places
 from .protocol import Describing, Guide, tokens_of
@@ -29,17 +29,17 @@ def expected(guide: Guide, state: int) -> str:
     return " or ".join(shown)
 
 
-def expectation(automaton: ChartAutomaton, state: int, *, with_places: bool = True) -> str:
+def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = True) -> str:
     """What may follow in a state of an automaton: characters, and where a grammar or schema asks for them."""
     phrase = _next_text(automaton, state)
     if phrase is None:
         return END
-    if with_places and (found := places(automaton, state)):
+    if with_places and isinstance(automaton, ChartAutomaton) and (found := places(automaton, state)):
         phrase += f" in {' or '.join(found)}"
     return f"{phrase}, or {END}" if automaton.is_accepting(state) else phrase
 
 
-def _next_text(automaton: ChartAutomaton, state: int) -> str | None:
+def _next_text(automaton: TableAutomaton, state: int) -> str | None:
     """The characters that may follow; several where there is no other way on, None if there are none."""
     if (automaton.transitions(state)[0x80:0xC0] != DEAD).any():
         return "the rest of a character"
@@ -50,7 +50,7 @@ def _next_text(automaton: ChartAutomaton, state: int) -> str | None:
     return describe(ranges) if ranges else None
 
 
-def next_characters(automaton: ChartAutomaton, state: int) -> Ranges:
+def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
     """The characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
     ranges: list[tuple[int, int]] = []
     row = automaton.transitions(state)
@@ -67,7 +67,7 @@ def next_characters(automaton: ChartAutomaton, state: int) -> Ranges:
 
 
 def _tails(
-    automaton: ChartAutomaton, state: int, more: int, known: dict[tuple[int, int], list[tuple[int, int]]]
+    automaton: TableAutomaton, state: int, more: int, known: dict[tuple[int, int], list[tuple[int, int]]]
 ) -> list[tuple[int, int]]:
     """The values of the next `more` continuation bytes, six bits each, as ranges."""
     if more == 0:
@@ -90,7 +90,7 @@ def _add(ranges: list[tuple[int, int]], low: int, high: int) -> None:
     ranges.append((low, high))
 
 
-def _forced(automaton: ChartAutomaton, state: int) -> str:
+def _forced(automaton: TableAutomaton, state: int) -> str:
     """The characters that must follow because there is no other way on, up to MAX_FORCED."""
     forced = ""
     while len(forced) < MAX_FORCED:

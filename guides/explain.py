@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from .automaton import DEAD, ChartAutomaton
+from .automaton import DEAD, ChartAutomaton, TableAutomaton
 from .describe import describe_character
 from .expectation import expectation, visible
 
@@ -16,7 +16,7 @@ class Automatic(Protocol):
     """Anything with a byte automaton, as all guides of this package have one."""
 
     @property
-    def automaton(self) -> ChartAutomaton:
+    def automaton(self) -> TableAutomaton:
         """The automaton."""
         ...
 
@@ -57,7 +57,7 @@ class Verdict:
 
 def explain(constraint: Automatic | ChartAutomaton, text: str) -> Verdict:
     """Reads a text character by character. Raises LimitError if that leads through too many states."""
-    automaton = constraint if isinstance(constraint, ChartAutomaton) else constraint.automaton
+    automaton: TableAutomaton = constraint if isinstance(constraint, ChartAutomaton) else constraint.automaton
     state, count = automaton.start, 0
     complete = 0 if automaton.is_accepting(state) else None
     for character in text:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.split import Split, divide
+from ..kernels.suffix import Branches
 from ..kernels.walk import TokenTrie, annotate
 from ..tokenizers_adapter import Trie, Vocabulary
 from .mask_table import MaskTable
@@ -97,6 +98,28 @@ class VocabularyTables:
         by_depth = np.argsort(self.trie.depth, kind="stable")
         nodes = np.split(by_depth, np.cumsum(np.bincount(self.trie.depth))[:-1])
         return [(below, above[np.searchsorted(above, below) - 1]) for above, below in pairwise(nodes)]
+
+    @cached_property
+    def branches(self) -> Branches:
+        """The trie once more, numbered by levels, for walks that look for single children."""
+        trie = self.trie
+        order = np.concatenate([[0], *(nodes for nodes, _ in self.levels)])
+        children = np.bincount(np.concatenate([parents for _, parents in self.levels]), minlength=len(order))
+        count = np.diff(trie.token_start)[order]
+        token_start = np.concatenate([[0], np.cumsum(count)])
+        places = np.repeat(trie.token_start[order] - token_start[:-1], count) + np.arange(len(trie.ids))
+        return Branches(
+            np.concatenate([[1], 1 + np.cumsum(children[order])]).astype(np.int32),
+            trie.byte[order],
+            token_start.astype(np.int32),
+            trie.ids[places],
+            trie.deepest,
+        )
+
+    @cached_property
+    def branch_numbers(self) -> NDArray[np.intp]:
+        """The number that each node of `trie` has in `branches`."""
+        return np.argsort(np.concatenate([[0], *(nodes for nodes, _ in self.levels)]))
 
     @cached_property
     def token_nodes(self) -> NDArray[np.intp]:

@@ -149,6 +149,9 @@ class TestCheck:
             (["-r", r"(a)\1", "-t", "a"], "offset 3"),
             (["-r", "a\n\n(", "--flags", "x", "-t", "a"], "line 3, column 1"),
             (["-r", r"[^\s\S]", "-t", "a"], "language is empty"),
+            (["-c", "a", "--boundary", "line", "-t", "a"], "--boundary and --none-text belong to --extract"),
+            (["-c", "a", "--extract", __file__, "-t", "a"], "--choice and --extract exclude each other"),
+            (["--extract", "nowhere", "-t", "a"], "'nowhere' cannot be read"),
             (["--tex", "a"], "trellm check --help"),
         ],
     )
@@ -301,6 +304,37 @@ class TestExplain:
     )
     def test_mistakes(self, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert said in refused(capsys, "explain", *arguments)
+
+
+class TestExtraction:
+    @pytest.fixture
+    def report(self, tmp_path: Path) -> str:
+        file = tmp_path / "report.txt"
+        file.write_text("The nodule measures 4 mm.\nNo other nodule.", encoding="utf-8")
+        return str(file)
+
+    def test_check(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "--extract", report, "-t", "measures 4 mm"]) == 0
+        assert main(["check", "--extract", report, "-t", "none", "--none-text", "none"]) == 0
+        capsys.readouterr()
+        assert main(["check", "--extract", report, "-t", "measures 5 mm"]) == 1
+        assert 'at offset 9 expected "4", found "5"' in capsys.readouterr().out
+        assert main(["check", "--extract", report, "--boundary", "sentence", "-t", "measures 4 mm"]) == 1
+
+    def test_generate(self, report: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        text = Path(report).read_text(encoding="utf-8")
+        command = ["generate", "-m", model, "-p", "Size: ", "--extract", report]
+        assert main(command) == 0
+        assert capsys.readouterr().out.strip() in text
+        assert main([*command, "--out", str(tmp_path / "out"), "--temperature", "3", "-n", "2", "--seed", "1"]) == 0
+        for result in lines(tmp_path / "out"):
+            span = result["span"]
+            assert text[span["start"] : span["end"]] == span["text"] == result["output"]
+
+    def test_an_empty_file(self, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "empty").touch()
+        said = refused(capsys, "generate", "-m", model, "-p", "x", "--extract", str(tmp_path / "empty"))
+        assert "the context is empty" in said
 
 
 class TestGenerate:

@@ -128,10 +128,12 @@ def test_public_names_are_those_that_are_documented() -> None:
     assert set(trellm.__all__) == {
         "AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template",
         "Beam", "BudgetError", "Generation", "Generator", "GrammarError", "Greedy", "GuideFileError", "Interrupted",
-        "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Sample", "SchemaError",
+        "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Sample", "SchemaError", "Span",
         "TextSyntaxError", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides", "models",
     }  # fmt: skip
-    assert set(generate.__all__) == {"Generator", "batch", "cfg", "choice", "format", "fsm", "json", "regex", "text"}
+    assert set(generate.__all__) == {
+        "Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text",
+    }  # fmt: skip
 
 
 def test_import_is_light_and_names_are_lazy() -> None:

@@ -9,13 +9,13 @@ import pytest
 PUBLIC = {
     "trellm": """
         AllOf AnyOf Beam BudgetError Gap Generation Generator GrammarError Greedy GuideFileError Interrupted
-        LanguageError LimitError ModelError OptionError Ordered PatternError Phrase Sample SchemaError Template
+        LanguageError LimitError ModelError OptionError Ordered PatternError Phrase Sample SchemaError Span Template
         TextSyntaxError TrellmError Vocabulary VocabularyError generate guides models
     """,
-    "trellm.generate": "Generator batch cfg choice format fsm json regex text",
+    "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """
         AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
-        RowGuide mask_within
+        RowGuide SubstringGuide mask_within
     """,
     "trellm.engine.models": "Model Tokenizer from_function transformers ziplm",
 }

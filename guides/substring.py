@@ -1,0 +1,309 @@
+"""The guide for quotations: the text is a piece of the context, letter for letter."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LanguageError, OptionError
+from ..kernels.calling import call
+from ..kernels.cost import NEVER
+from ..kernels.suffix import Quotable, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
+from ..tokenizers_adapter import Vocabulary
+from .boundaries import Boundary
+from .expectation import expectation
+from .mask_table import Cache, MaskTable
+from .protocol import DEAD, UNREACHABLE, Mask
+from .source import Place, Rules, Source, Span, WhiteSpace
+from .tables import VocabularyTables
+
+MAX_REMEMBERED = 1 << 18
+MIN_STRIDE = 64
+
+
+class SubstringAutomaton:
+    """The byte automaton of the quotations that a source allows.
+
+    States are numbered as they are met; each stands for a place in the suffix tree (see kernels/suffix.py).
+    """
+
+    start = 0
+
+    def __init__(self, quotable: Quotable) -> None:
+        self.quotable = quotable
+        self._places = [(0, 0)]
+        self._numbers = {(0, 0): 0}
+        self._lock = threading.Lock()
+
+    def place(self, state: int) -> tuple[int, int]:
+        """The node and the depth that a state stands for."""
+        return self._places[state]
+
+    def _state(self, node: int, depth: int) -> int:
+        state = self._numbers.get((node, depth))
+        if state is None:
+            with self._lock:
+                state = self._numbers.setdefault((node, depth), len(self._places))
+                if state == len(self._places):
+                    self._places.append((node, depth))
+        return state
+
+    def step(self, state: int, byte: int) -> int:
+        """The state after `byte`, or DEAD."""
+        return self.read(state, bytes([byte]))
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, or DEAD."""
+        return self.read_part(state, np.frombuffer(data, np.uint8), 0, len(data))
+
+    def read_part(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
+        """The state after data[first:last], or DEAD."""
+        place = np.array(self.place(state), np.int64)
+        return self._state(*place.tolist()) if call(read, self.quotable, place, data, first, last) else DEAD
+
+    def transitions(self, state: int) -> NDArray[np.int32]:
+        """The state after each byte: int32 [256], DEAD where there is none."""
+        return np.array([self.step(state, byte) for byte in range(256)], np.int32)
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the bytes read so far may be quoted."""
+        return bool(call(accepts, self.quotable, *self.place(state)))
+
+    def occurrences(self, data: bytes) -> list[int]:
+        """Where in the text the data stands as a quotation, in order."""
+        quotable = self.quotable
+        place = np.array(self.place(self.start), np.int64)
+        if not data or not call(follow, quotable, place, np.frombuffer(data, np.uint8), 0, len(data)):
+            return []
+        (node, depth), inner = place.tolist(), len(quotable.lo)
+        first, last = (quotable.lo[node], quotable.hi[node]) if node < inner else (node - inner, node - inner + 1)
+        starts = quotable.starts[first:last]
+        allowed = quotable.ends[starts + depth] == 1
+        if len(quotable.reach):
+            allowed &= (quotable.least[first:last] <= depth) & (depth <= quotable.reach[first:last])
+        return sorted(starts[allowed].tolist())
+
+
+class SubstringGuide:
+    """Pieces of a context, letter for letter. See `guides.protocol.Guide` for the methods.
+
+    context: a text, or several of which one is quoted
+    boundary: what a quotation consists of: "word" (words and marks), "character", "sentence" or "line", one or more;
+        `guides.boundaries.boundaries` says what these are. It is never empty.
+    min_chars, max_chars: fewest and most characters of a quotation
+    whitespace: "collapsed" writes all white space in the context as one space; spans are those of the original
+    none_text: one more text that is allowed. Where it is in the context too, it still means that there is no span.
+    Raises OptionError for what is no text or no option, LanguageError if there is nothing to quote, or nothing that
+    the vocabulary can spell.
+    """
+
+    def __init__(
+        self,
+        context: str | Sequence[str],
+        vocabulary: Vocabulary,
+        *,
+        boundary: Boundary = "word",
+        min_chars: int = 1,
+        max_chars: int | None = None,
+        whitespace: WhiteSpace = "exact",
+        none_text: str | None = None,
+    ) -> None:
+        if none_text is not None and (not isinstance(none_text, str) or not none_text):  # pyright: ignore
+            raise OptionError(f"none_text={none_text!r}: a text that is not empty, or None")
+        self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
+        needed = _tokens_needed(self.source.quotable, VocabularyTables.of(vocabulary))
+        self._prepare(vocabulary, self.source.quotable, needed)
+
+    def _prepare(self, vocabulary: Vocabulary, quotable: Quotable, needed: NDArray[np.int32]) -> None:
+        self._vocabulary = vocabulary
+        self._tables = VocabularyTables.of(vocabulary)
+        self._automaton = SubstringAutomaton(quotable)
+        self._needed = needed
+        self._eos = frozenset(vocabulary.eos_ids)
+        self._rows: Cache = {}
+        self._accepting: dict[int, bool] = {}
+        self._distances: dict[int, int] = {}
+        self._lock = threading.RLock()
+        self._scratch = np.empty((256 * (self._tables.branches.deepest + 1), 3), np.int32)
+        # What cannot be spelt must be told from what takes many tokens, for which every quotation counts.
+        self._most = NEVER if self._tables.spells_all_bytes else NEVER - 1
+        several = max(MIN_STRIDE, int(len(quotable.starts) ** 0.5))
+        self._every = several if self._tables.spells_all_bytes else len(quotable.starts) + 1
+        if self.distance(self.start) >= NEVER:
+            raise LanguageError(
+                "the vocabulary has no tokens that spell a quotation from this context. Use another tokenizer"
+            )
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(document):,}" for document in self.source.documents)
+        return f"SubstringGuide(<{sizes} characters>, boundary={self.source.rules.boundary!r})"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary whose token ids the masks speak of."""
+        return self._vocabulary
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        return self._automaton.start
+
+    @property
+    def automaton(self) -> SubstringAutomaton:
+        """The byte automaton under the guide."""
+        return self._automaton
+
+    @property
+    def table(self) -> MaskTable:
+        """The table that holds the masks; one per vocabulary."""
+        return self._tables.masks
+
+    def mask(self, state: int) -> Mask:
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""
+        row = self.row(state)
+        return self._tables.masks.rows[row]
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        with self._tables.lock:
+            row = self._rows.get(state)
+            if row is None:
+                return self._tables.masks.store(self._rows, state, self._walk(state, self._most))
+            self._tables.masks.touch(row)
+            return row
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        return self._walk(state, min(left - 1, self._most))
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        if not 0 <= token < self._vocabulary.size:
+            return DEAD
+        data, start = self._tables.bytes
+        first, last = start.item(token), start.item(token + 1)
+        return DEAD if first == last else self._spelt(self._automaton.read_part(state, data, first, last))
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, whatever tokens spell it; DEAD if no tokens complete a text from there."""
+        return self._spelt(self._automaton.read(state, data))
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete."""
+        known = self._accepting.get(state)
+        if known is None:
+            known = _remember(self._accepting, state, self._automaton.is_accepting(state))
+        return known
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, EOS not counted.
+
+        Exact without limits of length; with them, of a state with many occurrences only some are looked at.
+        """
+        known = self._distances.get(state)
+        if known is None:
+            enough = 0 if self.is_accepting(state) else 1
+            known = _remember(self._distances, state, self._fewest(state, enough))
+        return known
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        return left >= 0 and self._fewest(state, left) <= left
+
+    def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
+        """As `guides.crossing.TrieGuide` says."""
+        most = self._most if left is None else min(left - 1, self._most)
+        return self._walk_below(state, int(self._tables.branch_numbers[node]), most)
+
+    def distance_below(self, state: int, node: int) -> int:
+        """As `guides.crossing.TrieGuide` says."""
+        if not self.mask_below(state, node).any():
+            return UNREACHABLE
+        left = 1
+        while not self.mask_below(state, node, left).any():
+            left += 1
+        return left
+
+    def describe(self, state: int) -> str:
+        """What follows in the context, in words."""
+        return f"a quotation from the context that goes on with {expectation(self._automaton, state)}"
+
+    def places(self, text: str) -> list[Place]:
+        """Where in the documents a text stands as a quotation; none for a text that is no quotation."""
+        data = text.encode(errors="replace")
+        found = (self.source.place(begin, begin + len(data)) for begin in self._automaton.occurrences(data))
+        return [place for place in found if place is not None]
+
+    def without(self, taken: Sequence[Place]) -> SubstringGuide | None:
+        """A guide for the quotations that do not overlap with the taken places; None if there are none.
+
+        It shares the index of this guide; `none_text` stays allowed.
+        """
+        quotable = self.source.without(taken)
+        if quotable is None:
+            return None
+        guide = object.__new__(type(self))
+        guide.source = self.source
+        guide._prepare(self._vocabulary, quotable, self._needed)
+        return guide
+
+    def span(self, text: str) -> Span | None:
+        """The first span of a text with all its places; None for `none_text` and for what is no quotation."""
+        places = [] if text == self.source.refusal else self.places(text)
+        return self.source.span(places) if places else None
+
+    def _walk(self, state: int, most: int) -> Mask:
+        """The allowed tokens after which `most` more complete the text, and EOS."""
+        mask = self._walk_below(state, 0, most)
+        if self.is_accepting(state):
+            mask |= self._tables.eos_words
+        return mask
+
+    def _walk_below(self, state: int, root: int, most: int) -> Mask:
+        """The tokens below a node of `branches`, read from there on, after which `most` more complete the text."""
+        mask = np.zeros(self._tables.words, np.uint32)
+        node, depth = self._automaton.place(state)
+        with self._lock:
+            arguments: tuple[Any, ...] = (self._tables.branches, self._needed, self._every, node, depth, root, most)
+            call(walk_quotable, self._automaton.quotable, *arguments, self._scratch, mask)
+        return mask
+
+    def _fewest(self, state: int, enough: int) -> int:
+        node, depth = self._automaton.place(state)
+        return int(
+            call(
+                fewest_tokens,
+                self._automaton.quotable,
+                self._tables.branches,
+                self._needed,
+                self._every,
+                node,
+                depth,
+                enough,
+            )
+        )
+
+    def _spelt(self, state: int) -> int:
+        """The state, DEAD if the vocabulary cannot spell what may follow."""
+        if state != DEAD and self._most < NEVER and self._fewest(state, self._most) > self._most:
+            return DEAD
+        return state
+
+
+def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.int32]:
+    needed = np.empty(len(quotable.text), np.int32)
+    call(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
+    return needed
+
+
+def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
+    if len(known) >= MAX_REMEMBERED:
+        known.clear()
+    known[state] = answer
+    return answer

@@ -1,0 +1,343 @@
+"""Walks of the token trie down a suffix tree: which tokens go on quoting, and how many tokens a quotation still takes.
+
+A place in the tree is (node, depth): the suffixes below `node`, of which `depth` bytes have been read. With node
+ANY = inner nodes + suffixes, and no limits of length, depth is a position in the text: what follows a quotation
+that is found at one place only depends on where it ends.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .chart import DEAD
+from .compiling import wide_njit as njit
+from .cost import NEVER
+from .suffix_tree import END
+from .walk import allow
+
+
+class Quotable(NamedTuple):
+    """A text, the places where quotations begin, as a suffix tree, and those where they may end.
+
+    text: uint8 [n], END where no quotation goes on; ends: uint8 [n], 1 where one may end, before this byte
+    starts ... child: see `suffix_tree.SuffixTree`
+    least, reach: int32 [m], fewest and most bytes of a quotation that begins there (most is exact: one may end
+    there), reach -1 where none begins; furthest: int32 [I], the greatest reach below a node. All three are empty if
+    every quotation may go on to the next END, and end at any end.
+    """
+
+    text: NDArray[np.uint8]
+    ends: NDArray[np.uint8]
+    starts: NDArray[np.int32]
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    child_begin: NDArray[np.int32]
+    child_byte: NDArray[np.uint8]
+    child: NDArray[np.int32]
+    least: NDArray[np.int32]
+    reach: NDArray[np.int32]
+    furthest: NDArray[np.int32]
+
+
+class Branches(NamedTuple):
+    """The trie of a vocabulary by levels, so that a node's children lie side by side, in the order of their bytes.
+
+    first: int32 [N + 1], the first child of each node; byte: uint8 [N]; deepest: the length of the longest token
+    token_start: int32 [N + 1]; ids: int32, the tokens that end at node n are ids[token_start[n]:token_start[n + 1]]
+    """
+
+    first: NDArray[np.int32]
+    byte: NDArray[np.uint8]
+    token_start: NDArray[np.int32]
+    ids: NDArray[np.int32]
+    deepest: int
+
+
+@njit(cache=True, nogil=True)
+def spread_reach(lo, hi, child_begin, child, reach, furthest):
+    """Write the greatest reach below each inner node to furthest (int32 [I]).
+
+    Suffixes that end at a node are no children; they come after all that go on, because END is above all bytes.
+    """
+    nodes = len(lo)
+    parent = np.full(nodes, -1, np.int32)
+    furthest[:] = -1
+    waiting = np.zeros(nodes, np.int32)
+    for node in range(nodes):
+        ended = lo[node]
+        for at in range(child_begin[node], child_begin[node + 1]):
+            if child[at] < nodes:
+                parent[child[at]] = node
+                waiting[node] += 1
+                ended = hi[child[at]]
+            else:
+                ended = child[at] - nodes + 1
+                furthest[node] = max(furthest[node], reach[ended - 1])
+        for i in range(ended, hi[node]):
+            furthest[node] = max(furthest[node], reach[i])
+    for first in range(nodes):
+        node = first
+        while node >= 0 and waiting[node] == 0:
+            waiting[node] = -1
+            above = parent[node]
+            if above >= 0:
+                furthest[above] = max(furthest[above], furthest[node])
+                waiting[above] -= 1
+            node = above
+
+
+@njit(cache=True, nogil=True)
+def suffixes_below(quotable, node):
+    """The first suffix below a node that is not ANY, and the one after the last."""
+    nodes = len(quotable.lo)
+    if node < nodes:
+        return np.int64(quotable.lo[node]), np.int64(quotable.hi[node])
+    return np.int64(node - nodes), np.int64(node - nodes + 1)
+
+
+@njit(cache=True, nogil=True)
+def next_place(quotable, node, depth):
+    """Where in the text the next byte stands, for the first suffix below the node."""
+    nodes = len(quotable.lo)
+    if node < nodes:
+        return np.int64(quotable.starts[quotable.lo[node]] + depth)
+    if node < nodes + len(quotable.starts):
+        return np.int64(quotable.starts[node - nodes] + depth)
+    return np.int64(depth)
+
+
+@njit(cache=True, nogil=True)
+def has_room(quotable, node, depth):
+    """Whether some quotation below the node is longer than `depth` bytes, as far as its limit goes."""
+    if len(quotable.reach) == 0:
+        return True
+    nodes = len(quotable.lo)
+    return depth < (quotable.furthest[node] if node < nodes else quotable.reach[node - nodes])
+
+
+@njit(cache=True, nogil=True)
+def step(quotable, node, depth, byte):
+    """The place after a byte; node DEAD if no quotation goes on so."""
+    nodes = len(quotable.lo)
+    if byte == END:
+        return DEAD, 0
+    if node < nodes and depth == quotable.depth[node]:
+        for at in range(quotable.child_begin[node], quotable.child_begin[node + 1]):
+            if quotable.child_byte[at] == byte:
+                after = np.int64(quotable.child[at])
+                return (after, depth + 1) if has_room(quotable, after, depth) else (DEAD, 0)
+        return DEAD, 0
+    if quotable.text[next_place(quotable, node, depth)] != byte or not has_room(quotable, node, depth):
+        return DEAD, 0
+    return node, depth + 1
+
+
+@njit(cache=True, nogil=True)
+def follow(quotable, place, data, first, last):
+    """Move place (int64 [2]: node, depth) on by the bytes data[first:last]; whether some quotation goes on so."""
+    node, depth = place[0], place[1]
+    for at in range(first, last):
+        node, depth = step(quotable, node, depth, data[at])
+        if node < 0:
+            return False
+    place[0], place[1] = node, depth
+    return True
+
+
+@njit(cache=True, nogil=True)
+def read(quotable, place, data, first, last):
+    """As `follow`, and places with equal futures become the same one if that is seen at once (see ANY)."""
+    if not follow(quotable, place, data, first, last):
+        return False
+    nodes = len(quotable.lo)
+    if nodes <= place[0] < nodes + len(quotable.starts) and len(quotable.reach) == 0:
+        place[1] = next_place(quotable, place[0], place[1])
+        place[0] = nodes + len(quotable.starts)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def accepts(quotable, node, depth):
+    """Whether a quotation may end here."""
+    nodes = len(quotable.lo)
+    if node == nodes + len(quotable.starts):
+        return quotable.ends[depth] == 1
+    if depth == 0:
+        return False
+    limited = len(quotable.reach) > 0
+    first, last = suffixes_below(quotable, node)
+    for i in range(first, last):
+        if quotable.ends[quotable.starts[i] + depth] and (
+            not limited or quotable.least[i] <= depth <= quotable.reach[i]
+        ):
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def child_by(trie, node, byte):
+    """The child of a trie node by a byte, or -1."""
+    low, end = np.int64(trie.first[node]), np.int64(trie.first[node + 1])
+    last = end
+    while low < end:
+        middle = (low + end) >> 1
+        if trie.byte[middle] < byte:
+            low = middle + 1
+        else:
+            end = middle
+    return low if low < last and trie.byte[low] == byte else np.int64(-1)
+
+
+@njit(cache=True, nogil=True)
+def count_tokens(text, ends, trie, needed):
+    """Write to needed (int32 [n]) how many tokens at least spell the text from each place to one where it may end."""
+    for begin in range(len(text) - 1, -1, -1):
+        if ends[begin]:
+            needed[begin] = 0
+            continue
+        best = np.int32(NEVER)
+        at, byte = begin, text[begin]
+        node = child_by(trie, 0, byte) if byte != END else np.int64(-1)
+        while node >= 0:
+            at += 1
+            if trie.token_start[node + 1] > trie.token_start[node]:
+                best = min(best, needed[at] + 1)
+                if best == 1:
+                    break
+            byte = text[at]
+            node = child_by(trie, node, byte) if byte != END else np.int64(-1)
+        needed[begin] = min(best, NEVER)
+
+
+@njit(cache=True, nogil=True)
+def one_more(text, trie, needed, begin):
+    """The fewest tokens from a place to an end that is not the place itself."""
+    best = NEVER
+    node, at = np.int64(0), begin
+    while best > 1 and text[at] != END:
+        node = child_by(trie, node, text[at])
+        if node < 0:
+            break
+        at += 1
+        if trie.token_start[node + 1] > trie.token_start[node]:
+            best = min(best, needed[at] + 1)
+    return best
+
+
+@njit(cache=True, nogil=True)
+def stays_within(text, trie, needed, begin, last):
+    """Whether the first way to spell what is needed from `begin` ends at `last` or before."""
+    while needed[begin] and begin <= last:
+        node, at = np.int64(0), begin
+        while True:
+            node = child_by(trie, node, text[at])
+            at += 1
+            if trie.token_start[node + 1] > trie.token_start[node] and needed[at] == needed[begin] - 1:
+                break
+        begin = at
+    return begin <= last
+
+
+@njit(cache=True, nogil=True)
+def spell(quotable, trie, needed, begin, least, last):
+    """The fewest tokens from a place to an end between `least` and `last`, which are places too."""
+    text = quotable.text
+    if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last)):
+        return np.int64(needed[begin])
+    for limit in (min(last, max(least, begin) + trie.deepest), last):
+        whole = True
+        fewest = np.full(limit - begin + 1, NEVER, np.int32)
+        for at in range(limit, begin - 1, -1):
+            if at >= least and (needed[at] >= NEVER or stays_within(text, trie, needed, at, last)):
+                fewest[at - begin] = needed[at]
+                continue
+            whole = whole and at < least
+            node, to = np.int64(0), at
+            while to < limit:
+                node = child_by(trie, node, text[to])
+                if node < 0:
+                    break
+                to += 1
+                if trie.token_start[node + 1] > trie.token_start[node]:
+                    fewest[at - begin] = min(fewest[at - begin], fewest[to - begin] + 1)
+        if whole or limit == last:
+            break
+    return np.int64(fewest[0])
+
+
+@njit(cache=True, nogil=True)
+def fewest_tokens_of(quotable, trie, needed, i, depth):
+    """The fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER if there is no way."""
+    begin = quotable.starts[i] + depth
+    if len(quotable.reach) == 0:
+        if depth == 0 and needed[begin] == 0:
+            return np.int64(one_more(quotable.text, trie, needed, begin))
+        return np.int64(needed[begin])
+    if depth > quotable.reach[i]:
+        return np.int64(NEVER)
+    start = quotable.starts[i]
+    return spell(quotable, trie, needed, begin, start + quotable.least[i], start + quotable.reach[i])
+
+
+@njit(cache=True, nogil=True)
+def fewest_tokens(quotable, trie, needed, stride, node, depth, enough):
+    """The fewest tokens to an end from a place, or any number up to `enough` that suffices.
+
+    stride: with limits of length, from how many suffixes on only every so many of them are looked at. What is found
+    so is never too small, and it shrinks along the way it speaks of, since that way leads to the same suffix.
+    """
+    if node == len(quotable.lo) + len(quotable.starts):
+        return np.int64(needed[depth])
+    first, last = suffixes_below(quotable, node)
+    by = 1
+    if len(quotable.reach) > 0:
+        if accepts(quotable, node, depth):
+            return np.int64(0)
+        if last - first >= stride:
+            by = stride
+            first = (first + stride - 1) // stride * stride
+    best = np.int64(NEVER)
+    for i in range(first, last, by):
+        best = min(best, fewest_tokens_of(quotable, trie, needed, i, depth))
+        if best <= enough:
+            break
+    return best
+
+
+@njit(cache=True, nogil=True)
+def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack, out):
+    """Allow every token that goes on quoting from a place, and after which `most` tokens complete the quotation.
+
+    root: the trie node whose text was read already, so that only the rest of the tokens below it is
+    most: NEVER asks for nothing; stack: int32 [256 * (deepest + 1), 3], scratch; out: uint32 [words]
+    """
+    nodes = len(quotable.lo)
+    below, node, depth = np.int64(root), np.int64(node), np.int64(depth)
+    top = 0
+    while True:
+        child, end = np.int64(trie.first[below]), np.int64(trie.first[below + 1])
+        if node < nodes and depth == quotable.depth[node]:
+            at, last = quotable.child_begin[node], quotable.child_begin[node + 1]
+            while at < last and child < end:
+                byte, wanted = quotable.child_byte[at], trie.byte[child]
+                if byte == wanted and has_room(quotable, quotable.child[at], depth):
+                    stack[top, 0], stack[top, 1], stack[top, 2] = child, quotable.child[at], depth + 1
+                    top += 1
+                at += byte <= wanted
+                child += wanted <= byte
+        elif child < end and has_room(quotable, node, depth):
+            byte = quotable.text[next_place(quotable, node, depth)]
+            if byte != END:
+                child = child_by(trie, below, byte)
+                if child >= 0:
+                    stack[top, 0], stack[top, 1], stack[top, 2] = child, node, depth + 1
+                    top += 1
+        if top == 0:
+            return
+        top -= 1
+        below, node, depth = np.int64(stack[top, 0]), np.int64(stack[top, 1]), np.int64(stack[top, 2])
+        first, end = trie.token_start[below], trie.token_start[below + 1]
+        if end > first and (most >= NEVER or fewest_tokens(quotable, trie, needed, stride, node, depth, most) <= most):
+            allow(trie, first, end, out)
