@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import LimitError, SchemaError
 from .cases import Normal, Object, String
 from .conflict import conflict
-from .dialects import is_object
+from .dialects import MAX_DIGITS, is_object
 from .documents import Documents
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .instances import NO_INSTANCE
@@ -94,9 +94,10 @@ class CompiledSchema:
     def regions(self, case: Object) -> list[tuple[String, Formula]]:
         """The members that `case.properties` does not name: disjoint sets of names, what each set's satisfy.
 
-        Names that are in no set are forbidden.
+        Names that are in no set are forbidden, or have no value that satisfies what is asked of it.
         """
-        return self._witnesses.objects.regions(case, ANY_NAME)
+        regions = self._witnesses.objects.regions(case, ANY_NAME)
+        return [(names, formula) for names, formula in regions if self.has_instance(formula)]
 
     def accepts(self, formula: Formula, value: Any) -> bool:
         """Whether a JSON value satisfies a formula, judged by its normal form alone."""
@@ -107,7 +108,7 @@ def _parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
     value: Any = schema
     if isinstance(schema, str):
         try:
-            value = json.loads(schema, parse_float=_decimal, parse_constant=_no_number)
+            value = json.loads(schema, parse_float=_decimal, parse_int=_whole, parse_constant=_no_number)
         except RecursionError:
             raise LimitError("the schema's text is nested too deep to be read; pass it as a dict") from None
         except ValueError as error:
@@ -122,6 +123,12 @@ def _decimal(text: str) -> Fraction | float:
     if exponent and abs(int(exponent)) > 1000:
         raise ValueError(f"the number {text} is beyond 1e1000")
     return Fraction(text)
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
+    return int(text)
 
 
 def _no_number(text: str) -> float:

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeGuard
 
 Kind = Literal["schema", "schemas", "map", "items", "dependencies", "reference", "plain"]
 
+MAX_DIGITS = 1000
+GREATEST = 10**MAX_DIGITS
 TYPES = ("null", "boolean", "number", "integer", "string", "array", "object")
 
 Check = Callable[[Any], str | None]
@@ -58,15 +60,15 @@ def _count(value: Any) -> str | None:
 
 
 def _finite(value: Any) -> bool:
-    return is_number(value) and abs(value) != float("inf") and value == value
+    return is_number(value) and value == value and abs(value) <= GREATEST and value.as_integer_ratio()[1] <= GREATEST
 
 
 def _number(value: Any) -> str | None:
-    return None if _finite(value) else "a number"
+    return None if _finite(value) else f"a number of at most {MAX_DIGITS} digits"
 
 
 def _positive(value: Any) -> str | None:
-    return None if _finite(value) and value > 0 else "a number above 0"
+    return None if _finite(value) and value > 0 else f"a number above 0, of at most {MAX_DIGITS} digits"
 
 
 def _flag(value: Any) -> str | None:
@@ -74,7 +76,7 @@ def _flag(value: Any) -> str | None:
 
 
 def _bound(value: Any) -> str | None:
-    return None if isinstance(value, bool) or _finite(value) else "a number (or, in draft 4, true or false)"
+    return None if isinstance(value, bool) else _number(value) and f"{_number(value)} (or, in draft 4, true or false)"
 
 
 def _text(value: Any) -> str | None:
@@ -97,7 +99,28 @@ def _types(value: Any) -> str | None:
 
 
 def _values(value: Any) -> str | None:
-    return None if is_array(value) else "an array"
+    return _constant(value) if is_array(value) else "an array"
+
+
+def _constant(value: Any) -> str | None:
+    """What is wrong with a JSON value; without recursion, and so that values that hold themselves end."""
+    waiting: list[Any] = [value]
+    seen: set[int] = set()
+    while waiting:
+        part = waiting.pop()
+        if part is None or isinstance(part, (bool, str)):
+            continue
+        if isinstance(part, (dict, list)):
+            if id(part) not in seen:  # type: ignore[reportUnknownArgumentType]
+                seen.add(id(part))  # type: ignore[reportUnknownArgumentType]
+                waiting.extend(part.values() if is_object(part) else part)  # type: ignore[reportUnknownArgumentType]
+                if is_object(part) and not all(isinstance(name, str) for name in part):
+                    return "made of JSON values, with strings as names of members"
+        elif not is_number(part):
+            return "made of JSON values"
+        elif not _finite(part):
+            return f"made of JSON values, with numbers of at most {MAX_DIGITS} digits"
+    return None
 
 
 def _anything(value: Any) -> str | None:
@@ -154,7 +177,7 @@ _DRAFT4: dict[str, Keyword] = {
     "not": _SCHEMA,
 }
 _DRAFT6 = _DRAFT4 | {
-    "const": _plain(_anything),
+    "const": _plain(_constant),
     "exclusiveMinimum": _plain(_number),
     "exclusiveMaximum": _plain(_number),
     "contains": _SCHEMA,

@@ -384,5 +384,8 @@ def _join(base: str, reference: str) -> str:
 
 
 def _show(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return "something too large to be shown"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -51,6 +51,8 @@ class Members:
         self._tails: dict[Choice, int] = {}
         self._others: dict[int, int | None] = {}
         self._alive: dict[Place, bool] = {}
+        self._rests: dict[Place, int] = {}
+        self._lengths: list[tuple[int, int]] | None = None
         self._names: list[str] = []
         self._formulas: list[Formula] = []
         self._regions: list[tuple[String, Formula]] = []
@@ -233,11 +235,21 @@ class Members:
 
     def _shortest(self, place: Place) -> int:
         """Bytes from before a name to after the closing brace, along the members that must come."""
-        choice = min(
+        if self._counts_nothing(place) and self._required & ~place.used:
+            return self._rest(place) - 1 - self._owner.line(self._depth)
+        choice = self._nearest(place)
+        return self._length(choice) + self._rest(choice.after)
+
+    def _nearest(self, place: Place) -> Choice:
+        """The next member on a short way to the end."""
+        return min(
             (choice for choice in self._choices(place) if self._is_alive(choice.after)),
             key=lambda choice: (self._still(choice.after), self._length(choice)),
         )
-        return self._length(choice) + self._rest(choice.after)
+
+    def _counts_nothing(self, place: Place) -> bool:
+        """Whether nothing must come any more but required members."""
+        return not self._ceiling and not place.unmet
 
     def _still(self, place: Place) -> int:
         """How many members must still come, at least."""
@@ -247,20 +259,35 @@ class Members:
     def _length(self, choice: Choice) -> int:
         """Bytes of a member: name, colon, value."""
         if choice.name >= 0:
-            name = len(spelt(self._names[choice.name]))
-        else:
-            name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
+            return self._name_length(choice.name) + self._owner.shortest(choice.formula)
+        name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
         return name + 1 + bool(self._owner.line(0)) + self._owner.shortest(choice.formula)
+
+    def _name_length(self, index: int) -> int:
+        """Bytes of a name and what stands between it and the value."""
+        return len(spelt(self._names[index])) + 1 + bool(self._owner.line(0))
 
     def _rest(self, place: Place) -> int:
         """Bytes after a member to after the closing brace."""
-        line = self._owner.line(self._depth)
-        total = 0
-        while not self._may_end(place):
-            choice = min(
-                (choice for choice in self._choices(place) if self._is_alive(choice.after)),
-                key=lambda choice: (self._still(choice.after), self._length(choice)),
-            )
-            total += 1 + line + self._length(choice)
+        between = 1 + self._owner.line(self._depth)
+        if self._counts_nothing(place):
+            missing = self._required & ~place.used
+            return between + sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
+        way: list[tuple[Place, int]] = []
+        while place not in self._rests and not self._may_end(place):
+            choice = self._nearest(place)
+            way.append((place, between + self._length(choice)))
             place = choice.after
-        return total + line + 1
+        total = self._rests.setdefault(place, between)
+        for passed, length in reversed(way):
+            total = self._rests[passed] = total + length
+        return total
+
+    def _required_lengths(self) -> list[tuple[int, int]]:
+        """The number of each required name, and the bytes of its member."""
+        if self._lengths is None:
+            names = (index for index in range(len(self._names)) if self._required >> index & 1)
+            self._lengths = [
+                (index, self._name_length(index) + self._owner.shortest(self._formulas[index])) for index in names
+            ]
+        return self._lengths

@@ -45,6 +45,7 @@ GROUPS = {
     **dict.fromkeys(("dependentRequired", "dependentSchemas"), JOIN),
     **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), JOIN),
 }
+UNREACHED = 2**31 - 1
 BOUNDS = NUMBER | STRING | ARRAY | OBJECT | TYPE
 NO_PATTERNS: frozenset[str] = frozenset()
 
@@ -202,8 +203,9 @@ def _bound(
 
 
 def _count(place: Place, keyword: str) -> int | None:
+    """A count; a greatest one that no text reaches is none."""
     value = place.keyword(keyword)
-    return None if value is None else int(value)
+    return None if value is None or (value >= UNREACHED and keyword.startswith("max")) else int(value)
 
 
 def _string(place: Place, assert_formats: bool) -> String | None:

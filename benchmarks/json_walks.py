@@ -1,0 +1,193 @@
+"""Random walks through the guides of JSON schemas: does everything that can be generated validate, and end in time?
+
+    python benchmarks/json_walks.py TOKENIZER DATA.jsonl.gz [--walks N] [--every N] [--only WORD] [--<option of JSONGuide>]
+
+DATA has one {"id", "schema", ...} a line. Every walk has a budget between the distance of the start and 80 tokens more
+and asks the guide as the decode loop does. Every other walk takes all allowed tokens with the same probability, the rest
+first a length among those of the allowed tokens, then a token of that length, so that strings end. Checked with
+`jsonschema`, formats too: every text is an instance, none comes to a dead end, all are complete within the budget.
+Prints what failed and how long the slowest took, and writes a line of sums to results/json_walks.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import signal
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from recording import pin_to_one_core, save, show
+
+SLACK = (0, 1, 3, 10, 30, 80)
+OPTIONS = ("order", "whitespace", "escapes")
+
+
+class Walker:
+    """Walks of one vocabulary."""
+
+    def __init__(self, vocabulary: Any, seed: int = 0) -> None:
+        import numpy as np
+
+        self._np = np
+        self._vocabulary = vocabulary
+        self._random = np.random.default_rng(seed)
+        self._lengths = np.array([len(text or b"") for text in vocabulary.tokens], np.int64)
+
+    def walk(self, constraint: Any, budget: int, by_length: bool) -> str:
+        """The text of one walk of at most `budget` tokens. Raises AssertionError where there is no way on."""
+        guide, tokens = constraint.guide, self._vocabulary.tokens
+        state, text = guide.start, b""
+        for left in range(budget, 0, -1):
+            tight = constraint.tight(state, left)
+            token = self._pick(guide.mask_within(state, left) if tight else guide.mask(state), by_length)
+            after = guide.advance(state, token) if token >= 0 else -1
+            if not tight and token not in self._vocabulary.eos_ids and not constraint.fits(after, left - 1):
+                token = self._pick(guide.mask_within(state, left), by_length)
+                after = guide.advance(state, token) if token >= 0 else -1
+            assert token >= 0, f"a dead end with {left} tokens left, after {text[-300:]!r}"
+            if token in self._vocabulary.eos_ids:
+                assert guide.is_accepting(state), f"EOS is allowed too early, after {text[-300:]!r}"
+                return text.decode()
+            assert after >= 0, f"token {tokens[token]!r} is allowed and refused, after {text[-300:]!r}"
+            text += tokens[token]
+            state = after
+        assert guide.is_accepting(state), f"{budget} tokens were not enough: {text[-300:]!r}"
+        return text.decode()
+
+    def _pick(self, mask: Any, by_length: bool) -> int:
+        np = self._np
+        allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[: len(self._lengths)])
+        if not len(allowed):
+            return -1
+        if by_length:
+            lengths = self._lengths[allowed]
+            allowed = allowed[lengths == self._random.choice(np.unique(lengths))]
+        return int(self._random.choice(allowed))
+
+
+def number(text: str) -> float | int:
+    """A number with fraction or exponent; one beyond a float's range is a whole number that stands for it."""
+    value = float(text)
+    return value if math.isfinite(value) else int(math.copysign(10**300, value)) * 10**9
+
+
+def whole(text: str) -> int:
+    """A whole number, however many digits it has."""
+    value = 0
+    for at in range(0, len(text), 4000):
+        part = text[at : at + 4000].lstrip("-")
+        value = value * 10 ** len(part) + int(part or "0")
+    return -value if text.startswith("-") else value
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError in the block after so many seconds of this process."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError(f"{seconds} s")
+
+    old = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old)
+
+
+def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any]) -> tuple[str, str, int]:
+    """How the walks through a schema went ("fine", "refused", or what failed), the reason, and the bytes written."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from trellm.engine.constraint import Constraint
+    from trellm.errors import TrellmError
+    from trellm.guides import JSONGuide
+
+    try:
+        guide = JSONGuide(schema, vocabulary, **options)
+    except TrellmError as error:
+        return "refused", f"{type(error).__name__}: {error}", 0
+    kind = validator_for(schema, default=Draft202012Validator)
+    validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
+    walker, constraint, written = Walker(vocabulary), Constraint(guide, 64), 0
+    shortest = max(1, guide.distance(guide.start))
+    for number_ in range(walks):
+        budget = shortest + SLACK[number_ % len(SLACK)]
+        try:
+            text = walker.walk(constraint, budget, number_ % 2 == 1)
+        except AssertionError as error:
+            return "dead end", str(error), written
+        value = json.loads(text, parse_float=number, parse_int=whole)
+        found = next(iter(validator.iter_errors(value)), None)
+        if found is not None:
+            return "invalid", f"{found.message[:300]} ({'/'.join(map(str, found.schema_path))}) in {text[:400]}", written
+        written += len(text.encode())
+    return "fine", "", written
+
+
+def main() -> None:
+    """Walk through every schema."""
+    parser = argparse.ArgumentParser(description="Random walks through JSON schemas")
+    parser.add_argument("tokenizer")
+    parser.add_argument("data")
+    parser.add_argument("--walks", type=int, default=20)
+    parser.add_argument("--every", type=int, default=1, help="only every Nth schema")
+    parser.add_argument("--first", type=int, default=0, help="the first schema")
+    parser.add_argument("--only", default="", help="only schemas with this in their id")
+    parser.add_argument("--seconds", type=int, default=60, help="limit for one schema")
+    parser.add_argument("--save", action="store_true", help="write results/json_walks.csv")
+    for option in OPTIONS:
+        parser.add_argument(f"--{option}")
+    arguments = parser.parse_args()
+    pin_to_one_core()
+    warnings.simplefilter("ignore")
+    from transformers import AutoTokenizer
+    from trellm import Vocabulary
+
+    vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(arguments.tokenizer))
+    options = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name)}
+    with gzip.open(arguments.data, "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    chosen = [r for r in records[arguments.first :: arguments.every] if arguments.only in r["id"]]
+    walk_schema({"properties": {"a": {"type": "string"}}}, vocabulary, len(SLACK), {})  # loads the kernels
+    counts: Counter[str] = Counter()
+    times: list[tuple[float, str]] = []
+    begun, written = time.process_time(), 0
+    for record in chosen:
+        start = time.process_time()
+        try:
+            with limited(arguments.seconds):
+                verdict, reason, size = walk_schema(record["schema"], vocabulary, arguments.walks, options)
+        except Exception as error:
+            verdict, reason, size = "error", f"{type(error).__name__}: {error}", 0
+        counts[verdict] += 1
+        written += size
+        times.append((time.process_time() - start, record["id"]))
+        if verdict != "fine":
+            print(f"{verdict}: {record['id']}: {reason[:800]}", flush=True)
+    times.sort(reverse=True)
+    print("slowest:", ", ".join(f"{name} {seconds:.1f} s" for seconds, name in times[:8]))
+    row = {
+        **{name: options.get(name, "default") for name in OPTIONS},
+        "schemas": len(chosen),
+        "walks": arguments.walks,
+        **{name: counts[name] for name in ("fine", "refused", "invalid", "dead end", "error")},
+        "bytes": written,
+        "seconds": time.process_time() - begun,
+        "slowest_s": times[0][0],
+    }
+    show([row])
+    if arguments.save:
+        print(save("json_walks", [row], ["trellm", "jsonschema"], arguments.tokenizer))
+
+
+if __name__ == "__main__":
+    main()
