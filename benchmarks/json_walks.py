@@ -1,11 +1,11 @@
 """Random walks through the guides of JSON schemas: does everything that can be generated validate, and end in time?
 
-    python benchmarks/json_walks.py TOKENIZER DATA.jsonl.gz [--walks N] [--every N] [--only WORD] [--<option of JSONGuide>]
+    python benchmarks/json_walks.py TOKENIZER DATA.jsonl.gz [--walks N] [--every N] [--only WORD] [--order any] ...
 
-DATA has one {"id", "schema", ...} a line. Every walk has a budget between the distance of the start and 80 tokens more
-and asks the guide as the decode loop does. Every other walk takes all allowed tokens with the same probability, the rest
-first a length among those of the allowed tokens, then a token of that length, so that strings end. Checked with
-`jsonschema`, formats too: every text is an instance, none comes to a dead end, all are complete within the budget.
+DATA has one {"id", "schema", ...} a line. Every walk has a budget between the distance of the start and 80 tokens
+more and asks the guide as the decode loop does. Every other walk takes all allowed tokens with the same probability,
+the rest first a length among those of the allowed tokens, then a token of that length, so that strings end. Checked
+with `jsonschema`, formats too: every text is an instance, none comes to a dead end, all are complete within the budget.
 Prints what failed and how long the slowest took, and writes a line of sums to results/json_walks.csv.
 """
 
@@ -128,7 +128,11 @@ def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any
         value = json.loads(text, parse_float=number, parse_int=whole)
         found = next(iter(validator.iter_errors(value)), None)
         if found is not None:
-            return "invalid", f"{found.message[:300]} ({'/'.join(map(str, found.schema_path))}) in {text[:400]}", written
+            return (
+                "invalid",
+                f"{found.message[:300]} ({'/'.join(map(str, found.schema_path))}) in {text[:400]}",
+                written,
+            )
         written += len(text.encode())
     return "fine", "", written
 

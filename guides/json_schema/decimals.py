@@ -1,8 +1,9 @@
 """The texts of numbers: every JSON notation of a `Number`'s members, as far as they are a regular language.
 
 Exact: numbers without a fraction or with one, in plain notation, of any length, under any conditions; -0 is 0.
-Where nothing but the sign is bounded, all exponents that floats have are accepted, -324 to 308. Elsewhere
-fewer texts are accepted than members have, because the comparison of digits with an exponent is not regular:
+Exponents are those of finite floats, so that whoever reads a text as one gets a number: after one whole digit -324
+to 308, up to 99 after more. Where more than the sign is bounded fewer texts are accepted than members have, because
+the comparison of digits with an exponent is not regular:
 
 - Under other bounds and exclusions an exponent follows a mantissa with one whole digit that is not 0 (or a
   mantissa of zeros), which is how serialisers write; 15e3 and 0.5e3 are refused where 1.5e4 and 5e2 are not.
@@ -18,7 +19,11 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
-from ..syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
+from ..automaton import ChartAutomaton
+from ..dfa import Dfa
+from ..graph import Graph
+from ..lower import Lowering
+from ..syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from .cases import Number, Rational
 from .magnitudes import EXPONENTS_FROM, Magnitude, magnitude_table
 from .multiples import decimal_places, decimal_step
@@ -58,8 +63,9 @@ POSITIVE_WHOLE = _sequence(NOT_ZERO, DIGITS)
 WHOLE = _either(Literal(b"0"), POSITIVE_WHOLE)
 FRACTION = _sequence(POINT, Repeat(DIGIT, 1, None))
 POSITIVE_FRACTION = _sequence(Literal(b"0."), ZEROS, POSITIVE_WHOLE)
+UP_TO_99 = _sequence(ZEROS, DIGIT, _optional(DIGIT))
 BELOW_300 = _sequence(_optional(Chars(((0x31, 0x32),))), DIGIT, _optional(DIGIT))
-UP_TO_308 = _sequence(ZEROS, _either(BELOW_300, _sequence(Literal(b"30"), Chars(((0x30, 0x38),)))))
+UP_TO_307 = _sequence(ZEROS, _either(BELOW_300, _sequence(Literal(b"30"), Chars(((0x30, 0x37),)))))
 UP_TO_324 = _sequence(
     ZEROS,
     _either(
@@ -68,14 +74,18 @@ UP_TO_324 = _sequence(
         _sequence(Literal(b"32"), Chars(((0x30, 0x34),))),
     ),
 )
-EXPONENT = _sequence(E, _either(_sequence(OPTIONAL_PLUS, UP_TO_308), _sequence(MINUS, UP_TO_324)))
+EXPONENT = _sequence(E, _either(_sequence(OPTIONAL_PLUS, UP_TO_99), _sequence(MINUS, UP_TO_324)))
+SMALL_EXPONENT = _sequence(E, _either(OPTIONAL_PLUS, MINUS), UP_TO_99)
 WHOLE_EXPONENT = _sequence(
     E,
     _either(
-        _sequence(OPTIONAL_PLUS, UP_TO_308),
+        _sequence(OPTIONAL_PLUS, UP_TO_99),
         _sequence(MINUS, Repeat(Literal(b"0"), 1, None)),
     ),
 )
+LARGE_EXPONENT = _sequence(E, OPTIONAL_PLUS, UP_TO_307)
+UP_TO_SIX = _sequence(POINT, Chars(((0x30, 0x36),)), DIGITS)
+E308 = _sequence(E, OPTIONAL_PLUS, ZEROS, Literal(b"308"))
 
 
 def _tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
@@ -87,20 +97,34 @@ def _tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -
     return _sequence(whole, _optional(fraction), _optional(exponent))
 
 
+def _floats(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
+    """As _tailed, and with the large exponents that floats have, after one digit."""
+    parts = [_tailed(whole, fraction, exponent, notation)]
+    if notation != "integer":
+        parts.append(_sequence(NOT_ZERO, _optional(fraction), LARGE_EXPONENT))
+        parts.append(_sequence(Literal(b"1"), _optional(fraction if fraction is ZERO_FRACTION else UP_TO_SIX), E308))
+    return _either(*parts)
+
+
 NOTATIONS = (None, "integer", "real")
 ZERO_TEXTS = {notation: _tailed(Literal(b"0"), ZERO_FRACTION, EXPONENT, notation) for notation in NOTATIONS}
-WHOLE_TEXTS = {notation: _tailed(WHOLE, ZERO_FRACTION, WHOLE_EXPONENT, notation) for notation in NOTATIONS}
-POSITIVE_WHOLE_TEXTS = {
-    notation: _tailed(POSITIVE_WHOLE, ZERO_FRACTION, WHOLE_EXPONENT, notation) for notation in NOTATIONS
-}
-TEXTS = {notation: _tailed(WHOLE, FRACTION, EXPONENT, notation) for notation in NOTATIONS}
-POSITIVE_TEXTS = {
-    notation: _either(
-        _sequence(POSITIVE_FRACTION, _optional(EXPONENT)),
-        _tailed(POSITIVE_WHOLE, FRACTION, EXPONENT, notation),
-    )
-    for notation in NOTATIONS
-}
+
+
+@lru_cache(maxsize=16)
+def unbounded(notation: str | None, positive: bool, whole: bool) -> Table:
+    """Numbers without sign that nothing bounds, all or those above 0 or whole ones, as a table."""
+    first = POSITIVE_WHOLE if positive else WHOLE
+    node = _floats(first, *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)), notation)
+    if positive and not whole and notation != "integer":
+        node = _either(node, _sequence(POSITIVE_FRACTION, _optional(SMALL_EXPONENT)))
+    dfa = Dfa.of(ChartAutomaton(*_graph(node))).minimised()
+    assert dfa.start == 0, "minimised automata are numbered from the start"
+    return Table(dfa.transitions, dfa.accepting)
+
+
+def _graph(node: Node) -> tuple[Graph, int]:
+    graph = Graph()
+    return graph, Lowering(graph).rule(node)
 
 
 @lru_cache(maxsize=4096)
@@ -158,11 +182,11 @@ def _magnitude_node(magnitude: Magnitude) -> Node:
         return ZERO_TEXTS[notation]
     if not magnitude.not_steps and not magnitude.excluded:
         if high is None and low == 0 and magnitude.step is None:
-            return (POSITIVE_TEXTS if magnitude.low_open else TEXTS)[notation]
+            return unbounded(notation, magnitude.low_open, False)
         if magnitude.step == 1:
             least, most = _whole_bounds(magnitude)
             if most is None and least <= 1:
-                return (POSITIVE_WHOLE_TEXTS if least else WHOLE_TEXTS)[notation]
+                return unbounded(notation, least > 0, True)
             if most is not None and most < EXPONENTS_FROM:
                 node = NOTHING if least > most else whole_range(least, most, notation)
                 if node is not None:

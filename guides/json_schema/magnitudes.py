@@ -22,6 +22,8 @@ from .multiples import multiple
 
 MAX_STATES = 20_000
 EXPONENTS_FROM = 10**21
+# Those of floats, but for the greatest, up to which only some mantissas are finite.
+LEAST_EXPONENT, GREATEST_EXPONENT = -324, 307
 
 START, WHOLE, POINT, FRACTION = range(4)
 ZERO = -1
@@ -228,21 +230,21 @@ class MagnitudeAutomaton:
     def _fitting_exponents(self, state: Reading) -> Exponents | None:
         """The exponents that may follow a mantissa; None if none may."""
         if state.whole == ZERO:
-            return Exponents() if self._with_zero else None
+            return Exponents(LEAST_EXPONENT, GREATEST_EXPONENT) if self._with_zero else None
         if state.whole != 1:
             return None
         magnitude = self._magnitude
         relations = [limit.compare(at) for limit, at in zip(self._bounds, state.compared, strict=True)]
-        low, high = self._least, None
+        low, high = LEAST_EXPONENT if self._least is None else self._least, GREATEST_EXPONENT
         if self._has_low:
             reached = relations[0] > 0 or (relations[0] == 0 and not magnitude.low_open)
             least = self._bounds[0].exponent + (not reached)
-            low = least if low is None else max(low, least)
+            low = max(low, least)
         if self._high is not None:
             fits = relations[self._high] < 0 or (relations[self._high] == 0 and not magnitude.high_open)
-            high = self._bounds[self._high].exponent - (not fits)
+            high = min(high, self._bounds[self._high].exponent - (not fits))
         holes = tuple(sorted(self._bounds[index].exponent for index in self._outside if relations[index] == 0))
-        return None if low is not None and high is not None and low > high else Exponents(low, high, holes)
+        return None if low > high else Exponents(low, high, holes)
 
 
 def magnitude_table(magnitude: Magnitude) -> Table | None:

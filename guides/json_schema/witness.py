@@ -22,7 +22,7 @@ from .witness_arrays import ArrayWitnesses
 from .witness_objects import ObjectWitnesses
 
 MAX_FORMULAS = 20_000
-MAX_LENGTH = 10_000_000
+MAX_LENGTH = 100_000
 
 
 class Witnesses:

@@ -14,7 +14,7 @@ from .cases import Array, Contains
 from .formula import Formula, json_key
 from .instances import NO_INSTANCE, Ask, Witnessing
 
-MAX_ITEMS = 1_000_000
+MAX_ITEMS = 10_000
 MAX_UNIQUE = 1_000
 MAX_STATES = 20_000
 

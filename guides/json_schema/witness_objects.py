@@ -12,7 +12,7 @@ from .cases import Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula
 from .instances import NO_INSTANCE, Ask, Witnessing
 
-MAX_MEMBERS = 100_000
+MAX_MEMBERS = 200
 FEW = 16
 MANY_RULES = 8
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -122,7 +124,9 @@ def is_promised(case: Number, text: str) -> bool:
     """Whether the documentation promises that a member is accepted in this notation."""
     if not re.search("[eE]", text):
         return True
-    if case.values is not None or case.not_multiple_of or not -324 <= int(re.split("[eE]", text)[1]) <= 308:
+    mantissa, exponent = re.split("[eE]", text)
+    least, most = (-324, 307) if re.match(r"-?[1-9]($|\.)", mantissa) else (-99, 99)
+    if case.values is not None or case.not_multiple_of or not least <= int(exponent) <= most:
         return False
     bounded = {case.minimum, case.maximum} - {None, 0} or case.excluded - {0}
     if case.multiple_of is None:
@@ -289,14 +293,29 @@ def test_tables_are_trimmed(case: Number) -> None:
         assert len(alive) == len(table.transitions)
 
 
-def test_common_cases_need_no_table() -> None:
+def test_common_cases_need_no_large_table() -> None:
     values = frozenset((1, 2, F(1, 2)))
-    whole = Number(multiple_of=1)
-    for case in (
-        Number(), Number(minimum=0), Number(minimum=0, exclusive_minimum=True), whole,
-        Number(minimum=0, multiple_of=1), Number(minimum=1, maximum=150, multiple_of=1), Number(values=values),
-    ):  # fmt: skip
+    for case in (Number(multiple_of=1, minimum=1, maximum=150), Number(values=values)):
         assert not tables(number_node(case))
+    for case in (Number(), Number(minimum=0), Number(minimum=0, exclusive_minimum=True), Number(multiple_of=1)):
+        (table,) = tables(number_node(case))
+        assert len(table.transitions) < 40
+        assert tables(number_node(replace(case, exclusive_maximum=True)))[0] is table
+
+
+@pytest.mark.parametrize(
+    "case", [Number(), Number(multiple_of=1), Number(minimum=5), Number(maximum=-2, multiple_of=1)]
+)
+def test_exponents_are_those_of_finite_floats(case: Number) -> None:
+    sign = "-" if case.maximum else ""
+    large = [
+        f"{sign}{text}" for text in ("9e307", "9.9E+0307", "123456e99", "9e308", "9e309", "10e308", "99e400", "1e999")
+    ]
+    accepted = Texts(large).accepted(number_node(case)).tolist()
+    assert accepted[:2] == [True, case.multiple_of is None]
+    assert accepted[4:] == [False] * 4
+    for text, was in zip(large, accepted, strict=True):
+        assert not was or math.isfinite(float(text)), text
 
 
 def test_constants_keep_to_their_notation() -> None:

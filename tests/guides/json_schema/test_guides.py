@@ -176,6 +176,13 @@ OPTIONAL = {f"p{number}": {"type": "integer"} for number in range(50_000)}
         ({"$schema": "https://example.com/draft"}, "https://example.com/draft", "#/$schema"),
         ({"type": "string", "minLength": 3, "maxLength": 2}, "no value", "#"),
         ({"not": True}, "no value", "#"),
+        ({"items": {"const": [10**5000]}}, "numbers of at most 1000 digits", "#/items/const"),
+        ({"enum": [1, float("nan")]}, "numbers of at most 1000 digits", "#/enum"),
+        ({"const": {"a": {1}}}, "JSON values", "#/const"),
+        ({"const": {1: 2}}, "strings as names", "#/const"),
+        ({"type": "integer", "minimum": -(10**5000)}, "a number of at most 1000 digits", "#/minimum"),
+        ({"multipleOf": 10**5000}, "a number above 0, of at most 1000 digits", "#/multipleOf"),
+        ('{"enum": [' + "1" * 5000 + "]}", "the limit is 1000", "#"),
         ({"items": {"pattern": "a(b"}}, "pattern", "#/items/pattern"),
         ({"items": {"pattern": r"(a)\1"}}, "pattern", "#/items/pattern"),
         ({"$ref": "#"}, "without progress", "#"),
@@ -191,6 +198,34 @@ def test_bad_schemas_are_refused_with_their_place(schema: Any, said: str, pointe
         JSONGuide(schema, BYTES)
     assert said in str(caught.value)
     assert caught.value.pointer.startswith(pointer)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "string", "minLength": 10**6}, "minLength"),
+        ({"type": "array", "minItems": 10**6}, "minItems"),
+        ({"type": "object", "minProperties": 10**6}, "minProperties"),
+    ],
+)
+def test_what_must_be_very_long_is_a_limit_error(schema: Any, said: str) -> None:
+    with pytest.raises(LimitError, match=said):
+        JSONGuide(schema, BYTES)
+
+
+@pytest.mark.parametrize("keyword", ["maxLength", "maxItems", "maxProperties"])
+def test_a_greatest_count_beyond_reach_is_none(keyword: str) -> None:
+    guide = JSONGuide({keyword: 2**53 - 1}, BYTES)
+    assert reads(guide, '{"a": ["b"]}')
+
+
+def test_names_whose_members_have_no_value_are_not_offered() -> None:
+    impossible = {"type": "object", "additionalProperties": False, "required": ["b"]}
+    for keyword in ({"patternProperties": {"^[0-9]+$": impossible}}, {"additionalProperties": impossible}):
+        guide = JSONGuide({"type": "object", "properties": {"a": {}}, **keyword}, BYTES)
+        state = guide.automaton.read(guide.start, b'{"1')
+        assert state < 0 or guide.automaton.step(state, ord('"')) < 0
+        assert reads(guide, '{"a": 1}')
 
 
 def test_deep_schemas_work_or_hit_a_limit() -> None:
