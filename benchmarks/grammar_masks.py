@@ -1,13 +1,14 @@
 """Masks of a JSON grammar: trellm beside llguidance and xgrammar, in turn, in one process on one core.
 
-    python benchmarks/grammar_masks.py compare --tokenizer DIR --data FILE.jsonl.gz
-    python benchmarks/grammar_masks.py memory --tokenizer DIR
+    python benchmarks/grammar_masks.py compare TOKENIZER DATA.jsonl.gz
+    python benchmarks/grammar_masks.py memory TOKENIZER
 
 compare: every line of the data holds {"tests": [{"data": any JSON value}, ...]}. For each token of each value,
 as `json.dumps(value, ensure_ascii=False)` writes it, an engine computes the mask and takes the token over; the
 processor time of both is one sample. Engines take turns value by value, each round with grammars compiled
-anew; the first mask is timed from the grammar's text on. The first round also pays for what is computed once
-per vocabulary. Figures are medians over rounds.
+anew; the first mask is timed from the grammar's text on. Kernels are loaded before, with another vocabulary; the
+first round of an engine also pays for what is computed once per vocabulary. Figures are medians over rounds, the
+maximum is the greatest of all rounds. Then long texts: the mean time per token in each quarter of a text.
 
 memory: many distinct grammars alive at once, a random walk of many tokens through each with the mask of every
 step; what the process holds after each.
@@ -45,7 +46,6 @@ class Trellm:
         from trellm import Vocabulary
 
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer)
-        load_kernels()
         self.text = (GRAMMARS / "json.lark").read_text(encoding="utf-8")
 
     def compile(self) -> Any:
@@ -67,6 +67,14 @@ class Trellm:
 
     def is_complete(self) -> bool:
         return self.guide.is_accepting(self.state)
+
+    def forget(self) -> None:
+        """Go on with a vocabulary that no guide has used; its trie is there."""
+        from trellm import Vocabulary
+
+        old = self.vocabulary
+        self.vocabulary = Vocabulary(old.tokens, old.eos_ids, old.special_ids)
+        assert self.vocabulary.trie
 
 
 class LLGuidance:
@@ -139,20 +147,12 @@ class XGrammar:
         return self.matcher.is_completed()
 
 
+# Brackets that open only, then close, the openings being the first half; and an array of like objects.
+LONG = {
+    "depth 1,000": "[" * 1000 + "]" * 1000,
+    "100 kB": json.dumps([{"id": i, "name": f"Ann {i % 97}", "tags": ["é", None, -1.5e3]} for i in range(1700)]),
+}
 ENGINES = {"trellm": Trellm, "llguidance": LLGuidance, "xgrammar": XGrammar}
-
-
-def load_kernels() -> None:
-    """Use every kernel once, with a vocabulary of bytes: loading compiled code is no part of a mask."""
-    from trellm import Vocabulary
-    from trellm.guides import CFGGuide
-
-    guide = CFGGuide((GRAMMARS / "json.lark").read_text(encoding="utf-8"), Vocabulary.from_bytes())
-    for _ in range(2):
-        state = guide.start
-        for byte in b'["text", {"key": -1.5e3}]':
-            guide.mask(state)
-            state = guide.advance(state, byte)
 
 
 def first_mask(engine: Any) -> tuple[Any, float]:
@@ -197,6 +197,12 @@ def compare(options: argparse.Namespace) -> None:
     tokenizer = AutoTokenizer.from_pretrained(options.tokenizer)
     engines = {name: ENGINES[name](tokenizer) for name in options.engines}
     values = instances(options.data, tokenizer, options.instances)
+    for engine in engines.values():
+        warm = engine.compile()
+        for tokens in values[:: max(1, len(values) // 50)]:
+            follow(engine, warm, tokens, [])
+    if "trellm" in engines:
+        engines["trellm"].forget()
     rows: list[dict[str, Any]] = []
     for number in range(options.rounds):
         compiled: dict[str, Any] = {}
@@ -207,18 +213,56 @@ def compare(options: argparse.Namespace) -> None:
                 compiled[name], elapsed = first_mask(engine)
                 firsts[name].append(elapsed)
         for turn, tokens in enumerate(values):
-            order = list(engines)
-            shift = turn % len(order)
-            for name in order[shift:] + order[:shift]:
+            for name in in_turn(engines, turn):
                 follow(engines[name], compiled[name], tokens, samples[name])
         rows += [figures(name, number, firsts[name], samples[name]) for name in engines]
-    keys = [key for key in rows[0] if key not in ("engine", "round")]
+    rows += medians(rows, engines)
+    show(rows)
+    rows += long_texts(engines, tokenizer)
+    show(rows[-len(engines) * len(LONG) :])
+    save("grammar_masks", rows, list(engines), options.tokenizer)
+
+
+def in_turn(engines: dict[str, Any], turn: int) -> list[str]:
+    """The engines' names, every time another one first."""
+    order = list(engines)
+    shift = turn % len(order)
+    return order[shift:] + order[:shift]
+
+
+def medians(rows: list[dict[str, Any]], engines: dict[str, Any]) -> list[dict[str, Any]]:
+    """The medians of each engine's rounds, and those of trellm over those of the engine."""
+    keys = [key for key in rows[0] if key.endswith(("_us", "_ms"))]
+    found: list[dict[str, Any]] = []
     for name in engines:
         mine = [row for row in rows if row["engine"] == name]
         middle = {key: round(statistics.median(row[key] for row in mine), 3) for key in keys}
-        rows.append({"engine": name, "round": "median"} | middle)
-    save("grammar_masks", rows, list(engines), options.tokenizer)
-    show(rows)
+        middle["max_us"] = max(row["max_us"] for row in mine)
+        found.append({"engine": name, "round": "median", "tokens": mine[0]["tokens"]} | middle)
+    for row in found:
+        row["trellm mean / this"] = round(found[0]["mean_us"] / row["mean_us"], 3)
+        row["trellm first / this"] = round(found[0]["first_mask_ms"] / row["first_mask_ms"], 3)
+    return found
+
+
+def long_texts(engines: dict[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
+    """Mean microseconds per token in each quarter of long texts; medians over several passes."""
+    rows: list[dict[str, Any]] = []
+    for what, text in LONG.items():
+        tokens = tokenizer.encode(text, add_special_tokens=False)
+        quarter = len(tokens) // 4
+        means: dict[str, list[list[float]]] = {name: [] for name in engines}
+        for turn in range(5):
+            for name in in_turn(engines, turn):
+                samples: list[float] = []
+                follow(engines[name], engines[name].compile(), tokens, samples)
+                means[name].append([statistics.fmean(samples[at * quarter :][:quarter]) for at in range(4)])
+        for name in engines:
+            middle = [round(statistics.median(quarters), 2) for quarters in zip(*means[name], strict=True)]
+            rows.append(
+                {"engine": name, "round": what, "tokens": len(tokens), "quarters_us": " ".join(map(str, middle))}
+            )
+    return rows
 
 
 def figures(name: str, number: int, firsts: list[float], samples: list[float]) -> dict[str, Any]:
@@ -237,11 +281,13 @@ def figures(name: str, number: int, firsts: list[float], samples: list[float]) -
 
 def memory(options: argparse.Namespace) -> None:
     """Every documented grammar in turn, each made another by an alternative of its own."""
-    from transformers import AutoTokenizer
+    from tokenizers import Tokenizer
     from trellm import Vocabulary
     from trellm.guides import CFGGuide
 
-    vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(options.tokenizer))
+    tokenizer = Tokenizer.from_file(str(Path(options.tokenizer) / "tokenizer.json"))
+    before = resident()
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, eos_ids=[0])
     plain = frozenset(
         token for token, text in enumerate(vocabulary.tokens) if text and len(text) == 1 and 32 <= text[0] < 127
     )
@@ -249,7 +295,6 @@ def memory(options: argparse.Namespace) -> None:
     texts = [file.read_text(encoding="utf-8") for file in files]
     guides: list[CFGGuide] = []
     rows: list[dict[str, Any]] = []
-    before = resident()
     choose = random.Random(0)
     for number in range(options.grammars):
         text = texts[number % len(texts)] + f'\n%extend start: "grammar {number}"\n'
@@ -297,10 +342,10 @@ def main() -> None:
     modes = parser.add_subparsers(dest="mode", required=True)
     comparing, remembering = modes.add_parser("compare"), modes.add_parser("memory")
     for mode in (comparing, remembering):
-        mode.add_argument("--tokenizer", required=True, help="a folder with a tokenizer, or a name on the Hub")
-    comparing.add_argument("--data", required=True, help="a .jsonl.gz of JSON values")
+        mode.add_argument("tokenizer", help="a folder with a tokenizer")
+    comparing.add_argument("data", help="a .jsonl.gz of JSON values")
     comparing.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
-    comparing.add_argument("--rounds", type=int, default=3)
+    comparing.add_argument("--rounds", type=int, default=2)
     comparing.add_argument("--compiles", type=int, default=11, help="how often each round compiles a grammar")
     comparing.add_argument("--instances", type=int, default=0, help="so many values instead of all")
     remembering.add_argument("--grammars", type=int, default=100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,13 @@ MEMO_SLOTS = 1024
 MAX_STATES = 8_000_000
 MAX_WORDS = 1 << 20
 SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
+
+
+class Kept(NamedTuple):
+    """For each number of a state or a signature, whether it still means the same."""
+
+    states: NDArray[np.bool_]
+    signatures: NDArray[np.bool_]
 
 
 class ByteAutomaton(Protocol):
@@ -169,7 +176,8 @@ class ChartAutomaton:
                 chart._replace(words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
             )
             self.is_crowded = False
-            return chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
+            states = chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
+            return Kept(states, signatures == 1)
 
     def bytes_on_the_way(self, limit: int = 1000) -> set[int]:
         """The bytes that some text may have, as far as the first `limit` states tell."""

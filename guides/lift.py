@@ -171,9 +171,11 @@ class LiftedGuide:
     def _collect(self) -> None:
         """Give up the states that nobody was given."""
         kept = self._automaton.collect()
-        self._closing.forget(kept)
-        for state in [state for state in self._signatures if not kept[state]]:
+        self._closing.forget(kept.states)
+        for state in [state for state in self._signatures if not kept.states[state]]:
             del self._signatures[state]
+        for signature in [signature for signature in list(self._rows) if not kept.signatures[signature]]:
+            self._rows.pop(signature, None)
 
     def _unspellable(self) -> str:
         """Why no text of the language can be spelt."""

@@ -37,7 +37,8 @@ class MaskTable:
         else:
             row = int(self._last_use.argmin())
             owner, known_as = self._owners[row]
-            owner.pop(known_as, None)
+            if owner.get(known_as) == row:
+                owner.pop(known_as, None)
             self._owners[row] = (cache, key)
         self.rows[row] = mask
         self.touch(row)

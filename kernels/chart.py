@@ -37,8 +37,8 @@ ROW, SIGNATURE, KEPT = 2, 3, 4
 CANON = 2
 # Entries of Chart.sizes.
 STATES, BUNDLES, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
-# Origins.
-SELF, ROOT = -1, 0
+# Origins. The first bundles are ROOT, which ends the text, and the empty one; they stay.
+SELF, ROOT, RESERVED = -1, 0, 2
 # A state's words are (bundle, accepting) followed by three words for every item; a bundle's are four per entry.
 HEADER, ITEM, ENTRY = 2, 3, 4
 UNBOUNDED = 2**31 - 1

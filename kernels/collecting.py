@@ -1,12 +1,23 @@
 """Making room in the chart: only the states that somebody was given stay, and what they are made of.
 
-Numbers of states stay as they are; the ones given up are used again. Bundles and signatures keep theirs for
-good, emptied where nothing needs them: a bundle's origins must have smaller numbers than the bundle.
+Numbers of what stays are as they were; those given up are used again.
 """
 
-from .chart import BUNDLES, CANON, ENTRY, HEADER, ITEM, KEPT, SIGNATURE, SIGNATURES, STATES
+import numpy as np
+
+from .chart import BUNDLES, CANON, ENTRY, HEADER, ITEM, KEPT, RESERVED, SIGNATURE, SIGNATURES, STATES
 from .compiling import wide_njit as njit
 from .interning import FREE, HI, LO, WORDS
+
+
+@njit(cache=True, nogil=True)
+def mark(bundle, bundles, stack, depth):
+    """Note that a bundle is needed, if it was not known; the new depth of the stack of those to look into."""
+    if bundle < 0 or bundles[bundle]:
+        return depth
+    bundles[bundle] = 1
+    stack[depth] = bundle
+    return depth + 1
 
 
 @njit(cache=True, nogil=True)
@@ -14,25 +25,26 @@ def find_needed(chart, bundles, signatures):
     """Mark the bundles and signatures (uint8, by number) that kept states need; how many words all that has."""
     words, sizes = chart.words, chart.sizes
     total = 0
+    stack = np.empty(len(bundles), np.int32)
+    depth = 0
     for state in range(sizes[STATES]):
         if chart.states[state, KEPT] == 1:
             lo, hi = chart.states[state, LO], chart.states[state, HI]
             total += hi - lo
-            bundles[words[lo]] = 1
+            depth = mark(words[lo], bundles, stack, depth)
             for at in range(lo + HEADER, hi, ITEM):
-                if words[at + 1] >= 0:
-                    bundles[words[at + 1]] = 1
+                depth = mark(words[at + 1], bundles, stack, depth)
             if chart.states[state, SIGNATURE] >= 0:
                 signatures[chart.states[state, SIGNATURE]] = 1
-    for bundle in range(sizes[BUNDLES] - 1, 1, -1):
-        if bundles[bundle]:
-            lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
-            total += hi - lo
-            for at in range(lo, hi, ENTRY):
-                if words[at + 3] >= 0:
-                    bundles[words[at + 3]] = 1
-            if chart.bundles[bundle, CANON] >= 0:
-                signatures[chart.bundles[bundle, CANON]] = 1
+    while depth:
+        depth -= 1
+        bundle = stack[depth]
+        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+        total += hi - lo
+        for at in range(lo, hi, ENTRY):
+            depth = mark(words[at + 3], bundles, stack, depth)
+        if chart.bundles[bundle, CANON] >= 0:
+            signatures[chart.bundles[bundle, CANON]] = 1
     for number in range(sizes[SIGNATURES]):
         if signatures[number]:
             total += chart.signatures[number, HI] - chart.signatures[number, LO]
@@ -48,22 +60,30 @@ def keep_needed(chart, bundles, signatures, target):
         if states[state, KEPT] == 1:
             used = move(words, states, state, target, used)
         else:
-            states[state, :] = -1
-            states[state, LO] = free
-            free = state
-    for bundle in range(sizes[BUNDLES]):
+            free = give_up(states, state, free)
+    sizes[FREE + STATES], free = free, -1
+    for bundle in range(sizes[BUNDLES] - 1, RESERVED - 1, -1):
         if bundles[bundle]:
             used = move(words, chart.bundles, bundle, target, used)
         else:
-            chart.bundles[bundle, LO] = chart.bundles[bundle, HI]
-    for number in range(sizes[SIGNATURES]):
+            free = give_up(chart.bundles, bundle, free)
+    sizes[FREE + BUNDLES], free = free, -1
+    for number in range(sizes[SIGNATURES] - 1, RESERVED - 1, -1):
         if signatures[number]:
             used = move(words, chart.signatures, number, target, used)
         else:
-            chart.signatures[number, LO] = chart.signatures[number, HI]
+            free = give_up(chart.signatures, number, free)
+    sizes[FREE + SIGNATURES] = free
     sizes[WORDS] = used
-    sizes[FREE + STATES] = free
     return 0
+
+
+@njit(cache=True, nogil=True)
+def give_up(spans, number, free):
+    """Let a number be used again, before `free`, the next such number; returns the number."""
+    spans[number, :] = -1
+    spans[number, LO] = free
+    return number
 
 
 @njit(cache=True, nogil=True)

@@ -3,8 +3,7 @@
 from .compiling import wide_njit as njit
 
 FULL = -2
-# Columns of spans. A number that was given up has no words (HI <= LO); if it may be used again, its LO is the
-# next such number, or -1.
+# Columns of spans. A number that was given up has no words (HI is -1); its LO is the next such number, or -1.
 LO, HI = 0, 1
 # Entries of sizes: the words in use; FREE + kind, the first number of a kind that may be used again, or -1.
 WORDS, FREE = 0, 8
