@@ -17,7 +17,7 @@ from ..kernels.select import NAN, logsumexp, masked_topk
 from .arrays import as_list
 from .cache import without
 from .diagnostics.trace import traces
-from .loop import stack_masks
+from .loop import read_sources, stack_masks
 from .models.protocol import Hidden, Model
 from .row import Request, Row
 from .search.beam import Beam, Finished, Hypothesis
@@ -123,6 +123,7 @@ class BeamLoop:
     def _prefill(self, joining: list[Group]) -> Hidden:
         """Read each prompt once."""
         self._cache.join(len(joining))
+        read_sources(self.model, [group.request.start.source for group in joining], self._cache, joining[0].at)
         return self.model.forward([group.request.start.prompt for group in joining], self._cache, joining[0].at)
 
     def _decode(self) -> Hidden:

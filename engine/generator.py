@@ -15,7 +15,7 @@ from .beam_loop import BeamLoop
 from .constraint import Constraint
 from .diagnostics import Diagnostics
 from .loop import Loop
-from .models.protocol import Model
+from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, TextOptions
 from .results import Generation, Interrupted
 from .row import Row
@@ -39,6 +39,8 @@ class Generator:
         self.guide = guide
         self._constraint = None if guide is None else Constraint(guide, model.few)
         self._convert = convert
+        # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
+        self._lead = model.lead if isinstance(model, SourceModel) and guide is None else b""
 
     def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
         """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`."""
@@ -57,7 +59,7 @@ class Generator:
         if chosen.search.n != 1:
             raise OptionError(f"search={chosen.search!r}: a stream is one text; use n=1")
         loop = make_loop(self.model, [self.job(prompt)], chosen)
-        return _pieces(loop)
+        return _pieces(loop, self._lead)
 
     def _run(self, prompts: str | Sequence[str], options: Options) -> Any:
         single = isinstance(prompts, str)
@@ -73,7 +75,7 @@ class Generator:
         """What a finished row comes to."""
         assert row.finish is not None
         logprobs = options.logprobs
-        text = row.text.decode(errors="replace")
+        text = bytes(row.text).removeprefix(self._lead).decode(errors="replace")
         return Generation(
             text=text,
             value=self.value_of(text, row),
@@ -141,12 +143,12 @@ def _bar(total: int, progress: bool | None) -> Any:
     return nullcontext()
 
 
-def _pieces(loop: Loop | BeamLoop) -> Iterator[str]:
+def _pieces(loop: Loop | BeamLoop, lead: bytes) -> Iterator[str]:
     decoder = TextStream()
     sent = 0
     while not loop.done:
         finished = loop.step()
-        text = bytes(finished[0].text) if finished else loop.certain()
+        text = (bytes(finished[0].text) if finished else loop.certain()).removeprefix(lead)
         piece = decoder.push(text[sent:])
         sent = len(text)
         if piece:

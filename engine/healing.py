@@ -20,12 +20,14 @@ class Start:
     prompt: what the model reads; constraint: what it then may say, None for anything
     tail: how many bytes of the prompt the constraint has before its own text
     is_free: whether anything may follow the tail
+    source: what an encoder reads apart from the prompt, which is then what the decoder starts from
     """
 
     prompt: Ids
     constraint: Constraint | None
     tail: int = 0
     is_free: bool = False
+    source: Ids = ()
 
     @property
     def size(self) -> int:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..guides.protocol import Mask, mask_within
-from .cache import without
+from .cache import Slots, without
 from .diagnostics.trace import traces
-from .models.protocol import Hidden, Model
+from .models.protocol import Hidden, Model, SourceModel
 from .randomness import uniform
 from .row import Request, Row
 from .scoring import log_probabilities
@@ -111,8 +111,10 @@ class Loop:
     def _prefill(self, joining: list[Row]) -> Reading:
         """Read new rows' prompts; samples of one prompt read it once and fork."""
         first = len(self.active)
-        leads = [i for i, row in enumerate(joining) if i == 0 or row.pending != joining[i - 1].pending]
+        texts = [(row.request.start.source, row.pending) for row in joining]
+        leads = [i for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
         self._cache.join(len(leads))
+        read_sources(self.model, [texts[i][0] for i in leads], self._cache, first)
         hidden = self.model.forward([joining[i].pending for i in leads], self._cache, first)
         places = [number for number, (i, j) in enumerate(zip(leads, [*leads[1:], len(joining)], strict=True))
                   for _ in range(i, j)]  # fmt: skip
@@ -258,6 +260,12 @@ class Loop:
             self._cache.arrange(parents)
             self.active = [self.active[i] for i in parents]
         return finished
+
+
+def read_sources(model: Model, sources: Sequence[Sequence[int]], cache: Slots, first: int) -> None:
+    """Encode the prompts of new rows, if the model has an encoder."""
+    if isinstance(model, SourceModel):
+        model.encode(sources, cache, first)
 
 
 def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:

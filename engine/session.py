@@ -12,7 +12,7 @@ from .constraint import Constraint
 from .healing import Start, healed
 from .loop import Loop
 from .memory import check_memory
-from .models.protocol import Model
+from .models.protocol import Model, SourceModel
 from .options import Options
 from .randomness import row_key
 from .row import Request, Row
@@ -64,6 +64,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:
     """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
+    if isinstance(model, SourceModel):
+        return _decoder_start(model, job, options, number)
     prompt, asked = _encode(model, job.prompt, number), options.max_tokens
     needed = 0 if job.constraint is None else job.constraint.distance
     start = healed(model, prompt, job.constraint) if options.heal else None
@@ -77,10 +79,20 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
     return Start(prompt, job.constraint), _budget(model, needed, len(prompt), asked, number)
 
 
+def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[Start, int]:
+    """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
+    source, limit, constraint, tail = _ids(model, job.prompt, number), model.source_context, job.constraint, 0
+    if limit is not None and len(source) > limit:
+        raise OptionError(f"prompt {number} takes {len(source)} tokens; the model's encoder reads up to {limit}")
+    if constraint is not None and constraint.crossings is not None and model.lead:
+        constraint, tail = constraint.behind(model.lead), len(model.lead)
+    needed = 0 if constraint is None else constraint.distance
+    start = Start(model.start_ids, constraint, tail, source=source)
+    return start, _budget(model, needed, start.size, options.max_tokens, number)
+
+
 def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
-    if not isinstance(prompt, str):
-        raise OptionError(f"prompt {number} is of type {type(prompt).__name__}; prompts are strings")
-    ids = tuple(model.tokenizer.encode(prompt))
+    ids = _ids(model, prompt, number)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
         if begin is None:
@@ -95,6 +107,12 @@ def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
             "and at least one token more; shorten the prompt"
         )
     return ids
+
+
+def _ids(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
+    if not isinstance(prompt, str):
+        raise OptionError(f"prompt {number} is of type {type(prompt).__name__}; prompts are strings")
+    return tuple(model.tokenizer.encode(prompt))
 
 
 def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int) -> int:

@@ -18,6 +18,7 @@ from .protocol import Model, Tokenizer
 if TYPE_CHECKING:
     from ...tokenizers_adapter import Vocabulary
     from .decoder import DecoderModel
+    from .encoder_decoder import EncoderDecoderModel
     from .function import FunctionModel
     from .zip_model import ZipModel
 
@@ -26,18 +27,19 @@ __all__ = ["Model", "Tokenizer", "from_function", "transformers", "ziplm"]
 
 def transformers(
     model: Any, tokenizer: Any = None, *, cache: bool = True, device: Any = None, dtype: Any = None
-) -> DecoderModel:
-    """A decoder-only model of the transformers library: its name or path, or the loaded model and tokenizer.
+) -> DecoderModel | EncoderDecoderModel:
+    """A model of the transformers library: its name or path, or the loaded model and tokenizer.
 
-    cache: False computes every step from the whole text; slow, but for any architecture.
+    Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it apart.
+    cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
     device, dtype: where and in what type to load a model that is given by name; as they are otherwise.
     Raises OptionError for an architecture that cannot be run, VocabularyError for a tokenizer.
     """
-    from .decoder import DecoderModel, load
+    from .loading import adapted, load
 
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        return load(model, tokenizer, cache=cache, device=device, dtype=dtype)
-    return DecoderModel(model, tokenizer, cache=cache)
+        model, tokenizer = load(model, tokenizer, device=device, dtype=dtype)
+    return adapted(model, tokenizer, cache=cache)
 
 
 def from_function(

@@ -13,21 +13,9 @@ from ...errors import ModelError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..cache import Slots, TokenSlots
 from .attention import AttentionMasks
+from .eos import eos_ids
 from .head import find_head
 from .key_values import KeyValueSlots, Placement
-
-
-def load(name: Any, tokenizer: Any, *, cache: bool, device: Any, dtype: Any) -> DecoderModel:
-    """Load a model and, unless given, its tokenizer by name or path."""
-    import transformers
-
-    hub: Any = transformers
-    model = hub.AutoModelForCausalLM.from_pretrained(name, dtype="auto" if dtype is None else dtype)
-    if device is not None:
-        model = model.to(device)
-    if tokenizer is None:
-        tokenizer = hub.AutoTokenizer.from_pretrained(name)
-    return DecoderModel(model, tokenizer, cache=cache)
 
 
 class DecoderModel:
@@ -59,7 +47,7 @@ class DecoderModel:
                     "share a batch; pass cache=False to run it, slowly, without a cache"
                 )
         self._probe()
-        self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, _eos_ids(model, tokenizer))
+        self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
 
     @torch.inference_mode()
     def _probe(self) -> None:
@@ -158,13 +146,3 @@ def _tails(states: Tensor, lengths: Sequence[int]) -> Tensor:
     if states.shape[1] == 1:
         return states[:, 0]
     return states[torch.arange(len(lengths)), torch.tensor(lengths) - 1]
-
-
-def _eos_ids(model: Any, tokenizer: Any) -> list[int] | None:
-    """The ids at which the model's own `generate` ends a text; None to leave it to the tokenizer."""
-    configured: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    if configured is None:
-        return None
-    ids: list[int] = [configured] if isinstance(configured, int) else list(configured)
-    own: int | None = getattr(tokenizer, "eos_token_id", None)
-    return ids if own is None or own in ids else [*ids, own]

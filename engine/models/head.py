@@ -21,9 +21,9 @@ Finish = Callable[[Tensor], Tensor]
 class Head:
     """A linear layer and what the architecture does to its output; a few rows can be computed alone."""
 
-    def __init__(self, linear: nn.Linear, finish: Finish) -> None:
+    def __init__(self, linear: nn.Linear, finish: Finish, bias: Tensor | None = None) -> None:
         self._weight = linear.weight
-        self._bias: Tensor | None = linear.bias
+        self._bias: Tensor | None = linear.bias if bias is None else bias
         self._finish = finish
         self.few = linear.out_features // 32
 
@@ -64,8 +64,10 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | None:
     linear = model.get_output_embeddings()
     if type(linear) is not nn.Linear:
         return None
+    added: Tensor | None = getattr(model, "final_logits_bias", None)
+    bias = None if added is None else added[0].to(linear.weight)
     for finish in _finishes(model.config.get_text_config()):
-        head = Head(linear, finish)
+        head = Head(linear, finish, bias)
         found = head(hidden, None)
         if found.shape == logits.shape and torch.allclose(found, logits.float(), rtol=1e-3, atol=1e-4):
             return head
@@ -81,4 +83,6 @@ def _finishes(config: Any) -> Sequence[Finish]:
         finishes.append(lambda out: out / scaling)
     if scale := getattr(config, "logit_scale", None):
         finishes.append(lambda out: out * scale)
+    if getattr(config, "scale_decoder_outputs", False):
+        finishes.append(lambda out: out * config.d_model**-0.5)
     return finishes

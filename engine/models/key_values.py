@@ -18,10 +18,21 @@ class Placement:
     start: the column at which all rows begin, if all begin alike and fill `width`; else None
     columns: int64 [count, width], the column of each token, if they do not; padding goes to the spare column
     end: one past the last column that attention may see
+    rows: which rows, if they may not be neighbours
     """
 
-    def __init__(self, first: int, count: int, width: int, start: int | None, columns: Tensor | None, end: int) -> None:
-        self.rows = slice(first, first + count)
+    def __init__(
+        self,
+        first: int,
+        count: int,
+        width: int,
+        start: int | None,
+        columns: Tensor | None,
+        end: int,
+        rows: list[int] | None = None,
+    ) -> None:
+        neighbours = rows is None or rows == list(range(first, first + count))
+        self.rows = slice(first, first + count) if neighbours else rows
         self.width = width
         self.start = start
         self.end = end

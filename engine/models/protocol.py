@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -68,4 +68,28 @@ class Model(Protocol):
 
         `rows` index the entries of `hidden`. Raises ModelError for a wrong shape.
         """
+        ...
+
+
+@runtime_checkable
+class SourceModel(Model, Protocol):
+    """A model that reads the prompt, its source, apart from the output: encoder and decoder."""
+
+    @property
+    def start_ids(self) -> tuple[int, ...]:
+        """The tokens that the decoder starts from; every row of the cache begins with them."""
+        ...
+
+    @property
+    def source_context(self) -> int | None:
+        """The most tokens a source may have, None without limit."""
+        ...
+
+    @property
+    def lead(self) -> bytes:
+        """What every output begins with, and what is not a part of it: a space, or nothing."""
+        ...
+
+    def encode(self, sources: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> None:
+        """Read the sources of the empty rows `first`, `first + 1`, ...; rows forked from these share them."""
         ...

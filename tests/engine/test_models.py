@@ -77,7 +77,7 @@ def test_architectures_that_cannot_share_a_cache_run_without(config: Any, messag
 def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable[[str], Any]) -> None:
     t5 = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=128)
     with pytest.raises(OptionError, match="encoder-decoder"):
-        models.transformers(transformers.T5ForConditionalGeneration(t5), tokenizer)
+        DecoderModel(transformers.T5ForConditionalGeneration(t5), tokenizer)
     with pytest.raises(OptionError, match="needs its tokenizer"):
         models.transformers(hugging_face("llama"))
     with pytest.raises(OptionError, match="attn_implementation='sdpa'"):

@@ -1,0 +1,165 @@
+"""Encoder-decoder models of the transformers library: the prompt is encoded once, the decoder writes the output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import OptionError
+from ...tokenizers_adapter import Vocabulary
+from ..cache import Slots
+from .eos import eos_ids
+from .head import find_head
+from .key_values import Placement
+from .source_values import SourceSlots
+
+Cut = tuple[int, int]
+
+
+class EncoderDecoderModel:
+    """A model that `AutoModelForSeq2SeqLM` loads: T5, BART, Marian and those built like them.
+
+    A row of its cache begins with `start_ids`, the tokens that the decoder starts from, and is bound to the
+    encoded prompt of its beginning, which all rows forked from it share.
+    lead: what a text begins with that is not a part of it: the space that SentencePiece puts before every text
+    """
+
+    is_encoder_decoder = True
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        if tokenizer is None:
+            raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
+        model.eval()
+        self.model = model
+        self.tokenizer = tokenizer
+        self.device: torch.device = model.device
+        config = model.config
+        self.context: int | None = getattr(config, "max_position_embeddings", None)
+        self.source_context = self.context
+        self.start_ids = _start_ids(model)
+        self._encoder: Any = model.get_encoder()
+        self._decoder: Any = model.get_decoder()
+        self._layers: int = getattr(config, "num_decoder_layers", None) or config.decoder_layers
+        self._bytes_per_token = 0
+        self._probe()
+        self.few = self._head.few if self.device.type == "cpu" else 0
+        self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
+        self.lead = _lead(tokenizer, self.vocabulary)
+
+    @torch.inference_mode()
+    def _probe(self) -> None:
+        """Run a few tokens, to learn the width of the logits and how the head follows from the hidden states.
+
+        With the cache, also read the same tokens one by one, and compare.
+        """
+        source, text = [0, 1, 2, 3], [*self.start_ids, 1, 2]
+        ids = torch.tensor([text], device=self.device)
+        whole: Tensor = self.model(
+            input_ids=torch.tensor([source], device=self.device), decoder_input_ids=ids, use_cache=False
+        ).logits[0]
+        self._width = whole.shape[-1]
+        cache = self.make_cache(1, len(text))
+        cache.join(1)
+        self.encode([source], cache)
+        hidden = torch.cat([self.forward([[token]], cache) for token in text])
+        self._bytes_per_token = cache.bytes // (len(text) + 1)
+        head = find_head(self.model, hidden, whole)
+        if head is None:
+            raise OptionError(
+                f"{type(self.model).__name__} is not an encoder-decoder model that can be run: its logits do not "
+                "follow from its decoder, head and cache as those of T5, BART and Marian do"
+            )
+        self._head = head
+
+    def make_cache(self, rows: int, capacity: int) -> SourceSlots:
+        """Slots for `rows` rows of `capacity` tokens, and for the sources they are bound to."""
+        return SourceSlots(rows, capacity, self._layers)
+
+    def cache_bytes(self, rows: int, capacity: int) -> int:
+        """Keys and values of the decoder's own tokens, and of sources, taken to be as long, one for each row."""
+        return 2 * rows * (capacity + 1) * self._bytes_per_token
+
+    def encode(self, sources: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> None:
+        """Run the encoder over the sources of new rows, from `first` on, and keep what the decoder looks at."""
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        assert isinstance(cache, SourceSlots)
+        lengths = [len(source) for source in sources]
+        longest = max(lengths)
+        padded = [[*source, *[source[-1]] * (longest - len(source))] for source in sources]
+        mask = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths], device=self.device)
+        states = self._encoder(input_ids=torch.tensor(padded, device=self.device), attention_mask=mask)
+        seen = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        # The decoder's layers turn the states into keys and values when they first read a token, whichever it is.
+        self._decoder(
+            input_ids=torch.full((len(sources), 1), self.start_ids[0], device=self.device),
+            encoder_hidden_states=states.last_hidden_state,
+            encoder_attention_mask=mask,
+            past_key_values=seen,
+            use_cache=True,
+        )
+        layers: list[Any] = seen.cross_attention_cache.layers
+        cache.bind(first, [(layer.keys, layer.values) for layer in layers], lengths)
+
+    def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> Tensor:
+        """Hidden states [rows, size] of the last tokens. Rows that are as long and read as much run together."""
+        assert isinstance(cache, SourceSlots)
+        alike: dict[Cut, list[int]] = {}
+        for i, chunk in enumerate(chunks):
+            alike.setdefault((cache.lengths[first + i], len(chunk)), []).append(i)
+        parts = [self._read(chunks, places, cache, first, cut) for cut, places in alike.items()]
+        for i, chunk in enumerate(chunks):
+            cache.lengths[first + i] += len(chunk)
+        if len(parts) == 1:
+            return parts[0]
+        hidden = parts[0].new_empty(len(chunks), parts[0].shape[1])
+        for places, part in zip(alike.values(), parts, strict=True):
+            hidden[places] = part
+        return hidden
+
+    def _read(
+        self, chunks: Sequence[Sequence[int]], places: list[int], cache: SourceSlots, first: int, cut: Cut
+    ) -> Tensor:
+        start, width = cut
+        rows = [first + place for place in places]
+        cache.place = Placement(rows[0], len(rows), width, start, None, start + width, rows=rows)
+        source = cache.show(rows)
+        states = self._decoder(
+            input_ids=torch.tensor([list(chunks[place]) for place in places], device=self.device),
+            encoder_hidden_states=source.shape_only,
+            encoder_attention_mask=source.mask,
+            past_key_values=cache.both,
+            use_cache=True,
+        )
+        return states.last_hidden_state[:, -1]
+
+    def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
+        """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
+        chosen = hidden if len(rows) == len(hidden) and list(rows) == list(range(len(rows))) else hidden[list(rows)]
+        return self._head(chosen, ids)
+
+
+def _lead(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
+    """A space if the tokenizer puts one before every text, found out with a word that it surely knows."""
+    word = next((token[1:] for token in vocabulary.tokens if token and token[:1] == b" " and token[1:].isalpha()), None)
+    if word is None:
+        return b""
+    ids: list[int] = tokenizer.encode(word.decode(), add_special_tokens=False)
+    return b" " if vocabulary.decode(ids).startswith(b" ") else b""
+
+
+def _start_ids(model: Any) -> tuple[int, ...]:
+    """What the decoder starts from: its start token, and the first token where the model's settings force one."""
+    settings = [model.generation_config, model.config]
+    found = [next((i for s in settings if (i := getattr(s, name, None)) is not None), None)
+             for name in ("decoder_start_token_id", "bos_token_id", "forced_bos_token_id")]  # fmt: skip
+    start = found[0] if found[0] is not None else found[1]
+    if start is None:
+        raise OptionError(
+            f"{type(model).__name__} does not say which token its decoder starts from; set "
+            "model.generation_config.decoder_start_token_id"
+        )
+    return (start,) if found[2] is None else (start, found[2])
