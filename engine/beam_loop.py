@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import ModelError
-from ..guides.protocol import Mask, mask_within
+from ..guides.protocol import Mask
 from ..kernels.select import NAN, logsumexp, masked_topk
 from .arrays import as_list
 from .cache import without
@@ -20,6 +20,7 @@ from .diagnostics.trace import traces
 from .loop import read_sources, stack_masks
 from .models.protocol import Hidden, Model
 from .row import Request, Row
+from .search import banks
 from .search.beam import Beam, Finished, Hypothesis
 
 
@@ -46,6 +47,22 @@ class Group:
     before: list[Hypothesis] = field(default_factory=list[Hypothesis])
     origins: list[int] = field(default_factory=list[int])
     done: bool = False
+
+    @property
+    def has_goals(self) -> bool:
+        """Whether the constraint has goals to meet."""
+        constraint = self.request.start.constraint
+        return constraint is not None and constraint.goals is not None
+
+    def progress(self, beam: Hypothesis) -> int:
+        """How far a beam is with the goals."""
+        constraint = self.request.start.constraint
+        return 0 if constraint is None else constraint.progress(beam.state)
+
+    def advancing(self, beam: Hypothesis, mask: Mask | None) -> Mask | None:
+        """What of the mask leads on to a goal."""
+        constraint = self.request.start.constraint
+        return mask if constraint is None or mask is None else constraint.advancing(beam.state) & mask
 
     def left(self, beam: Hypothesis) -> int:
         """How many more tokens a beam's output may get."""
@@ -150,31 +167,49 @@ class BeamLoop:
             return None
         if constraint.tight(beam.state, group.left(beam)):
             return self._closing_mask(group, beam)
-        return constraint.guide.mask(beam.state).copy()
+        return constraint.allowed(beam.state, group.request.stop_ids)
 
     def _closing_mask(self, group: Group, beam: Hypothesis) -> Mask:
         constraint = group.request.constraint(beam.state)
         assert constraint is not None
-        return mask_within(constraint.guide, beam.state, group.left(beam)).copy()
+        return constraint.allowed(beam.state, group.request.stop_ids, group.left(beam))
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
-        """The best candidates of groups of equally many beams, best first; logits are read once.
+        """The best candidates of groups of equally many beams, best first.
 
-        As many as make sure that `width` of them do not end, if so many there are.
+        As many as make sure that `width` of them do not end, if so many there are: of all beams of a group or,
+        where there are goals, of each beam, and besides so many of those that advance a goal.
         """
-        count = len(groups[0].beams)
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)
-        wanted = min(max(2, 1 + enders) * self.search.width, count * logits.shape[1])
+        wanted = max(2, 1 + enders) * self.search.width
+        if not groups[0].has_goals:
+            return self._listed(groups, logits, masks, wanted, together=True)
+        beams = [(group, beam) for group in groups for beam in group.beams]
+        advancing = [group.advancing(beam, mask) for (group, beam), mask in zip(beams, masks, strict=True)]
+        likely = self._listed(groups, logits, masks, wanted, together=False)
+        further = self._listed(groups, logits, advancing, self.search.width, together=False)
+        return [_merged(one, other) for one, other in zip(likely, further, strict=True)]
+
+    def _listed(
+        self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None], wanted: int, *, together: bool
+    ) -> list[list[Candidate]]:
+        """The best `wanted` candidates of each group, or of each of its beams; logits are read once."""
+        count = len(groups[0].beams)
+        size = count if together else 1
         totals = [beam.total for group in groups for beam in group.beams]
-        best = masked_topk(logits, wanted, stack_masks(masks, logits), scores=totals, group=count)
+        wanted = min(wanted, size * logits.shape[1])
+        best = masked_topk(logits, wanted, stack_masks(masks, logits), scores=totals, group=size)
         for number, status in enumerate(as_list(best.status)):
             if status == NAN:
                 raise _unusable(groups[number // count])
-        found = zip(as_list(best.scores), as_list(best.rows), as_list(best.tokens), strict=True)
-        return [
-            [Candidate(total, row - i * count, token) for total, row, token in zip(*lists, strict=True) if row >= 0]
-            for i, lists in enumerate(found)
-        ]
+        found: list[list[Candidate]] = [[] for _ in groups]
+        lists: Iterable[Any] = zip(as_list(best.scores), as_list(best.rows), as_list(best.tokens), strict=True)
+        for one in lists:
+            for total, row, token in zip(*one, strict=True):
+                if row >= 0:
+                    group, beam = divmod(int(row), count)
+                    found[group].append(Candidate(total, beam, token))
+        return found
 
     def _continue(self, group: Group, candidates: list[Candidate], logits: Tensor, masks: list[Mask | None]) -> None:
         """Replace the group's beams by its best candidates, and enter those that are finished.
@@ -194,12 +229,14 @@ class BeamLoop:
         group.finished.add([after for _, after in taken if after.finish is not None])
         if not running and not group.finished.best:
             raise _unusable(group)
-        group.done = not running or group.finished.settled(running[0][1])
+        group.done = not running or group.finished.settled(max((after for _, after in running), key=_total))
         group.before, group.origins = group.beams, [beam for beam, _ in running]
         group.beams = [after for _, after in running]
 
     def _taken(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
         """The best `width` candidates that go on, and those of the best `width` of all that do not."""
+        if group.has_goals:
+            return self._taken_from_banks(group, candidates)
         taken: list[tuple[Candidate, Hypothesis]] = []
         running = 0
         for rank, one in enumerate(candidates):
@@ -211,6 +248,18 @@ class BeamLoop:
             if running == self.search.width:
                 break
         return taken
+
+    def _taken_from_banks(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
+        """As `_taken`, the ones that go on picked from banks, and the others if they are among the best of theirs."""
+        offers = [(one, self._after(group, one)) for one in candidates]
+        progress = [group.progress(after) for _, after in offers]
+        going_on = [i for i, (_, after) in enumerate(offers) if after.finish is None]
+        kept = banks.pick([progress[i] for i in going_on], self.search.width)
+        ending: list[int] = []
+        for place, (_, after) in enumerate(offers):
+            if after.finish is not None and progress[:place].count(progress[place]) < self.search.width:
+                ending.append(place)
+        return [offers[i] for i in [*(going_on[i] for i in kept), *ending]]
 
     def _after(self, group: Group, one: Candidate) -> Hypothesis:
         """A hypothesis with one more token, finished if that ends it."""
@@ -228,7 +277,7 @@ class BeamLoop:
         if constraint is not None:
             state = constraint.guide.advance(state, one.token)
         if len(tokens) - inside == request.budget:
-            finish = "length" if request.constraint(state) is None else "complete"
+            finish = "length" if request.may_be_cut else "complete"
         if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
             text, finish = text[:at], "stop"
         return replace(
@@ -319,6 +368,16 @@ def _common(left: Sequence[int], right: Sequence[int]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if left[low:middle] == right[low:middle] else (low, middle - 1)
     return low
+
+
+def _merged(candidates: list[Candidate], others: list[Candidate]) -> list[Candidate]:
+    """Each candidate of both lists once, best first."""
+    found = {(one.beam, one.token): one for one in [*others, *candidates]}
+    return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
+
+
+def _total(one: Hypothesis) -> float:
+    return one.total
 
 
 def _unusable(group: Group) -> ModelError:

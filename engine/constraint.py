@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..guides import AlignedGuide
 from ..guides.crossing import Crossings
-from ..guides.protocol import ByteGuide, Guide, Mask
+from ..guides.goals import GoalGuide
+from ..guides.protocol import ByteGuide, Guide, Mask, mask_within
 from ..kernels.mask import allowed_ids, popcount
 from .arrays import as_list
 
@@ -35,12 +37,15 @@ class Menu:
 class Constraint:
     """A guide with the menus of the states met so far; shared by rows and calls, safe between threads.
 
-    few: up to how many tokens a menu lists; a menu of more is asked for as a mask.
+    few: up to how many tokens a menu lists; a menu of more is asked for as a mask
+    free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
     """
 
-    def __init__(self, guide: Guide, few: int) -> None:
+    def __init__(self, guide: Guide, few: int, *, free: bool = False) -> None:
         self.guide = guide
         self.few = few
+        self.free = free
+        self.goals = guide if isinstance(guide, GoalGuide) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self._menus: dict[int, Menu] = {}
@@ -83,6 +88,30 @@ class Constraint:
                 self._listed = 0
             self._menus[state] = menu
         return menu
+
+    def allowed(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+        """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
+
+        Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
+        """
+        mask = (self.guide.mask(state) if left is None else mask_within(self.guide, state, left)).copy()
+        if stop_ids:
+            stops = np.zeros_like(mask)
+            for token in stop_ids:
+                stops[token >> 5] |= np.uint32(1 << (token & 31))
+            if self.guide.is_accepting(state):
+                mask |= stops
+            elif (mask & ~stops).any():
+                mask &= ~stops
+        return mask
+
+    def progress(self, state: int) -> int:
+        """How far the text is with the goals; 0 if there are none."""
+        return 0 if self.goals is None else self.goals.progress(state)
+
+    def advancing(self, state: int) -> Mask:
+        """The allowed tokens that lead on to a goal: uint32 [ceil(V / 32)]."""
+        return np.zeros_like(self.guide.mask(state)) if self.goals is None else self.goals.advancing(state)
 
     def menu_of(self, mask: Mask) -> Menu:
         """What a mask allows."""
@@ -128,9 +157,24 @@ class ConstraintBehind(Constraint):
     def __init__(self, constraint: Constraint, tail: bytes) -> None:
         assert isinstance(constraint.guide, ByteGuide)
         guide = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=constraint.crossings)
-        super().__init__(guide, constraint.few)
+        super().__init__(guide, constraint.few, free=constraint.free)
+        self.goals = constraint.goals
         self._constraint = constraint
         self._begin = len(tail)
+
+    def allowed(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+        """What a step may choose from; within the end of the prompt nothing stops."""
+        return super().allowed(state, frozenset() if state < self._begin else stop_ids, left)
+
+    def progress(self, state: int) -> int:
+        """How far the text is with the goals, of which none begins within the prompt."""
+        return self._constraint.progress(max(state - self._begin, 0))
+
+    def advancing(self, state: int) -> Mask:
+        """The allowed tokens that lead on to a goal; none that begins within the end of the prompt counts."""
+        if state < self._begin:
+            return np.zeros_like(self.guide.mask(state))
+        return self._constraint.advancing(state - self._begin)
 
     def menu(self, state: int) -> Menu:
         """What `state` allows."""

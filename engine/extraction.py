@@ -46,11 +46,11 @@ class Extractor(Generator):
         self._spans = spans
         self._order: Order = order
 
-    def job(self, prompt: str) -> Job:
-        """The prompt with this generator's constraint."""
+    def job(self, prompt: str, include: Any = ()) -> Job:
+        """The prompt with this generator's constraint, and goals besides."""
         if self._spans > 1:
             raise OptionError(f"spans={self._spans} takes several runs; call the generator itself, or its run()")
-        return super().job(prompt)
+        return super().job(prompt, include)
 
     def value_of(self, text: str, row: Row) -> Any:
         """The span of a text."""
@@ -70,6 +70,8 @@ class Extractor(Generator):
             raise OptionError(f"spans={self._spans} and {options.search!r} both ask for several texts; use n=1")
         if self._spans == 1 and not (several > 1 and isinstance(options.search, Sample)):
             return super()._run(prompts, options)
+        if options.include:
+            raise OptionError("include= with several distinct spans: leave it out, or ask for one span at a time")
         single = isinstance(prompts, str)
         texts = [prompts] if single else list(prompts)
         found = self._distinct(texts, options, max(several, self._spans))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Unpack
 
 from ..errors import OptionError
+from ..guides.free import FreeGuide
+from ..guides.goals import GoalGuide, goals_of
+from ..guides.goals.specs import Goal
 from ..guides.protocol import Guide
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
@@ -21,6 +25,7 @@ from .results import Generation, Interrupted
 from .row import Row
 from .session import Job, make_loop, run_all
 
+KEPT = 8
 Convert = Callable[[str], Any]
 
 
@@ -41,6 +46,8 @@ class Generator:
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
         self._lead = model.lead if isinstance(model, SourceModel) and guide is None else b""
+        self._with_goals: dict[tuple[Goal, ...], Constraint] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
         """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`."""
@@ -58,8 +65,8 @@ class Generator:
         chosen = Options.of(TextOptions, options)
         if chosen.search.n != 1:
             raise OptionError(f"search={chosen.search!r}: a stream is one text; use n=1")
-        loop = make_loop(self.model, [self.job(prompt)], chosen)
-        return _pieces(loop, self._lead)
+        loop = make_loop(self.model, [self.job(prompt, chosen.include)], chosen)
+        return _pieces(loop, b"" if chosen.include else self._lead)
 
     def _run(self, prompts: str | Sequence[str], options: Options) -> Any:
         single = isinstance(prompts, str)
@@ -67,15 +74,29 @@ class Generator:
         found = run_together([(self, text) for text in texts], options)
         return found[0] if single else found
 
-    def job(self, prompt: str) -> Job:
-        """The prompt with this generator's constraint."""
-        return Job(prompt, self._constraint)
+    def job(self, prompt: str, include: Any = ()) -> Job:
+        """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
+        goals = goals_of(include)
+        return Job(prompt, self._including(goals) if goals else self._constraint)
+
+    def _including(self, goals: tuple[Goal, ...]) -> Constraint:
+        """The constraint with goals; the last few are kept, since what is found out about them takes time."""
+        with self._lock:
+            known = self._with_goals.pop(goals, None)
+            if known is None:
+                child: Any = FreeGuide(self.model.vocabulary) if self.guide is None else self.guide
+                known = Constraint(GoalGuide(child, goals), self.model.few, free=self.guide is None)
+            self._with_goals[goals] = known
+            if len(self._with_goals) > KEPT:
+                del self._with_goals[next(iter(self._with_goals))]
+            return known
 
     def result(self, row: Row, options: Options) -> Generation:
         """What a finished row comes to."""
         assert row.finish is not None
         logprobs = options.logprobs
-        text = bytes(row.text).removeprefix(self._lead).decode(errors="replace")
+        lead = b"" if row.request.start.constraint else self._lead
+        text = bytes(row.text).removeprefix(lead).decode(errors="replace")
         return Generation(
             text=text,
             value=self.value_of(text, row),
@@ -86,6 +107,7 @@ class Generator:
             raw_logprobs=tuple(row.raw_scores[row.inside :]) if logprobs else None,
             score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
+            unmet=_unmet(row),
         )
 
     def value_of(self, text: str, row: Row) -> Any:
@@ -106,7 +128,7 @@ def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> li
     model = pairs[0][0].model
     if any(generator.model is not model for generator, _ in pairs):
         raise OptionError("the generators of one batch must share one model object")
-    loop = make_loop(model, [generator.job(prompt) for generator, prompt in pairs], options)
+    loop = make_loop(model, [generator.job(prompt, options.include) for generator, prompt in pairs], options)
     samples = options.search.n
     found: list[list[Generation | None]] = [[None] * samples for _ in pairs]
     try:
@@ -120,6 +142,12 @@ def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> li
     except KeyboardInterrupt:
         raise Interrupted([_shaped(results, samples) if None not in results else None for results in found]) from None
     return [_shaped(results, samples) for results in found]
+
+
+def _unmet(row: Row) -> tuple[str, ...]:
+    """The goals that the text, as it was cut, does not meet."""
+    constraint = row.request.start.constraint
+    return () if constraint is None or constraint.goals is None else constraint.goals.missing(bytes(row.text))
 
 
 def _same(left: Vocabulary, right: Vocabulary) -> bool:

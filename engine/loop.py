@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ModelError
-from ..guides.protocol import Mask, mask_within
+from ..guides.protocol import Mask
 from .cache import Slots, without
 from .diagnostics.trace import traces
 from .models.protocol import Hidden, Model, SourceModel
@@ -150,19 +150,20 @@ class Loop:
             return Offer(None, None)
         if constraint.tight(row.state, row.left):
             return self._closing(row)
-        ids = None if self.scores else constraint.menu(row.state).ids
-        return Offer(ids, constraint.guide.mask(row.state).copy() if ids is None else None)
+        stop_ids = row.request.stop_ids
+        ids = None if self.scores or stop_ids else constraint.menu(row.state).ids
+        return Offer(ids, constraint.allowed(row.state, stop_ids) if ids is None else None)
 
     def _closing(self, row: Row) -> Offer:
         """Only what leaves room to finish."""
         constraint = row.constraint
         assert constraint is not None
-        mask = mask_within(constraint.guide, row.state, row.left).copy()
+        mask = constraint.allowed(row.state, row.request.stop_ids, row.left)
         return Offer(None if self.scores else constraint.menu_of(mask).ids, mask)
 
     def _fits(self, row: Row, token: int) -> bool:
         constraint = row.constraint
-        if constraint is None or token in self._eos:
+        if constraint is None or token in self._eos or row.request.stops(row.state, token):
             return True
         left = row.left - row.request.is_output(row.state, token)
         return constraint.fits(constraint.guide.advance(row.state, token), left)
@@ -238,8 +239,9 @@ class Loop:
         """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
         while row.finish is None:
             constraint = row.constraint
-            if constraint is None:
-                row.finish = "length" if row.left == 0 else None
+            if row.left == 0 and row.request.may_be_cut:
+                row.finish = "length"
+            if constraint is None or row.finish is not None:
                 return
             menu = constraint.menu(row.state)
             if menu.ends or row.left == 0:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Self, TypedDict
 
 from ..errors import OptionError
+from ..guides.goals.specs import Goal, goals_of
 from .randomness import fresh_seed
 from .search import Beam, Greedy, Search
 
@@ -19,6 +20,7 @@ class TextOptions(TypedDict, total=False):
 
     max_tokens: int | None
     search: Search | Beam
+    include: str | Goal | Sequence[str | Goal]
     seed: int | Sequence[int] | None
     stop: str | Sequence[str]
     stop_ids: Sequence[int]
@@ -46,6 +48,8 @@ class Options:
     max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
         default 256 more than the shortest output takes, or what the context leaves.
     search: `Greedy()`, `Sample(...)` or `Beam(...)`.
+    include: what the text must contain by its end: a string or another goal, or several in a list, see "Goals". The
+        text is complete only then, and the last tokens of its budget are spent on what is missing.
     seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts
         then get equal outputs), or a list with one for each. The model itself may round differently in
         batches of another size, which shows only where a draw falls within rounding of a boundary.
@@ -60,6 +64,7 @@ class Options:
 
     max_tokens: int | None = None
     search: Search | Beam = GREEDY
+    include: Any = ()
     seed: Any = None
     stop: Any = ()
     stop_ids: Sequence[int] = ()
@@ -89,6 +94,7 @@ class Options:
             raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
         if not isinstance(self.heal, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"heal={self.heal!r}: True or False")
+        goals_of(self.include)
         strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
         if not all(isinstance(string, str) for string in strings):
             raise OptionError(f"stop={self.stop!r}: a string or a list of strings")

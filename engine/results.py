@@ -26,6 +26,7 @@ class Generation:
         that was generated again; None likewise; of a text found by beam search,
         always what it was ranked by, see `Beam`
     diagnostics: what the constraint did to each token; None unless asked for
+    unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
     """
 
     text: str
@@ -37,6 +38,7 @@ class Generation:
     raw_logprobs: tuple[float, ...] | None = None
     score: float | None = None
     diagnostics: Diagnostics | None = None
+    unmet: tuple[str, ...] = ()
 
 
 class Interrupted(KeyboardInterrupt):

@@ -38,6 +38,11 @@ class Request:
         """What holds in a state; None if anything may follow."""
         return None if self.start.is_free and state >= self.start.tail else self.start.constraint
 
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the text is free, but for goals: its budget, stop strings and stop ids may end it."""
+        return self.start.is_free or self.start.constraint is None or self.start.constraint.free
+
     def output(self, state: int, text: bytes) -> bytes:
         """What of a token's bytes belongs to the output, rather than to the prompt's end."""
         return text[self.start.tail - state :] if state < self.start.tail else text

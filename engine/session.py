@@ -52,7 +52,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
         if not 0 <= token < model.vocabulary.size:
             raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
-        if job.constraint is not None and (stop or stop_ids):
+        if job.constraint is not None and not job.constraint.free and (stop or stop_ids):
             raise OptionError(
                 "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"

@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ class VocabularyTables:
         self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = threading.RLock()
+        self.goals: OrderedDict[Any, Any] = OrderedDict()  # see goals/tokens.py
         self._splits: OrderedDict[Loop, Split | None] = OrderedDict()
 
     @classmethod

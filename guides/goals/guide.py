@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError, OptionError
-from ...kernels.cost import NEVER
 from ...tokenizers_adapter import Vocabulary
 from ..free import FreeGuide
 from ..mask_table import Cache, MaskTable
 from ..protocol import DEAD, ByteGuide, Mask
 from ..tables import VocabularyTables
-from .automaton import automaton_of
 from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
 from .joint import START, Joint, Steps
 from .specs import Goal, goals_of
@@ -60,10 +58,7 @@ class GoalGuide:
         self._eos = frozenset(child.vocabulary.eos_ids)
         self._rows: Cache = {}
         self._options: OrderedDict[int, Options] = OrderedDict()
-        self._goals = [GoalTokens(automaton_of(goal, self._vocabulary), self._tables) for goal in self.goals]
-        for goal, tokens in zip(self.goals, self._goals, strict=True):
-            if tokens.steps >= NEVER:
-                raise LanguageError(f"the vocabulary has no tokens that spell a text with {goal!r}")
+        self._goals = [GoalTokens.of(goal, self._vocabulary) for goal in self.goals]
         self._joint = Joint(child, self._goals, self._tables)
         self._completion = self._make_completion(self._joint, max_states)
         if not self._completion.is_alive(START):
@@ -105,6 +100,11 @@ class GoalGuide:
             for goal, place in zip(self._goals, places, strict=True)
             if not goal.automaton.met[place]
         )
+
+    def missing(self, text: bytes) -> tuple[str, ...]:
+        """The goals that a text does not meet, wherever else it ends, as they print."""
+        found = (goal.automaton for goal in self._goals)
+        return tuple(repr(each.goal) for each in found if not each.met[each.read(0, text)])
 
     def mask(self, state: int) -> Mask:
         """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""

@@ -7,13 +7,17 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import LanguageError
 from ...kernels.cost import NEVER, fewest_tokens
+from ...tokenizers_adapter import Vocabulary
 from ..tables import VocabularyTables
-from .automaton import GoalAutomaton
+from .automaton import GoalAutomaton, automaton_of
+from .specs import Goal
 
 Ints = NDArray[np.int32]
 
 MAX_ROWS = 128
+MAX_GOALS = 64
 
 
 class GoalTokens:
@@ -34,6 +38,21 @@ class GoalTokens:
         self.needed = self._split_ways() if tables.spells_all_bytes else self._searched()
         self.steps = int(self.needed[0])
         self.progress = np.maximum(self.steps - self.needed, 0)
+
+    @classmethod
+    def of(cls, goal: Goal, vocabulary: Vocabulary) -> GoalTokens:
+        """Those of a goal; the last ones of a vocabulary are kept. Raises as `automaton_of`."""
+        tables = VocabularyTables.of(vocabulary)
+        with tables.lock:
+            known: GoalTokens | None = tables.goals.pop(goal, None)
+            if known is None:
+                known = cls(automaton_of(goal, vocabulary), tables)
+                if known.steps >= NEVER:
+                    raise LanguageError(f"the vocabulary has no tokens that spell a text with {goal!r}")
+            tables.goals[goal] = known
+            if len(tables.goals) > MAX_GOALS:
+                tables.goals.popitem(last=False)
+            return known
 
     def after(self, state: int) -> Ints:
         """The state after each token, int32 in the order of the trie. Read it, never write it."""
@@ -74,7 +93,8 @@ class GoalTokens:
         count = len(self.automaton)
         before: list[list[int]] = [[] for _ in range(count)]
         for state in range(count):
-            for target in np.unique(self._walk(state)).tolist():
+            targets: list[int] = np.unique(self._walk(state)).tolist()
+            for target in targets:
                 before[target].append(state)
         found = np.where(self.automaton.met, 0, NEVER).astype(np.int32)
         queue: list[int] = np.flatnonzero(self.automaton.met).tolist()
