@@ -10,11 +10,16 @@ GRAMMAR = Path(__file__).parent / "grammars" / "arithmetic.lark"
 def pictures() -> dict[str, str]:
     """The SVG files of this folder, by name."""
     from trellm import Vocabulary
-    from trellm.guides import CFGGuide, RegexGuide
+    from trellm.guides import CFGGuide, RegexGuide, SubstringGuide
 
     number = RegexGuide(PATTERN, Vocabulary(TOKENS, eos_ids=[9]))
     grammar = CFGGuide(GRAMMAR.read_text(encoding="utf-8"), Vocabulary.from_bytes())
-    return {"dfa.svg": number.to_svg(tokens=True), "grammar.svg": grammar.to_svg()}
+    quotations = SubstringGuide("abcbc", Vocabulary.from_bytes(), boundary="character")
+    return {
+        "dfa.svg": number.to_svg(tokens=True),
+        "grammar.svg": grammar.to_svg(),
+        "quotations.svg": quotations.to_svg(),
+    }
 
 
 if __name__ == "__main__":

@@ -15,12 +15,17 @@ from ..kernels.cost import NEVER
 from ..kernels.suffix import Quotable, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
 from ..tokenizers_adapter import Vocabulary
 from .boundaries import Boundary
+from .describe import either
 from .expectation import expectation
 from .mask_table import Cache, MaskTable
+from .pictures import Drawable, Picture
+from .pictures.automata import Minimal, tokens_in
+from .pictures.picture import MAX_STATES
 from .protocol import DEAD, UNREACHABLE, Mask
 from .source import Place, Rules, Source, Span, WhiteSpace
 from .tables import VocabularyTables
 
+MAX_PLACES = 4
 MAX_REMEMBERED = 1 << 18
 MIN_STRIDE = 64
 
@@ -79,16 +84,33 @@ class SubstringAutomaton:
         place = np.array(self.place(self.start), np.int64)
         if not data or not call(follow, quotable, place, np.frombuffer(data, np.uint8), 0, len(data)):
             return []
-        (node, depth), inner = place.tolist(), len(quotable.lo)
-        first, last = (quotable.lo[node], quotable.hi[node]) if node < inner else (node - inner, node - inner + 1)
+        node, depth = place.tolist()
+        first, last = self._below(node)
         starts = quotable.starts[first:last]
         allowed = quotable.ends[starts + depth] == 1
         if len(quotable.reach):
             allowed &= (quotable.least[first:last] <= depth) & (depth <= quotable.reach[first:last])
         return sorted(starts[allowed].tolist())
 
+    def positions(self, state: int) -> list[int]:
+        """Where in the text quotations in this state go on, in order; of equal futures only one may be listed."""
+        node, depth = self.place(state)
+        if node == len(self.quotable.lo) + len(self.quotable.starts):
+            return [depth]
+        first, last = self._below(node)
+        return sorted((self.quotable.starts[first:last] + depth).tolist())
 
-class SubstringGuide:
+    def _below(self, node: int) -> tuple[int, int]:
+        """The suffixes that a node of the tree stands for: starts[first:last]."""
+        inner = len(self.quotable.lo)
+        return (
+            (int(self.quotable.lo[node]), int(self.quotable.hi[node]))
+            if node < inner
+            else (node - inner, node - inner + 1)
+        )
+
+
+class SubstringGuide(Drawable):
     """Pieces of a context, letter for letter. See `guides.protocol.Guide` for the methods.
 
     context: a text, or several of which one is quoted
@@ -231,8 +253,20 @@ class SubstringGuide:
         return left
 
     def describe(self, state: int) -> str:
-        """What follows in the context, in words."""
-        return f"a quotation from the context that goes on with {expectation(self._automaton, state)}"
+        """What follows in the context, in words, and where, in characters: offset, or document:offset."""
+        words = expectation(self._automaton, state)
+        if state == self.start:
+            return f"a quotation from the context that begins with {words}"
+        places = [place for at in self._automaton.positions(state) if (place := self.source.place(at, at))]
+        several = len(self.source.documents) > 1
+        shown = [f"{place.document}:{place.start}" if several else str(place.start) for place in places[:MAX_PLACES]]
+        more = [f"{len(places) - MAX_PLACES:,} more"] if len(places) > MAX_PLACES else []
+        return f"{words}, quoting the context at {either([*shown, *more])}" if shown else words
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+        """The smallest automaton of the quotations, for short contexts; `tokens` adds those allowed in each state."""
+        minimal = Minimal.of(self._automaton, max_states)
+        return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
     def places(self, text: str) -> list[Place]:
         """Where in the documents a text stands as a quotation; none for a text that is no quotation."""

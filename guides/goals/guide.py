@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
+from ..expectation import expected
 from ..free import FreeGuide
 from ..mask_table import Cache, MaskTable
 from ..protocol import DEAD, ByteGuide, Mask
@@ -167,6 +168,16 @@ class GoalGuide:
             now = self.progress(state)
             further = np.array([self.progress(after) > now for after in options.steps.states], np.bool_)
             return self._tables.pack(options.tokens(options.alive & further))
+
+    def describe(self, state: int) -> str:
+        """What may follow, in words: what the child says, the progress, and which goals are still to come."""
+        words = expected(self.child, self._joint.members[state][0])
+        done = f"goals: {self.progress(state)} of {self.steps} tokens"
+        return (
+            f"{words}; {done}, still to come: {', '.join(missing)}"
+            if (missing := self.unmet(state))
+            else f"{words}; {done}"
+        )
 
     def _make_completion(self, joint: Joint, max_states: int) -> Completion:
         by_bytes = self._tables.spells_all_bytes

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from trellm import Vocabulary
-from trellm.guides import CFGGuide, JSONGuide, RegexGuide
+from trellm.guides import CFGGuide, JSONGuide, RegexGuide, SubstringGuide
 from trellm.guides.expectation import expected
 
 BYTES = Vocabulary.from_bytes()
@@ -96,6 +96,22 @@ def test_a_schema_tells_pointers_and_keywords(text: str, words: str) -> None:
 
 def test_the_whole_text_is_a_place_too() -> None:
     assert after(JSONGuide({"type": "string"}, BYTES), '"a').endswith(" in # (type)")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", 'a quotation from the context that begins with "c", "n" or "t"'),
+        ("the", '" ca", or the end of the text, quoting the context at 0:3 or 1:3'),
+        ("the caf", '"é", quoting the context at 1:7'),
+        ("no", '"ne"'),
+    ],
+)
+def test_a_quotation_tells_places_in_the_context(text: str, words: str) -> None:
+    guide = SubstringGuide(["the cat", "the café"], BYTES, none_text="none")
+    assert after(guide, text) == words
+    many = SubstringGuide("ab " * 9, BYTES)
+    assert after(many, "a") == '"b", quoting the context at 1, 4, 7, 10 or 5 more'
 
 
 class Silent:

@@ -1,6 +1,7 @@
 """Pictures: whole, well-formed, with everything in them, and laid out so that one can look at them."""
 
 import re
+from itertools import product
 from xml.etree import ElementTree
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Vocabulary
 from trellm.errors import LimitError, OptionError
-from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide
+from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, SubstringGuide
 from trellm.guides.pictures import Arrow, Node, Picture
 from trellm.guides.pictures.automata import Minimal
 from trellm.guides.pictures.layout import crossings, layers
@@ -100,6 +101,19 @@ def test_any_finite_automaton_can_be_made_small_and_drawn() -> None:
     assert small.picture(lambda state: tree.states[state]).nodes[0] == Node("0", "final", "")
     with pytest.raises(LimitError, match="raise max_states"):
         Minimal.of(Substrings("abbb"), 4)
+
+
+def test_the_quotations_of_a_short_context() -> None:
+    guide = SubstringGuide("abcbc", VOCABULARY.from_bytes(), boundary="character")
+    picture = guide.picture()
+    assert [node.kind for node in picture.nodes] == ["state", *["final"] * 5]  # the factor automaton, the start apart
+    ways = {(arrow.source, letter): arrow.target for arrow in picture.arrows for letter in arrow.label.split(" ")}
+    for part in map("".join, product("abc", repeat=3)):
+        state: int | None = picture.start
+        for letter in part:
+            state = ways.get((state, letter)) if state is not None else None
+        assert (state is not None) == (part in "abcbc"), part
+    assert "<svg" in guide.to_svg(tokens=True)
 
 
 def test_each_state_has_a_state_of_the_whole_automaton_with_its_mask() -> None:
