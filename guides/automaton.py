@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +33,14 @@ class Kept(NamedTuple):
 
     states: NDArray[np.bool_]
     signatures: NDArray[np.bool_]
+
+
+class Watcher(Protocol):
+    """Who remembers things by the numbers of states and signatures."""
+
+    def forget(self, kept: Kept) -> None:
+        """Forget all numbers but those that are kept."""
+        ...
 
 
 class ByteAutomaton(Protocol):
@@ -89,6 +98,7 @@ class ChartAutomaton:
         self._max_rows = max_rows
         self._max_words = max_words
         self.is_crowded = False
+        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
         self._graph_arrays = graph.arrays()
         self._chart = _new_chart(horizon)
         self._dropped = False
@@ -177,7 +187,14 @@ class ChartAutomaton:
             )
             self.is_crowded = False
             states = chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
-            return Kept(states, signatures == 1)
+            kept = Kept(states, signatures == 1)
+            for watcher in list(self._watchers):
+                watcher.forget(kept)
+            return kept
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` whenever numbers are given up, as long as it lives."""
+        self._watchers.add(watcher)
 
     def bytes_on_the_way(self, limit: int = 1000) -> set[int]:
         """The bytes that some text may have, as far as the first `limit` states tell."""

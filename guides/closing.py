@@ -25,7 +25,9 @@ from .tables import VocabularyTables
 
 Ints = NDArray[np.int32]
 
-MAX_SEARCH = 20_000
+# How many states a search for a way to the end may look at, and a search for one with fewer tokens than are known
+MAX_SEARCH = 5_000
+MAX_IMPROVING = 500
 MAX_SEARCH_WORDS = 4_000_000
 MAX_WITNESS = 1 << 26
 # Up to how many bytes before the end tokens are tried that are on no shortest way
@@ -41,8 +43,10 @@ class Closing:
     and those that end the text when each is the one that comes nearest to the end. Each depends on the state
     alone, whatever was asked before, and drops by one along its own way, which makes distances consistent. The
     second is worked out near the end only.
-    Where one token is enough a distance is exact. When the vocabulary lacks single bytes, distances are
-    searched for among token sequences, exactly. Callers hold the automaton's lock.
+    Where one token is enough a distance is exact. When the vocabulary lacks single bytes, it is searched for among
+    token sequences near the end, and wherever the shortest text cannot be spelt. A state from which such a search finds
+    no way in reasonable time counts as having none (`gave_up`), so that no text is led there.
+    Callers hold the automaton's lock.
     """
 
     def __init__(self, automaton: ChartAutomaton, tables: VocabularyTables) -> None:
@@ -51,6 +55,7 @@ class Closing:
         self._distances: dict[int, int] = {}
         self._by_nearest: dict[int, int] = {}
         self._nodes_settled = 0
+        self.gave_up = False
         empty = np.zeros(0, np.int32)
         self._costs = Costs(empty, empty, empty, empty, empty, empty, _NO_STATES)
 
@@ -70,7 +75,7 @@ class Closing:
             elif self._tables.spells_all_bytes:
                 known = self._distances[state] = self._found_distance(state)
             else:
-                known = self._searched_distance(state)
+                known = self._distances[state] = self._searched_distance(state)
         return known
 
     def fits(self, state: int, left: int) -> bool:
@@ -102,7 +107,7 @@ class Closing:
 
     def _is_near(self, state: int, left: int) -> bool:
         """Whether the distance is at most `left`; a shortest text mostly tells, and costs less."""
-        if self._tables.spells_all_bytes and state not in self._distances and self._by_shortest(state) <= left:
+        if state not in self._distances and self._by_shortest(state) <= left:
             return True
         return self.distance(state) <= left
 
@@ -167,7 +172,7 @@ class Closing:
     def _by_shortest(self, state: int) -> int:
         """How few tokens spell a shortest text."""
         needed = int(self.bytes_needed(np.array([state], np.int32))[0])
-        fewest = DEAD
+        fewest = NEVER if needed >= NEVER else DEAD
         while fewest == DEAD:
             if needed > MAX_WITNESS:
                 raise LimitError(f"the shortest text of the constraint has more than {MAX_WITNESS:,} bytes")
@@ -210,23 +215,27 @@ class Closing:
 
     def _searched_distance(self, state: int) -> int:
         """Search token sequences for the fewest, by A*: what is known counts, else the longest token's steps."""
+        shortest = self._by_shortest(state)
+        if shortest < NEVER and int(self.bytes_needed(np.array([state], np.int32))[0]) > NEAR:
+            return shortest
+        limit = MAX_SEARCH if shortest >= NEVER else MAX_IMPROVING
         origin: dict[int, int] = {state: state}
         fewest = {state: 0}
         queue = [(0, 0, state, 0)]
         expanded, words = 0, int(self._automaton.chart.sizes[WORDS])
         while queue:
             total, _, place, tokens = heapq.heappop(queue)
+            if total >= shortest:
+                return shortest
             if self._distances.get(place, 0) or self._automaton.is_accepting(place):
                 self._remember_search(state, place, total, origin)
                 return total
             if tokens > fewest[place]:
                 continue
             expanded += 1
-            if expanded > MAX_SEARCH or int(self._automaton.chart.sizes[WORDS]) - words > MAX_SEARCH_WORDS:
-                raise LimitError(
-                    f"no way to spell a complete text with this vocabulary was found within {expanded:,} states; "
-                    "give the vocabulary tokens for all single bytes or characters of the constraint"
-                )
+            if expanded > limit or int(self._automaton.chart.sizes[WORDS]) - words > MAX_SEARCH_WORDS:
+                self.gave_up |= shortest >= NEVER
+                return shortest
             after = np.unique(self.after_tokens(place))
             after = after[after >= 0]
             for target, needed in zip(after.tolist(), self.bytes_needed(after).tolist(), strict=True):
@@ -234,9 +243,10 @@ class Closing:
                 if tokens + 1 < fewest.get(target, NEVER) and ahead < NEVER:
                     fewest[target], origin[target] = tokens + 1, place
                     heapq.heappush(queue, (tokens + 1 + ahead, needed, target, tokens + 1))
-        for place in origin:
-            self._distances[place] = NEVER
-        return NEVER
+        if shortest >= NEVER:
+            for place in origin:
+                self._distances[place] = NEVER
+        return shortest
 
     def _remember_search(self, state: int, place: int, total: int, origin: dict[int, int]) -> None:
         """Note the distances on the way from `state` to `place`, from which the rest is known."""

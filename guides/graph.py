@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import lru_cache
@@ -83,7 +84,8 @@ class Graph:
         self._pending_edges: list[Edge] = []
         self._pending_links: list[Link] = []
         self._expanders: dict[int, Callable[[], None]] = {}
-        self._promises: dict[int, tuple[Callable[[], int], int]] = {}
+        self._lazy: list[int] = []
+        self._promises: dict[int, tuple[Callable[[], int] | int, int]] = {}
         self._terminals: list[tuple[int, int, str]] = []
         self._max_nodes = max_nodes
         self.names: dict[int, Callable[[], str]] = {}
@@ -199,6 +201,7 @@ class Graph:
     def _await(self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int) -> int:
         self._nodes.flat[8 * node + FLAGS] = LAZY
         self._expanders[node] = expand
+        self._lazy.append(node)
         self._promises[node] = (promise, target)
         return node
 
@@ -214,11 +217,14 @@ class Graph:
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int]]:
         """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, and up to which node."""
-        due = [node for node in self._promises if first <= node < last]
         found: list[tuple[int, int, int]] = []
-        for node in due:
-            promise, target = self._promises.pop(node)
-            found.append((node, promise(), target))
+        for at in range(bisect_left(self._lazy, first), bisect_left(self._lazy, last)):
+            node = self._lazy[at]
+            promise, target = self._promises[node]
+            if not isinstance(promise, int):
+                promise = promise()
+                self._promises[node] = promise, target
+            found.append((node, promise, target))
         return found
 
     def literal(self, data: bytes, target: int) -> int:

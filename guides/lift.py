@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LanguageError
+from ..errors import LanguageError, LimitError
 from ..kernels import chart as kernel
 from ..kernels.calling import call
 from ..kernels.chart import DEAD
@@ -16,7 +16,7 @@ from ..kernels.rows import advance
 from ..kernels.split import LOOP, UNSPLITTABLE, probe, walk_span, walk_split
 from ..kernels.walk import walk
 from ..tokenizers_adapter import Vocabulary
-from .automaton import ChartAutomaton
+from .automaton import ChartAutomaton, Kept
 from .closing import Closing
 from .expectation import expectation
 from .mask_table import Cache, MaskTable
@@ -44,8 +44,9 @@ class LiftedGuide:
         self._eos = frozenset(vocabulary.eos_ids)
         self._loop = np.zeros(3, np.uint64)
         self._closing = Closing(automaton, self._tables)
+        automaton.watch(self)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
-            raise LanguageError(self._unspellable())
+            raise self._unspellable()
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -157,9 +158,9 @@ class LiftedGuide:
         """The state after data[first:last], or DEAD."""
         with self._lock:
             if self._automaton.is_crowded and self.collects:
-                self._collect()
+                self._automaton.collect()
             after = self._automaton.run(advance, state, data, first, last)
-            if after != DEAD and not self._tables.spells_all_bytes and self._closing.distance(after) >= NEVER:
+            if after != DEAD and not self._tables.spells_all_bytes and not self._closing.fits(after, NEVER - 1):
                 return DEAD
             return after
 
@@ -168,21 +169,25 @@ class LiftedGuide:
         with self._lock:
             return expectation(self._automaton, state)
 
-    def _collect(self) -> None:
-        """Give up the states that nobody was given."""
-        kept = self._automaton.collect()
+    def forget(self, kept: Kept) -> None:
+        """Forget all states and signatures but those that are kept; the automaton says when."""
         self._closing.forget(kept.states)
         for state in [state for state in self._signatures if not kept.states[state]]:
             del self._signatures[state]
         for signature in [signature for signature in list(self._rows) if not kept.signatures[signature]]:
             self._rows.pop(signature, None)
 
-    def _unspellable(self) -> str:
+    def _unspellable(self) -> LanguageError | LimitError:
         """Why no text of the language can be spelt."""
+        if self._closing.gave_up:
+            return LimitError(
+                "no way to spell a complete text of this constraint with this vocabulary was found in reasonable time; "
+                "give the vocabulary tokens for all single bytes or characters of the constraint"
+            )
         have = {byte for text in self._vocabulary.tokens for byte in text or b""}
         missing = sorted(self._automaton.bytes_on_the_way() - have)
         listed = ", ".join(repr(chr(byte)) if byte < 0x80 else f"0x{byte:02X}" for byte in missing[:20])
-        return (
+        return LanguageError(
             "the vocabulary has no tokens that spell a text of this constraint"
             + (f"; no token contains {listed}" if missing else "; its tokens do not fit together to one")
             + ". Use another tokenizer, or a constraint within its characters"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LimitError, OptionError
+from ..errors import LanguageError, LimitError, OptionError
 from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton
@@ -23,7 +23,7 @@ from .pictures.picture import MAX_STATES as MAX_PICTURED
 from .regex import parse
 from .syntax import Alternation, Node
 from .syntax import Literal as Text
-from .tables import horizon_of
+from .tables import VocabularyTables, horizon_of
 
 if TYPE_CHECKING:
     from interegular.fsm import FSM
@@ -126,7 +126,11 @@ class RegexGuide(RegularGuide):
 
 
 class ChoiceGuide(RegularGuide):
-    """One of the given texts. Raises OptionError if there are none, or something that is not a text."""
+    """One of the given texts.
+
+    Raises OptionError if there are none, or something that is not a text, LanguageError if the vocabulary cannot
+    spell one of them.
+    """
 
     def __init__(self, choices: Iterable[str], vocabulary: Vocabulary) -> None:
         if isinstance(choices, (str, bytes)):
@@ -137,7 +141,9 @@ class ChoiceGuide(RegularGuide):
                 raise OptionError(f"choices must be texts, but there is {choice!r} ({type(choice).__name__})")
         if not self.choices:
             raise OptionError("choices is empty; give at least one text")
-        super().__init__(Alternation(tuple(Text(_encoded(choice)) for choice in self.choices)), vocabulary)
+        texts = tuple(Text(_encoded(choice)) for choice in self.choices)
+        _check_spellable(self.choices, vocabulary)
+        super().__init__(Alternation(texts), vocabulary)
 
 
 class FSMGuide(RegularGuide):
@@ -147,6 +153,26 @@ class FSMGuide(RegularGuide):
         from .fsm import table_of
 
         super().__init__(table_of(fsm), vocabulary)
+
+
+def _check_spellable(choices: tuple[str, ...], vocabulary: Vocabulary) -> None:
+    """Raise LanguageError unless the tokens of the vocabulary spell every choice."""
+    if VocabularyTables.of(vocabulary).spells_all_bytes:
+        return
+    tokens = {text for text in vocabulary.tokens if text}
+    longest = max(map(len, tokens), default=0)
+    for choice in choices:
+        data = choice.encode()
+        spelt = [True]  # whether tokens spell the first bytes, by their number
+        for end in range(1, len(data) + 1):
+            starts = range(max(0, end - longest), end)
+            spelt.append(any(spelt[start] and data[start:end] in tokens for start in starts))
+        if not spelt[-1]:
+            raise LanguageError(
+                f"the vocabulary has no tokens that spell the choice {choice!r}; the longest beginning that they spell "
+                f"is {data[: len(spelt) - 1 - spelt[::-1].index(True)].decode(errors='replace')!r}. "
+                "Use another tokenizer, or other choices"
+            )
 
 
 def _encoded(text: str) -> bytes:

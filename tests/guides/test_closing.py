@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.errors import LanguageError
+from trellm.errors import LanguageError, LimitError
 from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, laws
 from trellm.guides.lift import LiftedGuide
 from trellm.guides.protocol import mask_within, tokens_of
@@ -144,9 +144,56 @@ def test_what_a_vocabulary_cannot_spell() -> None:
     with pytest.raises(LanguageError, match="do not fit together"):
         RegexGuide("a*b", Vocabulary([b"bb", b"a", None], [2]))
     with pytest.raises(LanguageError, match="0xE4"):
-        ChoiceGuide(["世"], PIECEMEAL)
+        RegexGuide("世", PIECEMEAL)
     with pytest.raises(LanguageError, match="no tokens that spell"):
         RegexGuide("a+", Vocabulary([None, None], [0]))
+
+
+def test_choices_that_cannot_be_spelt_are_not_dropped_silently() -> None:
+    with pytest.raises(LanguageError, match="the choice 'abbba'; the longest beginning that they spell is 'abbb'"):
+        ChoiceGuide(["ab", "abbba", "a世"], Vocabulary([b"ab", b"bb", b"b", b"aba", None], [4]))
+    guide = ChoiceGuide(["aé", "abbb"], PIECEMEAL)
+    assert guide.distance(guide.start) == 2
+
+
+def test_deep_nesting_where_bytes_are_missing() -> None:
+    """A search among sequences of tokens would look at far too many; the shortest text is spelt instead."""
+    vocabulary = Vocabulary.from_characters([*"[](),ab", "[[", "]]", "],", "ab,ab,ab,"])
+    guide = CFGGuide('start: "[" (start ("," start)*)? "]" | "(" start ")" | /[ab]+/', vocabulary)
+    state, random = guide.start, Random(0)
+    for _ in range(150):
+        allowed = [t for t in tokens_of(guide.mask(state)) if t not in vocabulary.eos_ids]
+        opening = [t for t in allowed if (vocabulary.tokens[t] or b"").strip(b"[(") == b""]
+        state = guide.advance(state, random.choice(opening or allowed))
+    left = guide.distance(state)
+    assert left > 60
+    while not guide.is_accepting(state):
+        choices = [t for t in tokens_of(mask_within(guide, state, left)) if t not in vocabulary.eos_ids]
+        state, left = guide.advance(state, random.choice(choices)), left - 1
+        assert guide.distance(state) <= left
+
+
+def test_a_search_without_end_is_an_error_before_generation() -> None:
+    """The tokens hold three brackets each, and the shortest texts of the language have no such number."""
+    vocabulary = Vocabulary([b"[[[", b"]]]", b"[[]", b"x", None], [4])
+    with pytest.raises(LimitError, match="no way to spell a complete text"):
+        CFGGuide('start: "[[" start "]]" | "x" start "x" | "y"', vocabulary)
+
+
+def test_two_guides_on_one_automaton_say_what_each_would_alone() -> None:
+    other = Vocabulary([*SMALL.tokens[:256], b"[[", b"]]", None], [258])
+    make = lambda vocabulary: CFGGuide('start: "[" start? ("," start)* "]" | /[ab]{2,4}/', vocabulary)  # noqa: E731
+    shared = make(SMALL).automaton
+    guides = [LiftedGuide(shared, vocabulary) for vocabulary in (SMALL, other)]
+    alone = [make(vocabulary) for vocabulary in (SMALL, other)]
+    places, twins = [guide.start for guide in guides], [guide.start for guide in alone]
+    for byte in b"[[[],[ab,[[],[abab],":
+        for i in range(2):
+            shared.is_crowded = True
+            places[i] = guides[i].advance(places[i], byte)
+            twins[i] = alone[i].advance(twins[i], byte)
+            assert guides[i].mask(places[i]).tobytes() == alone[i].mask(twins[i]).tobytes()
+            assert guides[i].distance(places[i]) == alone[i].distance(twins[i])
 
 
 def test_branches_that_cannot_be_spelt_are_left_out() -> None:
