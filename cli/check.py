@@ -29,7 +29,7 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
         trellm check --extract report.txt --text 'both lungs'
 
     With --text or --file, JSON must be written as `trellm generate` writes it; with --json its order of members,
-    white space and escapes do not matter, unless --order or --whitespace say so.
+    white space and escapes do not matter, unless --order, --whitespace or --escapes say so.
     """
     from ..guides.explain import explain
     from ..tokenizers_adapter import Vocabulary

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import functools
 import importlib
+import json
 import os
 import re
 import sys
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -18,7 +19,7 @@ import click
 
 if TYPE_CHECKING:
     from ..guides.boundaries import Boundary
-    from ..guides.json_guide import Order, Whitespace
+    from ..guides.json_guide import Escapes, Order, Whitespace
     from ..guides.lift import LiftedGuide
     from ..guides.substring import SubstringGuide
     from ..tokenizers_adapter import Vocabulary
@@ -44,7 +45,8 @@ class Constraint:
 
     pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
     grammar: the text of a grammar, with its `syntax` and its `start` rule
-    structure: the text of a JSON Schema or a type, with the `order` of members and the `whitespace`
+    structure: the text of a JSON Schema or a type, with the `order` of members, the `whitespace`, the `escapes`,
+        and `resources`, further schemas by URI
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
     """
 
@@ -59,6 +61,8 @@ class Constraint:
     structure: Any = None
     order: Order | None = None
     whitespace: Whitespace | None = None
+    escapes: Escapes | None = None
+    resources: Mapping[str, Any] = field(default_factory=dict[str, Any])
     documents: tuple[str, ...] = ()
     boundary: Boundary | None = None
     none_text: str | None = None
@@ -79,8 +83,9 @@ class Constraint:
             raise click.UsageError("--flags and --dialect belong to --regex, which is missing")
         if self.grammar is None and (self.syntax or self.start):
             raise click.UsageError("--syntax and --start belong to --grammar, which is missing")
-        if self.structure is None and (self.order or self.whitespace):
-            raise click.UsageError("--order and --whitespace belong to --schema or --pydantic, which are missing")
+        if self.structure is None and (self.order or self.whitespace or self.escapes or self.resources):
+            names = "--order, --whitespace, --escapes and --resources"
+            raise click.UsageError(f"{names} belong to --schema or --pydantic, which are missing")
         if not self.documents and (self.boundary or self.none_text is not None):
             raise click.UsageError("--boundary and --none-text belong to --extract, which is missing")
 
@@ -109,7 +114,8 @@ class Constraint:
                 vocabulary,
                 order=self.order or ("any" if as_read else "schema"),
                 whitespace=self.whitespace or ("any" if as_read else "flexible"),
-                escapes="any" if as_read else "canonical",
+                escapes=self.escapes or ("any" if as_read else "canonical"),
+                resources=self.resources,
             )
         if self.grammar is not None:
             return CFGGuide(self.grammar, vocabulary, self.start, self.syntax or "lark")
@@ -160,6 +166,18 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         help="The white space in JSON.",
     )
     @click.option(
+        "--escapes",
+        type=click.Choice(["canonical", "any"]),
+        help="How JSON strings are written: with escapes where there must be, or any.",
+    )
+    @click.option(
+        "--resources",
+        metavar="[URI=]FILE",
+        multiple=True,
+        callback=_read_resources,
+        help="A schema that --schema refers to, under this URI or its own $id; repeat the option.",
+    )
+    @click.option(
         "--extract",
         "documents",
         metavar="FILE",
@@ -177,7 +195,7 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
     def wrapped(*args: P.args, **options: P.kwargs) -> R:
         given: Any = options
         names = ("regex", "choice", "format", "flags", "dialect", "grammar", "syntax", "start")
-        names += ("structure", "order", "whitespace", "documents", "boundary", "none_text")
+        names += ("structure", "order", "whitespace", "escapes", "resources", "documents", "boundary", "none_text")
         constraint = Constraint(*(given.pop(name) for name in names))
         return function(constraint, *args, **options)
 
@@ -235,6 +253,22 @@ def _read_file(context: click.Context, parameter: click.Parameter, path: str | N
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None
+
+
+def _read_resources(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for argument in given:
+        uri, _, path = argument.rpartition("=")
+        try:
+            schema: Any = json.loads(_read_file(context, parameter, path) or "")
+        except (ValueError, RecursionError) as error:
+            raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
+        named: dict[str, Any] = schema if isinstance(schema, dict) else {}
+        uri = uri or named.get("$id") or named.get("id") or ""
+        if not uri:
+            raise click.BadParameter(f"the schema in {path!r} has no $id; write URI={path}")
+        found[uri] = schema
+    return found
 
 
 def _read_files(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def _overview(constraint: Constraint, limit: int) -> str:
 
     if constraint.structure is not None:
         written: Any = structure_of(constraint.structure).schema
-        schema = CompiledSchema(written)
+        schema = CompiledSchema(written, constraint.resources)
         schema.check_has_instance()
         return str(Outline(schema, limit))
     guide = constraint.guide(Vocabulary.from_bytes())

@@ -177,7 +177,10 @@ class TestSchemas:
         file.write_text('{ "tag" :"\\u00e9",\n\t"id": 4}\n')
         assert main(["check", "--schema", schema, "--json", str(file)]) == 0
         assert main(["check", "--schema", schema, "--json", str(file), "--order", "schema"]) == 1
+        assert main(["check", "--schema", schema, "--json", str(file), "--escapes", "canonical"]) == 1
         assert main(["check", "--schema", schema, "--file", str(file)]) == 1
+        assert main(["check", "--schema", schema, "--text", '{"id": 4, "tag": "\\u00e9"}']) == 1
+        assert main(["check", "--schema", schema, "--text", '{"id": 4, "tag": "\\u00e9"}', "--escapes", "any"]) == 0
         assert main(["check", "--schema", schema, "--text", '{"id": 4, "tag": "é"}']) == 0
 
     def test_where_it_stops_being_one_and_what_would_do(self, schema: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,6 +188,22 @@ class TestSchemas:
         assert capsys.readouterr().out == (
             'no match: at offset 7 expected "1" to "9", found "0"\n  {"id": 0}\n         ^\n'
         )
+
+    def test_other_schemas_are_passed_as_resources(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        schema, named, unnamed = (tmp_path / name for name in ("schema.json", "named.json", "unnamed.json"))
+        schema.write_text('{"items": {"$ref": "https://a.b/c"}}')
+        named.write_text('{"$id": "https://a.b/c", "type": "null"}')
+        unnamed.write_text('{"type": "null"}')
+        for given in (str(named), f"https://a.b/c={unnamed}"):
+            arguments = ["--schema", str(schema), "--resources", given]
+            assert main(["check", *arguments, "--text", "[null]"]) == 0
+            assert main(["check", *arguments, "--text", "[1]"]) == 1
+            capsys.readouterr()
+            assert main(["explain", *arguments]) == 0
+            assert "items: null" in capsys.readouterr().out
+        assert "has no $id" in refused(capsys, "explain", "--schema", str(schema), "--resources", str(unnamed))
+        assert "is no JSON" in refused(capsys, "explain", "--schema", str(schema), "--resources", __file__)
+        assert "resources" in refused(capsys, "explain", "--schema", str(schema))
 
     def test_explain_tells_the_values_and_the_costs(self, schema: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["explain", "--schema", schema]) == 0
@@ -223,7 +242,7 @@ class TestSchemas:
         [
             (["check", "--schema", "no-such-file", "-t", "1"], "cannot be read: No such file"),
             (["check", "-r", "1", "--json", "{schema}"], "--json belongs to --schema or --pydantic"),
-            (["check", "-r", "1", "-t", "1", "--order", "any"], "--order and --whitespace belong to"),
+            (["check", "-r", "1", "-t", "1", "--order", "any"], "--order, --whitespace, --escapes and --resources belong to"),
             (["check", "-r", "1", "--schema", "{schema}", "-t", "1"], "exclude each other"),
             (["check", "--schema", "{schema}", "--pydantic", "a:b", "-t", "1"], "cannot be imported: No module"),
             (["check", "--schema", "{schema}", "--pydantic", "datetime:date", "-t", "1"], "exclude each other"),
