@@ -32,6 +32,8 @@ MAX_SEARCH_WORDS = 4_000_000
 MAX_WITNESS = 1 << 26
 # Up to how many bytes before the end tokens are tried that are on no shortest way
 NEAR = 32
+# How many times as many bytes as it takes a front end may promise, which only knows some short text
+OVERSTATED = 8
 
 _NO_STATES = np.zeros((0, 3), np.int32)
 
@@ -97,7 +99,8 @@ class Closing:
         if self._tables.spells_all_bytes:
             needed = self.bytes_needed(states)
             fit = needed <= left
-            open_ones = np.flatnonzero(~fit & (needed <= left * self._tables.trie.deepest))
+            most = OVERSTATED * left * self._tables.trie.deepest
+            open_ones = np.flatnonzero(~fit & (needed <= most))
         else:
             fit = np.zeros(len(states), np.bool_)
             open_ones = np.arange(len(states))

@@ -242,7 +242,10 @@ class TestSchemas:
         [
             (["check", "--schema", "no-such-file", "-t", "1"], "cannot be read: No such file"),
             (["check", "-r", "1", "--json", "{schema}"], "--json belongs to --schema or --pydantic"),
-            (["check", "-r", "1", "-t", "1", "--order", "any"], "--order, --whitespace, --escapes and --resources belong to"),
+            (
+                ["check", "-r", "1", "-t", "1", "--order", "any"],
+                "--order, --whitespace, --escapes and --resources belong to",
+            ),
             (["check", "-r", "1", "--schema", "{schema}", "-t", "1"], "exclude each other"),
             (["check", "--schema", "{schema}", "--pydantic", "a:b", "-t", "1"], "cannot be imported: No module"),
             (["check", "--schema", "{schema}", "--pydantic", "datetime:date", "-t", "1"], "exclude each other"),

@@ -111,8 +111,8 @@ class Items:
             head = graph.reserve()
             return graph.define(head, links=(self._comma(self._item(rest, head)), (EPSILON, self._close, 0)))
         counter = graph.counter_for(least, most)
+        head = graph.reserve()  # outside the counter: the first item returns to it with nothing counted
         graph.counter = counter
-        head = graph.reserve()
         turn = graph.node(links=((INCREMENT, head, counter),))
         comma = self._comma(self._item(rest, turn))
         graph.counter = 0
@@ -232,10 +232,12 @@ class Items:
         total = 0
         while not self._may_end(place):
             steps = [step for step in self._steps(place) if self._is_alive(step[1], 0)]
-            formula, after = min(steps, key=lambda step: (self._missing(step[1]), self._owner.shortest(step[0])))
-            total += 1 + line + self._owner.shortest(formula)
+            formula, after = min(
+                steps, key=lambda step: (self._missing(step[1]), self._owner.shortest(step[0], self._depth + 1))
+            )
+            total += 1 + line + self._owner.shortest(formula, self._depth + 1)
             place = after
-        return total + line + 1
+        return total + self._owner.last_line(self._depth) + 1
 
     def _missing(self, place: Place) -> int:
         parts = zip(place.counts, self._case.contains, strict=True)

@@ -65,7 +65,7 @@ class SchemaLowering:
         self.lowering = Lowering(self.graph)
         self.strings = StringLowering(self.lowering, form.escapes)
         self._values: dict[tuple[Formula, int], int] = {}
-        self._shortest: dict[Formula, int] = {}
+        self._shortest: dict[Formula, tuple[int, int]] = {}
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._free_string: int | None = None
 
@@ -131,12 +131,12 @@ class SchemaLowering:
         key = (formula, depth if self.form.spacing.depends_on_depth else 0)
         if key not in self._values:
             expand = lambda: self._define(self._values[key], *key)  # noqa: E731
-            self._values[key] = rule = self.graph.lazy(expand, lambda: self.shortest(formula))
+            self._values[key] = rule = self.graph.lazy(expand, lambda: self.shortest(*key))
             self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
         return self._values[key]
 
-    def shortest(self, formula: Formula) -> int:
-        """The bytes of a short text of a formula's values."""
+    def shortest(self, formula: Formula, depth: int = 0) -> int:
+        """The bytes of a short text of a formula's values, in a container at `depth`."""
         known = self._shortest.get(formula)
         if known is None:
             instance = self.schema.minimal_instance(formula)
@@ -146,16 +146,21 @@ class SchemaLowering:
                 text = json.dumps(instance, ensure_ascii=False, indent=indent, separators=separators, default=float)
             except RecursionError:
                 raise LimitError("the shortest value of the schema is nested too deep to be written") from None
-            known = self._shortest[formula] = len(text.encode()) + 64 * text.count("\n")
-        return known
+            known = self._shortest[formula] = (len(text.encode()), text.count("\n"))
+        length, lines = known
+        return length + lines * self.form.spacing.indent * depth
 
     def line(self, depth: int) -> int:
         """The bytes of white space that must stand before an item or member, in a container at `depth`.
 
         Nothing may cost more in parts than it was said to cost as a whole, or budgets end in dead ends.
         """
+        return self.last_line(depth + 1)
+
+    def last_line(self, depth: int) -> int:
+        """The bytes of white space that must stand before the bracket that closes a container at `depth`."""
         spacing = self.form.spacing
-        return 1 + spacing.indent * (depth + 1) if spacing.depends_on_depth else 0
+        return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
 
     def gap(self, space: Node, target: int) -> int:
         """The entry of white space before `target`; one rule for each kind, of which `Spacing` gives the same node."""

@@ -147,7 +147,7 @@ class Members:
         if node is None:
             node = self._tails[choice] = self._graph.lazy_node(
                 lambda node: self._define_tail(node, choice),
-                lambda: 1 + bool(self._owner.line(0)) + self._owner.shortest(choice.formula) + self._rest(choice.after),
+                lambda: 1 + bool(self._owner.line(0)) + self._value_length(choice.formula) + self._rest(choice.after),
                 self._target,
             )
         return node
@@ -259,26 +259,30 @@ class Members:
     def _length(self, choice: Choice) -> int:
         """Bytes of a member: name, colon, value."""
         if choice.name >= 0:
-            return self._name_length(choice.name) + self._owner.shortest(choice.formula)
+            return self._name_length(choice.name) + self._value_length(choice.formula)
         name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
-        return name + 1 + bool(self._owner.line(0)) + self._owner.shortest(choice.formula)
+        return name + 1 + bool(self._owner.line(0)) + self._value_length(choice.formula)
 
     def _name_length(self, index: int) -> int:
         """Bytes of a name and what stands between it and the value."""
         return len(spelt(self._names[index])) + 1 + bool(self._owner.line(0))
 
+    def _value_length(self, formula: Formula) -> int:
+        """Bytes of a member's value."""
+        return self._owner.shortest(formula, self._depth + 1)
+
     def _rest(self, place: Place) -> int:
         """Bytes after a member to after the closing brace."""
-        between = 1 + self._owner.line(self._depth)
+        between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):
             missing = self._required & ~place.used
-            return between + sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
+            return end + sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
         way: list[tuple[Place, int]] = []
         while place not in self._rests and not self._may_end(place):
             choice = self._nearest(place)
             way.append((place, between + self._length(choice)))
             place = choice.after
-        total = self._rests.setdefault(place, between)
+        total = self._rests.setdefault(place, end)
         for passed, length in reversed(way):
             total = self._rests[passed] = total + length
         return total
@@ -288,6 +292,6 @@ class Members:
         if self._lengths is None:
             names = (index for index in range(len(self._names)) if self._required >> index & 1)
             self._lengths = [
-                (index, self._name_length(index) + self._owner.shortest(self._formulas[index])) for index in names
+                (index, self._name_length(index) + self._value_length(self._formulas[index])) for index in names
             ]
         return self._lengths

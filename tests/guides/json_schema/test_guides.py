@@ -112,6 +112,50 @@ def test_random_walks_end_in_valid_instances(records: list[dict[str, Any]]) -> N
     assert ended > 150
 
 
+NESTS: list[dict[str, Any]] = [
+    {
+        "type": "array",
+        "minItems": 2,
+        "items": {"type": "array", "minItems": 3, "items": {"enum": [[1, [2]], {"a": 2}]}},
+    },
+    {
+        "type": "object",
+        "properties": {"next": {"$ref": "#"}, "v": {"type": "array", "minItems": 2, "items": {"const": {"a": [1]}}}},
+        "required": ["v"],
+    },
+    {
+        "type": "array",
+        "minItems": 1,
+        "contains": {"type": "object", "required": ["q"], "properties": {"q": {"type": "array", "minItems": 2}}},
+        "items": {"anyOf": [{"$ref": "#"}, {"type": "object", "minProperties": 1}]},
+    },
+]
+
+
+@pytest.mark.parametrize("schema", NESTS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"whitespace": "compact", "order": "schema"}, {"whitespace": "pretty", "indent": 3},
+     {"whitespace": "pretty", "indent": 0}, {"whitespace": "any", "escapes": "any"}],
+)  # fmt: skip
+def test_nested_values_end_in_time_however_they_are_written(schema: dict[str, Any], options: dict[str, Any]) -> None:
+    guide = JSONGuide(schema, VOCABULARY, **options)
+    shortest = guide.distance(guide.start)
+    for seed, more in enumerate((0, 0, 1, 2, 9)):
+        text = walk(guide, Random(seed), shortest + more)
+        assert Draft202012Validator(schema).is_valid(json.loads(text, parse_float=number)), text
+
+
+def test_arrays_of_some_length_take_as_many_tokens_as_they_need() -> None:
+    guide = JSONGuide({"type": "array", "minItems": 2, "items": {"type": "array", "minItems": 2}}, BYTES)
+    assert guide.distance(guide.start) == len("[[1,1],[1,1]]")
+    pretty = JSONGuide(
+        {"type": "array", "minItems": 2, "items": {"type": "array", "minItems": 2}}, BYTES, whitespace="pretty"
+    )
+    assert pretty.distance(pretty.start) == len("[\n  [\n    1,\n    1\n  ],\n  [\n    1,\n    1\n  ]\n]")
+    assert pretty.mask_within(pretty.start, pretty.distance(pretty.start)).any()
+
+
 def segmented(text: bytes, random: Random) -> list[int]:
     """The text in tokens, each chosen at random among those that fit."""
     ids: list[int] = []
