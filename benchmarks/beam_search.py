@@ -9,6 +9,7 @@ are milliseconds for a step, all beams together, the median over rounds.
 transformers  `generate(num_beams=width)`; it must find the same tokens as trellm
 free          trellm without a constraint
 regex, json   trellm, every beam in a state of its own; warm, that is, masks that were seen before are known
+phrases       trellm, free text that must contain two phrases, by banks; warm likewise
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from recording import pin_to_one_core, save, show
 PROMPT = "Give me one record of a person, and nothing else."
 TOKENS = 64
 REGEX = r'([0-9]+: "[^"\\\n]*"\n)*§'
+PHRASES = [" by the river bank", " a record of history"]
 SCHEMA = {
     "type": "array",
     "items": {
@@ -60,10 +62,11 @@ def compare(name: str, network: Any, tokenizer: Any, widths: list[int], rounds: 
     from trellm import Beam, generate, models
 
     model = models.transformers(network, tokenizer)
-    generators = {
-        "free": generate.text(model),
-        "regex": generate.regex(model, REGEX),
-        "json": generate.json(model, SCHEMA),
+    generators: dict[str, tuple[Any, dict[str, Any]]] = {
+        "free": (generate.text(model), {}),
+        "regex": (generate.regex(model, REGEX), {}),
+        "json": (generate.json(model, SCHEMA), {}),
+        "phrases": (generate.text(model), {"include": PHRASES}),
     }
     ids = torch.tensor([tokenizer.encode(PROMPT)])
     rows: list[dict[str, Any]] = []
@@ -71,10 +74,10 @@ def compare(name: str, network: Any, tokenizer: Any, widths: list[int], rounds: 
         runs: dict[str, Callable[[], list[int]]] = {
             "transformers": lambda width=width: peer(network, ids, width),
             **{
-                what: lambda generator=generator, width=width: list(
-                    generator.run(PROMPT, search=Beam(width), max_tokens=TOKENS).token_ids
+                what: lambda generator=generator, include=include, width=width: list(
+                    generator.run(PROMPT, search=Beam(width), max_tokens=TOKENS, **include).token_ids
                 )
-                for what, generator in generators.items()
+                for what, (generator, include) in generators.items()
             },
         }
         tokens = {what: run() for what, run in runs.items()}

@@ -59,6 +59,7 @@ class Sampling:
     help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}.',
 )
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
+@click.option("--include", multiple=True, metavar="TEXT", help="The output contains this text; repeat the option.")
 @click.option("--max-tokens", type=int, help="Most tokens of an output. Default: 256 beyond the shortest output.")
 @click.option("--seed", type=int, help="Makes random choice repeatable.")
 @click.option("--temperature", type=float, help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]")
@@ -79,6 +80,7 @@ def generate(
     prompt: str | None,
     prompts: TextIO | None,
     out: str | None,
+    include: tuple[str, ...],
     max_tokens: int | None,
     seed: int | None,
     temperature: float | None,
@@ -104,8 +106,8 @@ def generate(
         trellm generate -m Qwen/Qwen3-0.6B --extract report.txt --prompts questions.jsonl --out answers.jsonl
 
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
-    "stop" or "length"), "span" with --extract (the text's place), and "sample" if there are several for each
-    prompt. Ctrl-C keeps what is finished.
+    "stop" or "length"), "span" with --extract (the text's place), "unmet" with what of --include is missing where
+    --stop cut the text short, and "sample" if there are several for each prompt. Ctrl-C keeps what is finished.
     """
     if (prompt is None) == (prompts is None):
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
@@ -116,7 +118,7 @@ def generate(
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     search = Sampling(temperature, top_k, top_p, min_p, samples).search()
     options: dict[str, Any] = {"max_tokens": max_tokens, "search": search, "seed": seed, "stop": stop}
-    options["heal"] = not no_heal
+    options |= {"heal": not no_heal, "include": include}
     if prompt is not None and out is None and samples == 1 and diagnose is None:
         _print_stream(make_generator(name, device, dtype, constraint), prompt, options)
         return 0

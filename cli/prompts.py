@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..engine.diagnostics import Diagnostics
     from ..engine.results import Generation
 
-RESULT_KEYS = ("output", "finish_reason", "span", "sample", "token_ids", "logprobs", "raw_logprobs", "score")
+RESULT_KEYS = ("output", "finish_reason", "unmet", "span", "sample", "token_ids", "logprobs", "raw_logprobs", "score")
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ def _line(record: dict[str, Any], generation: Generation) -> str:
     from ..guides.source import Span
 
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
+    if generation.unmet:
+        result["unmet"] = generation.unmet
     if isinstance(generation.value, Span):
         result["span"] = dataclasses.asdict(generation.value)
     if generation.logprobs is not None:

@@ -537,3 +537,18 @@ def test_kernels_compiled_from_other_sources_are_not_used(tmp_path: Path) -> Non
     marker.write_text("of an older version")
     assert "compiling" in compile_kernel(tmp_path)
     assert compile_kernel(tmp_path) == ""
+
+
+def test_include(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model.txt"
+    model.write_text("The dog is fast. The fox is slow.\n" * 3)
+    out = tmp_path / "out.jsonl"
+    command = ["generate", "-m", f"ziplm:{model}", "-p", "The ", "--include", "fox", "--max-tokens", "12"]
+    assert main([*command, "--include", "dog"]) == 0
+    said = capsys.readouterr().out
+    assert "fox" in said and "dog" in said
+    assert main([*command, "--stop", " ", "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert ("fox" in record["output"]) == ("unmet" not in record)
+    assert main([*command, "--include", ""]) == 1
+    assert "an empty phrase asks for nothing" in capsys.readouterr().err

@@ -8,11 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from ...kernels.cost import NEVER, fewest_tokens
+from ...kernels.cost import NEVER
 from ..lift import LiftedGuide
 from ..protocol import DEAD
 from ..tables import VocabularyTables
 from .joint import START, Joint, Steps
+from .spelling import fewest_tokens
 
 MAX_STATES = 20_000
 MAX_EXACT = 1_000
@@ -86,8 +87,8 @@ class SearchedCompletion:
             way = [state]
             while way[-1] in self._next:
                 way.append(self._next[way[-1]])
-            data = np.array([self._byte(before, after) for before, after in pairwise(way)], np.uint8)
-            known = self._tokens_at_end(way[-1]) + int(fewest_tokens(self._tables.trie, data, len(data)))
+            text = bytes(self._byte(before, after) for before, after in pairwise(way))
+            known = self._tokens_at_end(way[-1]) + fewest_tokens(text, self._tables)
             self._distances[state] = known
         return known
 
@@ -230,7 +231,7 @@ class FreeCompletion:
 
     def __init__(self, joint: Joint, tables: VocabularyTables) -> None:
         self._joint = joint
-        self._trie = tables.trie
+        self._tables = tables
         self._costs: dict[int, int] = {}
         self._distances: dict[int, int] = {}
 
@@ -250,7 +251,7 @@ class FreeCompletion:
         known = self._distances.get(state)
         if known is None:
             way = self._way(state)
-            known = self._distances[state] = int(fewest_tokens(self._trie, np.array(way, np.uint8), len(way)))
+            known = self._distances[state] = fewest_tokens(bytes(way), self._tables)
         return known
 
     def _way(self, state: int) -> list[int]:

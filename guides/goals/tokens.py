@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError
-from ...kernels.cost import NEVER, fewest_tokens
+from ...kernels.cost import NEVER
 from ...tokenizers_adapter import Vocabulary
 from ..tables import VocabularyTables
 from .automaton import GoalAutomaton, automaton_of
 from .specs import Goal
+from .spelling import fewest_tokens
 
 Ints = NDArray[np.int32]
 
@@ -80,12 +81,12 @@ class GoalTokens:
         """The tokens that spell the shortest way in bytes."""
         found = np.full(len(self.automaton), NEVER, np.int32)
         for state in np.flatnonzero(self.bytes_to_meet < NEVER).tolist():
-            way = np.empty(self.bytes_to_meet[state], np.uint8)
+            way = bytearray()
             place = state
-            for at in range(len(way)):
-                way[at] = self.next_byte(place, self.bytes_to_meet)
-                place = self.automaton.after.item(place, way[at])
-            found[state] = fewest_tokens(self._tables.trie, way, len(way))
+            while self.bytes_to_meet[place]:
+                way.append(self.next_byte(place, self.bytes_to_meet))
+                place = self.automaton.after.item(place, way[-1])
+            found[state] = fewest_tokens(bytes(way), self._tables)
         return found
 
     def _searched(self) -> Ints:
