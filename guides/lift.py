@@ -140,12 +140,15 @@ class LiftedGuide:
         with self._lock:
             return self._closing.distance_below(state, node)
 
-    def after_tokens(self, state: int) -> NDArray[np.int32]:
-        """The state after each token, int32 in the order of the vocabulary's trie; DEAD where it is not allowed."""
+    def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
+        """The state after what each token below a node of the vocabulary's trie has beyond it; DEAD if not allowed.
+
+        int32, in the order of the trie
+        """
         with self._lock:
-            after = self._closing.after_tokens(state)
+            after = self._closing.after_tokens(state, node)
             if not self._tables.spells_all_bytes:
-                after[~self._closing.fitting(state, NEVER)] = DEAD
+                after[~self._closing.fitting(state, NEVER, node)] = DEAD
             self._automaton.keep(after)
             return after
 

@@ -22,8 +22,11 @@ class Child(Protocol):
         """The state after each byte: int32 [256], DEAD where there is none."""
         ...
 
-    def by_tokens(self, state: int) -> Ints:
-        """The state after each token in the order of the trie: int32 [tokens], DEAD where it is not allowed."""
+    def by_tokens(self, state: int, node: int = 0) -> Ints:
+        """The state after what each token below a node of the trie has beyond it, in the order of the trie.
+
+        int32 [tokens], DEAD where it is not allowed
+        """
         ...
 
     def bytes_needed(self, states: Ints) -> Ints:
@@ -37,14 +40,15 @@ class FreeChild:
     def __init__(self, tables: VocabularyTables) -> None:
         self._bytes = np.zeros(256, np.int32)
         self._tokens = np.zeros(len(tables.trie.ids), np.int32)
+        self._below = tables.below
 
     def by_bytes(self, state: int) -> Ints:
         """Always the one state."""
         return self._bytes
 
-    def by_tokens(self, state: int) -> Ints:
+    def by_tokens(self, state: int, node: int = 0) -> Ints:
         """Always the one state."""
-        return self._tokens
+        return self._tokens[self._below(node)]
 
     def bytes_needed(self, states: Ints) -> Ints:
         """None."""
@@ -65,6 +69,7 @@ class OtherChild:
 
     def __init__(self, guide: ByteGuide, tables: VocabularyTables) -> None:
         self._guide = guide
+        self._tables = tables
         self._place = np.full(guide.vocabulary.size, -1, np.int32)
         self._place[tables.trie.ids] = np.arange(len(tables.trie.ids))
 
@@ -72,8 +77,14 @@ class OtherChild:
         """By `read`."""
         return np.array([self._guide.read(state, bytes([byte])) for byte in range(256)], np.int32)
 
-    def by_tokens(self, state: int) -> Ints:
-        """By `advance`, for the tokens of the mask."""
+    def by_tokens(self, state: int, node: int = 0) -> Ints:
+        """By `advance`, for the tokens of the mask; below a node by `read`."""
+        if node:
+            texts, depth = self._guide.vocabulary.tokens, int(self._tables.trie.depth[node])
+            rests = (
+                (texts[token] or b"")[depth:] for token in map(int, self._tables.trie.ids[self._tables.below(node)])
+            )
+            return np.array([self._guide.read(state, rest) for rest in rests], np.int32)
         after = np.full(np.count_nonzero(self._place >= 0), DEAD, np.int32)
         for token in tokens_of(self._guide.mask(state)):
             if self._place[token] >= 0:

@@ -14,7 +14,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..expectation import expected
 from ..free import FreeGuide
 from ..mask_table import Cache, MaskTable
-from ..protocol import DEAD, ByteGuide, Mask
+from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask
 from ..tables import VocabularyTables
 from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
 from .joint import START, Joint, Steps
@@ -157,17 +157,44 @@ class GoalGuide:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         with self._lock:
             options = self._options_of(state)
-            places = enumerate(options.steps.states)
-            chosen = np.array([bool(options.alive[i]) and self.fits(after, left - 1) for i, after in places], np.bool_)
-            return self._packed(state, options.tokens(chosen))
+            return self._packed(state, options.tokens(self._fitting(options, left)))
 
     def advancing(self, state: int) -> Mask:
         """The allowed tokens after which progress is greater: uint32 [ceil(V / 32)]."""
         with self._lock:
             options = self._options_of(state)
-            now = self.progress(state)
-            further = np.array([self.progress(after) > now for after in options.steps.states], np.bool_)
-            return self._tables.pack(options.tokens(options.alive & further))
+            return self._tables.pack(options.tokens(options.alive & self._further(options, state)))
+
+    def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
+        """As `guides.crossing.TrieGuide` says."""
+        with self._lock:
+            options = self._options_below(state, node)
+            return self._tables.pack(options.tokens(self._fitting(options, left)), node)
+
+    def distance_below(self, state: int, node: int) -> int:
+        """As `guides.crossing.TrieGuide` says."""
+        with self._lock:
+            options = self._options_below(state, node)
+            alive = (after for after, is_alive in zip(options.steps.states, options.alive, strict=True) if is_alive)
+            return min((1 + self.distance(after) for after in alive), default=UNREACHABLE)
+
+    def advancing_below(self, state: int, node: int) -> Mask:
+        """The tokens below a node of the trie whose bytes after it can be read, and make progress greater."""
+        with self._lock:
+            options = self._options_below(state, node)
+            return self._tables.pack(options.tokens(options.alive & self._further(options, state)), node)
+
+    def _fitting(self, options: Options, left: int | None) -> NDArray[np.bool_]:
+        """Which states can still be completed, in `left - 1` tokens."""
+        if left is None:
+            return options.alive
+        places = enumerate(options.steps.states)
+        return np.array([bool(options.alive[i]) and self.fits(after, left - 1) for i, after in places], np.bool_)
+
+    def _further(self, options: Options, state: int) -> NDArray[np.bool_]:
+        """Which states have more progress than `state`."""
+        now = self.progress(state)
+        return np.array([self.progress(after) > now for after in options.steps.states], np.bool_)
 
     def describe(self, state: int) -> str:
         """What may follow, in words: what the child says, the progress, and which goals are still to come."""
@@ -197,12 +224,14 @@ class GoalGuide:
     def _options_of(self, state: int) -> Options:
         options = self._options.get(state)
         if options is None:
-            steps = self._joint.by_tokens(state)
-            alive = np.array([self._is_alive(after) for after in steps.states], np.bool_)
-            options = self._options[state] = Options(steps, alive)
+            options = self._options[state] = self._options_below(state, 0)
             if len(self._options) > RECENT:
                 self._options.popitem(last=False)
         return options
+
+    def _options_below(self, state: int, node: int) -> Options:
+        steps = self._joint.by_tokens(state, node)
+        return Options(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
 
     def _packed(self, state: int, chosen: NDArray[np.bool_]) -> Mask:
         mask = self._tables.pack(chosen)

@@ -67,11 +67,11 @@ class Joint:
         after = np.where(spelled, self.child.by_bytes(child), DEAD)
         return self._steps([after, *(g.automaton.after[p] for g, p in zip(self.goals, places, strict=True))])
 
-    def by_tokens(self, state: int) -> Steps:
-        """The steps of all tokens in the order of the trie."""
+    def by_tokens(self, state: int, node: int = 0) -> Steps:
+        """The steps of what the tokens below a node of the trie have beyond it, in the order of the trie."""
         child, *places = self.members[state]
-        rows = (goal.after(place) for goal, place in zip(self.goals, places, strict=True))
-        return self._steps([self.child.by_tokens(child), *rows])
+        rows = (goal.after_below(place, node) for goal, place in zip(self.goals, places, strict=True))
+        return self._steps([self.child.by_tokens(child, node), *rows])
 
     def least_left(self, states: Sequence[int], *, in_bytes: bool) -> list[int]:
         """For each state, no more than the bytes, or else tokens, that are still needed; those of goals are exact."""

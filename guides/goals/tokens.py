@@ -55,6 +55,10 @@ class GoalTokens:
                 tables.goals.popitem(last=False)
             return known
 
+    def after_below(self, state: int, node: int) -> Ints:
+        """The state after what each token below a node of the trie has beyond it, int32 in the order of the trie."""
+        return self.after(state) if node == 0 else self._walk(state, node)
+
     def after(self, state: int) -> Ints:
         """The state after each token, int32 in the order of the trie. Read it, never write it."""
         row = self._rows.get(state)
@@ -69,13 +73,16 @@ class GoalTokens:
         fewer = needed[self.automaton.after[state]] == needed[state] - 1
         return int(np.argmax(fewer & self._tables.spelled))
 
-    def _walk(self, state: int) -> Ints:
+    def _walk(self, state: int, node: int = 0) -> Ints:
         trie = self._tables.trie
         after = np.empty(len(trie.byte), np.int32)
-        after[0] = state
-        for nodes, parents in self._tables.levels:
-            after[nodes] = self.automaton.after[after[parents], trie.byte[nodes]]
-        return after[self._tables.token_nodes]
+        after[node] = state
+        for nodes, parents in self._tables.levels[trie.depth.item(node) :]:
+            first, last = np.searchsorted(nodes, (node + 1, trie.skip[node]))
+            within = nodes[first:last]
+            after[within] = self.automaton.after[after[parents[first:last]], trie.byte[within]]
+        ends: NDArray[np.intp] = self._tables.token_nodes[self._tables.below(node)]
+        return after[ends]
 
     def _split_ways(self) -> Ints:
         """The tokens that spell the shortest way in bytes."""

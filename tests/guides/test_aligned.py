@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trellm import AnyOf
 from trellm.errors import LanguageError
-from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, Guide, RegexGuide, RowGuide, laws
+from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, GoalGuide, Guide, RegexGuide, RowGuide, laws
 from trellm.guides.crossing import Crossings, TrieGuide
 from trellm.guides.expectation import expected
 from trellm.guides.protocol import DEAD, ByteGuide, Mask, mask_within, tokens_of
@@ -37,12 +38,25 @@ class OnlyBytes:
         (RegexGuide("a.{0,9}世", SMALL), [b"a", WIDE[:2], "aé".encode()]),
         (ChoiceGuide(["a", "界", "é世", ""], SMALL), [WIDE, "aé".encode()]),
         (FreeGuide(SMALL), [b"ab", WIDE[:1]]),
+        (GoalGuide(FreeGuide(SMALL), ["aab", "é"]), [b"a", b"b"]),
+        (GoalGuide(RegexGuide("[ab]{2,6}cd|b+", SMALL), [AnyOf("bab", "bb")]), [b"aa"]),
         (RegexGuide("[01]+|[é世\n]{2,}", CHARACTERS), [b"", b"a", "世".encode(), b"0\n"]),
         (CFGGuide('start: "a" start "a" | "b" start "b" | "a" | "b" |', PIECEMEAL), [b"a", b"aab", b"b"]),
         (OnlyBytes(RegexGuide("[ab]{2,6}cd|b+", SMALL)), [b"a"]),
         (OnlyBytes(CFGGuide('start: "a" start "a" | "b" start "b" | "a" | "b" |', PIECEMEAL)), [b"b"]),
     ],
-    ids=["pattern", "characters", "choices", "free", "no bytes", "pieces", "plain", "plain pieces"],
+    ids=[
+        "pattern",
+        "characters",
+        "choices",
+        "free",
+        "goals",
+        "pattern and goals",
+        "no bytes",
+        "pieces",
+        "plain",
+        "plain pieces",
+    ],
 )
 def test_laws(child: ByteGuide, tails: list[bytes]) -> None:
     for tail in tails:
@@ -126,7 +140,14 @@ def test_behind_the_boundary_the_masks_are_the_childs() -> None:
 
 
 def test_what_a_guide_knows_below_a_node_is_what_reading_says() -> None:
-    for child in (RegexGuide("[ab]{2,6}cd|b+|.é{1,3}", SMALL), FreeGuide(SMALL), RegexGuide("a*|b{3}", PIECEMEAL)):
+    children = (
+        RegexGuide("[ab]{2,6}cd|b+|.é{1,3}", SMALL),
+        FreeGuide(SMALL),
+        RegexGuide("a*|b{3}", PIECEMEAL),
+        GoalGuide(RegexGuide("[ab]{2,6}(cd)?|b+", SMALL), ["bab"]),
+        GoalGuide(FreeGuide(SMALL), ["bab", "aa"]),
+    )
+    for child in children:
         assert isinstance(child, TrieGuide) and not isinstance(OnlyBytes(child), TrieGuide)
         for tail in (b"a", b"ab", b"aa", b"baba"):
             quick, slow = AlignedGuide(child, tail), AlignedGuide(OnlyBytes(child), tail)
