@@ -260,11 +260,14 @@ class Graph:
         targets += first
         targets[template.edges[:, 2] < 0] = target
         block = self._nodes.array[first : first + size]
-        block[:, EDGE_HI] = template.ends + edge_base
+        ends = template.ends + edge_base
+        block[:, EDGE_HI] = ends
         block[0, EDGE_LO] = edge_base
-        block[1:, EDGE_LO] = block[:-1, EDGE_HI]
+        if size > 1:
+            block[1:, EDGE_LO] = ends[:-1]
         block[:, RULE] = self.rule
-        block[:, COUNTER] = self.counter
+        if self.counter:
+            block[:, COUNTER] = self.counter
         if len(template.exits):
             links = np.zeros((len(template.exits), 3), np.int32)
             links[:, 1] = target

@@ -22,6 +22,7 @@ from .tree import (
 )
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
+MAX_KNOWN_SETS = 16
 # Compiled on first use, which `re` remembers.
 _BLANK_OR_COMMENT = r"[ \t\n\r\v\f#]"
 # To `re`, a backslash takes the character behind it along, even the end of a comment.
@@ -144,7 +145,12 @@ class PythonReader(Reader):
     # Sets
 
     def bracket(self) -> None:
-        """`[...]`."""
+        """`[...]`; one that was read before, under the same flags, is not read again."""
+        for (source, flags), known in self.known_sets.items():
+            if flags == self.flags and self.text.startswith(source, self.at):
+                self.at += len(source)
+                self.push(known)
+                return
         opening = self.at
         self.at += 1
         negated = self.text.startswith("^", self.at)
@@ -169,7 +175,10 @@ class PythonReader(Reader):
             else:
                 classes += low
         self.at += 1
-        self.push(self.set_of(pairs, classes, negated))
+        read = self.set_of(pairs, classes, negated)
+        if len(self.known_sets) < MAX_KNOWN_SETS:
+            self.known_sets[text[opening : self.at], self.flags] = read
+        self.push(read)
 
     def set_item(self, opening: int) -> int | Ranges:
         """One character or class inside a set."""

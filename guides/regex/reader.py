@@ -49,6 +49,7 @@ class Reader(ABC):
         self.stack: list[Frame] = []
         self.names: dict[str, int] = {}
         self.before = NOTHING_BEFORE
+        self.known_sets: dict[tuple[str, int], Tree] = {}
 
     @abstractmethod
     def escape(self) -> None:

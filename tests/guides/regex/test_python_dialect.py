@@ -131,6 +131,13 @@ def test_flags_as_an_argument() -> None:
     agree("(?u)é", ["É", "é"], int(re.I | re.U))
 
 
+def test_sets_that_come_again() -> None:
+    """A set is read once, but once for each combination of flags, and only if it is the same to its end."""
+    agree("[a](?i:[a])[a](?a:[\\w])[\\w][ab][a]", ["aAaaéba", "aAAaéba", "AAaaéba", "aAaéaba", "aaaaaaa", "aaaaaab"])
+    sets = "".join(f"[{letter}x]" for letter in "abcdefghijklmnopqrstuvw") * 2
+    agree(sets, ["abcdefghijklmnopqrstuvw" * 2, "x" * 46, "x" * 45 + "y"])
+
+
 @pytest.mark.parametrize("pattern", [r"\bab\b", r"^a$", r"\A(?:a|b)\Z", r"(?!b)[ab]+", r"(?m)a$\n^b", r"a(?=b)b"])
 def test_conditions_that_their_neighbours_decide_leave_plain_syntax(pattern: str) -> None:
     def tables(node: object) -> int:
