@@ -199,12 +199,9 @@ class GoalGuide:
     def describe(self, state: int) -> str:
         """What may follow, in words: what the child says, the progress, and which goals are still to come."""
         words = expected(self.child, self._joint.members[state][0])
-        done = f"goals: {self.progress(state)} of {self.steps} tokens"
-        return (
-            f"{words}; {done}, still to come: {', '.join(missing)}"
-            if (missing := self.unmet(state))
-            else f"{words}; {done}"
-        )
+        missing = self.unmet(state)
+        still = f", missing {', '.join(missing)}" if missing else ""
+        return f"{words}; goals {self.progress(state)}/{self.steps}{still}"
 
     def _make_completion(self, joint: Joint, max_states: int) -> Completion:
         by_bytes = self._tables.spells_all_bytes

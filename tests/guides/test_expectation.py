@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from trellm import Vocabulary
-from trellm.guides import CFGGuide, JSONGuide, RegexGuide, SubstringGuide
+from trellm.guides import AlignedGuide, CFGGuide, FreeGuide, JSONGuide, RegexGuide, SubstringGuide
 from trellm.guides.expectation import expected
+from trellm.guides.goals import GoalGuide
 
 BYTES = Vocabulary.from_bytes()
 GRAMMAR = """
@@ -112,6 +113,25 @@ def test_a_quotation_tells_places_in_the_context(text: str, words: str) -> None:
     assert after(guide, text) == words
     many = SubstringGuide("ab " * 9, BYTES)
     assert after(many, "a") == '"b", quoting the context at 1, 4, 7, 10 or 5 more'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a letter a-z or a space; goals 0/6, missing Phrase('cat'), Phrase('cow')"),
+        ("a cat", "a letter a-z or a space; goals 3/6, missing Phrase('cow')"),
+        ("a cat cow", "a letter a-z or a space, or the end of the text; goals 6/6"),
+    ],
+)
+def test_goals_tell_their_progress(text: str, words: str) -> None:
+    assert after(GoalGuide(RegexGuide("[a-z ]{9,20}", BYTES), ["cat", "cow"]), text) == words
+
+
+def test_what_stands_around_another_guide_says_what_that_one_says() -> None:
+    guide = AlignedGuide(RegexGuide("[0-9]+", BYTES), b"a ")
+    assert after(guide, "") == '"a ", then a digit 0-9'
+    assert after(guide, "a 1") == "a digit 0-9, or the end of the text"
+    assert FreeGuide(BYTES).describe(0) == "anything"
 
 
 class Silent:
