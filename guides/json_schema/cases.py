@@ -25,7 +25,7 @@ class Number:
     multiple_of: the value is a multiple of it (1 for integers)
     not_multiple_of: the value is a multiple of none of these
     notation: "integer" where a fraction or exponent must not be written, "real" where one must be (draft 4)
-    values: only these (then nothing else is set); excluded: none of these
+    values: only these (then nothing else is set but the notation); excluded: none of these
     """
 
     minimum: Rational | None = None

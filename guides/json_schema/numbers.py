@@ -31,6 +31,8 @@ def least_common_multiple(a: Rational, b: Rational) -> Rational:
 
 def contains(case: Number, value: Rational, notation: str | None = None) -> bool:
     """Whether a number is in the set; `notation` is how it is written, if that is known."""
+    if case.notation is not None and notation is not None and case.notation != notation:
+        return False
     if case.values is not None:
         return value in case.values
     if case.minimum is not None and (value < case.minimum or (case.exclusive_minimum and value == case.minimum)):
@@ -38,8 +40,6 @@ def contains(case: Number, value: Rational, notation: str | None = None) -> bool
     if case.maximum is not None and (value > case.maximum or (case.exclusive_maximum and value == case.maximum)):
         return False
     if case.multiple_of is not None and value % case.multiple_of:
-        return False
-    if case.notation is not None and notation is not None and case.notation != notation:
         return False
     return value not in case.excluded and all(value % factor for factor in case.not_multiple_of)
 
@@ -163,11 +163,13 @@ def intersect(a: Number, b: Number) -> Number | None:
     if a.values is not None or b.values is not None:
         few, other = (a, b) if a.values is not None else (b, a)
         assert few.values is not None
-        notation = other.notation
-        if notation == "real" and other.values is None:
-            return _written(few.values, other)
+        if few.notation and other.notation and few.notation != other.notation:
+            return None
         kept = frozenset(value for value in few.values if contains(other, value))
-        return of_values(kept) if kept else None
+        notation = few.notation or other.notation
+        if notation == "integer":
+            kept = frozenset(value for value in kept if value % 1 == 0)
+        return Number(values=kept, notation=notation) if kept else None
     if a.notation and b.notation and a.notation != b.notation:
         return None
     minimum, exclusive_minimum = _tighter(a.minimum, a.exclusive_minimum, b.minimum, b.exclusive_minimum, 1)
@@ -191,16 +193,6 @@ def intersect(a: Number, b: Number) -> Number | None:
     )
 
 
-def _written(values: frozenset[Rational], other: Number) -> Number | None:
-    """One constant that must be written with a fraction or exponent, as bounds."""
-    kept = [value for value in values if contains(other, value)]
-    if not kept:
-        return None
-    if len(kept) > 1:
-        raise LimitError("several constants that draft 4 tells from integers by their notation are not supported")
-    return replace(other, minimum=kept[0], maximum=kept[0], exclusive_minimum=False, exclusive_maximum=False)
-
-
 def _tighter(
     a: Rational | None, a_open: bool, b: Rational | None, b_open: bool, sign: int
 ) -> tuple[Rational | None, bool]:
@@ -214,7 +206,10 @@ def _tighter(
 def complement(case: Number) -> list[Number]:
     """The numbers that are not in the set, as alternatives."""
     if case.values is not None:
-        return [Number(excluded=case.values)]
+        others = [Number(excluded=case.values)]
+        if case.notation is not None:
+            others.append(Number(values=case.values, notation="real" if case.notation == "integer" else "integer"))
+        return others
     parts: list[Number] = []
     if case.minimum is not None:
         parts.append(Number(maximum=case.minimum, exclusive_maximum=not case.exclusive_minimum))

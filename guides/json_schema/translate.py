@@ -102,7 +102,7 @@ def _entered(place: Place) -> Formula:
         keywords = place.schema.resource.dialect.keywords
         if sum(key in GROUPS and key in keywords for key in value) == 1 or place.schema.resource.dialect.ref_alone:
             return place.enter(place.documents.resolve(place.schema, "$ref"))
-    if found & (TYPE | VALUES) == found and found & VALUES:
+    if found & (TYPE | VALUES) == found and found & VALUES and (place.notation is None or not found & TYPE):
         return _constants(place)
     if not found & (JOIN | ARRAY | OBJECT | VALUES):
         said = tuple((key, json_key(value[key])) for key in sorted(value) if key in GROUPS and place.has(key))

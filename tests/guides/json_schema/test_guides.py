@@ -263,6 +263,17 @@ def test_a_greatest_count_beyond_reach_is_none(keyword: str) -> None:
     assert reads(guide, '{"a": ["b"]}')
 
 
+def test_constants_keep_the_notation_of_integers_in_draft_4() -> None:
+    draft = {"$schema": "http://json-schema.org/draft-04/schema#"}
+    few: dict[str, Any] = {"enum": [3, 2.5, "a"], "type": ["integer", "string"]}
+    guide = JSONGuide({**draft, **few}, BYTES)
+    assert [reads(guide, text) for text in ("3", "3.0", "2.5", '"a"')] == [True, False, False, True]
+    others = JSONGuide({**draft, "not": few, "type": "number"}, BYTES)
+    assert [reads(others, text) for text in ("3", "3.0", "2.5", "4", "4.0")] == [False, True, True, True, True]
+    guide = JSONGuide(few, BYTES)
+    assert [reads(guide, text) for text in ("3", "3.0", "2.5")] == [True, True, False]
+
+
 def test_names_whose_members_have_no_value_are_not_offered() -> None:
     impossible = {"type": "object", "additionalProperties": False, "required": ["b"]}
     for keyword in ({"patternProperties": {"^[0-9]+$": impossible}}, {"additionalProperties": impossible}):
