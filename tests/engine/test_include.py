@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -237,3 +238,31 @@ def test_goals_behind_prompts_that_are_healed(search: Any) -> None:
         "The do", include=["ox"], search=search, max_tokens=9, heal=True
     )
     assert "ox" in found.text and found.unmet == () and len(found.token_ids) <= 9
+
+
+def test_the_soldiers_and_the_child() -> None:
+    """The blog's second example, and its wish for an order."""
+    model = models.ziplm("The soldiers were scared and screaming. The child screamed and was scared. " * 3)
+    screams = AnyOf(" scream", " screams", " screaming", " screamed")
+    prompts = ["The soldiers", "The child"]
+    for search in (Greedy(), Beam(4)):
+        for text in generate.text(model)(prompts, include=[" scared", screams], search=search, max_tokens=40):
+            assert " scared" in text and " scream" in text
+        for text in generate.text(model)(prompts, include=Ordered(" scared", screams), search=search, max_tokens=40):
+            assert 0 <= text.find(" scared") < text.rfind(" scream")
+
+
+def test_the_blogs_templates() -> None:
+    """A gap is one word there, or two: "the Harvard University in" has only one."""
+    model = models.ziplm(
+        "The woman attended the Ross School of Business in Michigan, the Harvard University in MA. " * 2
+    )
+    school = Template("the", Gap(1, 1), "School of", Gap(1, 1), "in")
+    text = generate.text(model)("The woman", include=school, max_tokens=90)
+    assert re.search(r"the *\S+ *School of *\S+ *in", text, re.S)
+    university = Template("the ", Gap(2, 2), " University ", Gap(max_words=0), "in")
+    guide = GoalGuide(FreeGuide(model.vocabulary), university)
+    assert guide.missing(b"attended the Harvard University in MA") == (repr(university),)
+    assert guide.missing(b"attended the Carnegie Mellon University in Pittsburgh") == ()
+    text = generate.text(model)("The woman", include=university, search=Beam(3), max_tokens=60)
+    assert re.search(r"the \s*\S+\s+\S+\s* University \s*in", text)
