@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         VocabularyError,
     )
     from .guides.goals.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
+    from .guides.quotation import Quote
     from .guides.source import Span
     from .tokenizers_adapter import Vocabulary
 
@@ -56,6 +57,7 @@ __all__ = [
     "Ordered",
     "PatternError",
     "Phrase",
+    "Quote",
     "Sample",
     "SchemaError",
     "Span",
@@ -78,6 +80,7 @@ _HOMES = {
     "Greedy": ".engine.search",
     "Interrupted": ".engine.results",
     "Sample": ".engine.search",
+    "Quote": ".guides.quotation",
     "Span": ".guides.source",
     "Vocabulary": ".tokenizers_adapter",
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .guides.boundaries import Boundary
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Whitespace
+    from .guides.quotation import Quote
     from .guides.source import WhiteSpace
 
 __all__ = ["Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text"]
@@ -120,6 +121,7 @@ def json(
     resources: Mapping[str, Any] | None = None,
     formats: bool = True,
     max_cases: int = 4096,
+    contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
 ) -> Generator:
     """JSON text that satisfies a schema, parsed. Value: of the type asked for.
 
@@ -127,7 +129,8 @@ def json(
         model, dataclass, TypedDict or other type that pydantic knows (an instance of it); a function (a dict of
         its arguments). What pydantic checks beyond its schema may still raise its ValidationError.
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
-    whitespace, indent, escapes, resources, formats, max_cases: see `guides.JSONGuide`
+    whitespace, indent, escapes, resources, formats, max_cases, contexts: see `guides.JSONGuide`; `Generation.spans`
+        has the places of quoted strings
     Raises SchemaError, LimitError, OptionError.
     """
     structure = structure_of(schema)
@@ -141,6 +144,7 @@ def json(
         resources=resources,
         formats=formats,
         max_cases=max_cases,
+        contexts=contexts,
     )
     return Generator(model, guide, structure.convert)
 

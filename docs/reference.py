@@ -20,7 +20,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         "trellm",
         ["Phrase", "AnyOf", "Ordered", "Template", "Gap", "AllOf"],
     ),
-    ("Results", "", "trellm", ["Generation", "Span", "Interrupted"]),
+    ("Results", "", "trellm", ["Generation", "Span", "Quote", "Interrupted"]),
     (
         "Diagnostics",
         "`run(..., diagnostics=True)` gives each `Generation` its `Diagnostics`.",

@@ -43,13 +43,13 @@ class Extractor(Generator):
         if order not in ("document", "score"):
             raise OptionError(f"order={order!r}: 'document' or 'score'")
         self._quotations = guide
-        self._spans = spans
+        self._most = spans
         self._order: Order = order
 
     def job(self, prompt: str, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides."""
-        if self._spans > 1:
-            raise OptionError(f"spans={self._spans} takes several runs; call the generator itself, or its run()")
+        if self._most > 1:
+            raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
         return super().job(prompt, include)
 
     def value_of(self, text: str, row: Row) -> Any:
@@ -66,15 +66,15 @@ class Extractor(Generator):
     def _run(self, prompts: str | Sequence[str], options: Options) -> Any:
         """As for every generator, with distinct spans for each prompt."""
         several = options.search.n
-        if self._spans > 1 and several > 1:
-            raise OptionError(f"spans={self._spans} and {options.search!r} both ask for several texts; use n=1")
-        if self._spans == 1 and not (several > 1 and isinstance(options.search, Sample)):
+        if self._most > 1 and several > 1:
+            raise OptionError(f"spans={self._most} and {options.search!r} both ask for several texts; use n=1")
+        if self._most == 1 and not (several > 1 and isinstance(options.search, Sample)):
             return super()._run(prompts, options)
         if options.include:
             raise OptionError("include= with several distinct spans: leave it out, or ask for one span at a time")
         single = isinstance(prompts, str)
         texts = [prompts] if single else list(prompts)
-        found = self._distinct(texts, options, max(several, self._spans))
+        found = self._distinct(texts, options, max(several, self._most))
         return found[0] if single else found
 
     def _distinct(self, prompts: list[str], options: Options, wanted: int) -> list[list[Generation]]:
@@ -82,7 +82,7 @@ class Extractor(Generator):
 
         In each run but the first nothing can be quoted that overlaps with what was quoted before.
         """
-        by_score = self._spans > 1 and self._order == "score"
+        by_score = self._most > 1 and self._order == "score"
         chosen = replace(options, logprobs=options.logprobs or by_score, progress=False)
         found: list[list[Generation]] = [[] for _ in prompts]
         open_ones: dict[int, SubstringGuide] = dict.fromkeys(range(len(prompts)), self._quotations)
@@ -109,7 +109,7 @@ class Extractor(Generator):
 
     def _take(self, found: list[Generation], results: list[Generation], wanted: int) -> SubstringGuide | None:
         """Add the results that say something new; the guide for the next run, None if there is no need of one."""
-        if self._spans > 1 and results[0].value is None:
+        if self._most > 1 and results[0].value is None:
             return None
         before = len(found)
         known = {result.text for result in found}
@@ -122,9 +122,9 @@ class Extractor(Generator):
         return self._quotations.without(taken) if more else None
 
     def _ordered(self, results: list[Generation], logprobs: bool) -> list[Generation]:
-        if self._spans > 1 and self._order == "score":
+        if self._most > 1 and self._order == "score":
             results = sorted(results, key=lambda result: -sum(result.raw_logprobs or ()))
-        elif self._spans > 1:
+        elif self._most > 1:
             results = sorted(results, key=lambda result: (result.value.document, result.value.start))
         if logprobs:
             return results

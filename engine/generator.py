@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Unpack
 
@@ -13,6 +13,7 @@ from ..guides.free import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
 from ..guides.goals.specs import Goal
 from ..guides.protocol import Guide
+from ..guides.source import Span
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
 from .beam_loop import BeamLoop
@@ -46,6 +47,7 @@ class Generator:
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
         self._lead = model.lead if isinstance(model, SourceModel) and guide is None else b""
+        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
         self._with_goals: dict[tuple[Goal, ...], Constraint] = {}
         self._lock = threading.Lock()
 
@@ -106,6 +108,7 @@ class Generator:
             logprobs=tuple(row.scores[row.inside :]) if logprobs else None,
             raw_logprobs=tuple(row.raw_scores[row.inside :]) if logprobs else None,
             score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
+            spans={} if self._spans is None else self._spans(text),
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
         )

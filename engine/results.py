@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from ..guides.source import Span
     from .diagnostics import Diagnostics
 
 FinishReason = Literal["complete", "stop", "length"]
@@ -25,6 +26,7 @@ class Generation:
     score: the sum of logprobs and of that of EOS, where it was chosen, and of those of tokens within a prompt's end
         that was generated again; None likewise; of a text found by beam search,
         always what it was ranked by, see `Beam`
+    spans: where the quoted strings of a JSON value stand, by their JSON pointers; empty if nothing was to be quoted
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
     """
@@ -37,6 +39,7 @@ class Generation:
     logprobs: tuple[float, ...] | None = None
     raw_logprobs: tuple[float, ...] | None = None
     score: float | None = None
+    spans: Mapping[str, Span] = field(default_factory=dict[str, "Span"])
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import marshal
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
+from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.spelling import Escapes
 from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
+from .quotation import Quote
+from .source import Span
 from .tables import VocabularyTables
 
 MAX_REMEMBERED = 256
@@ -32,6 +37,8 @@ class JSONGuide(LiftedGuide):
     "compact", "pretty" (as json.dumps(indent=indent) writes) or "any"
     escapes: "canonical" (as json.dumps(ensure_ascii=False) escapes) or "any"
     resources: further schemas by URI; nothing is ever fetched
+    contexts: texts that strings are quoted from, by the name that the keyword "x-quote" calls them; a text, several,
+    or a `Quote`. Quoted strings are written with canonical escapes.
     formats: whether the standard formats are enforced; max_cases: how many alternatives one value may have
     Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError for
     what is too large. The last schemas are remembered: compiling one again costs next to nothing.
@@ -49,11 +56,13 @@ class JSONGuide(LiftedGuide):
         resources: Mapping[str, Any] | None = None,
         formats: bool = True,
         max_cases: int = 4096,
+        contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     ) -> None:
         form = Form(order, Spacing(whitespace, indent), escapes)
         options = Options(formats=formats, max_cases=max_cases)
         own, text = _own((dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {})))
-        key = (text, form, options, id(vocabulary))
+        quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
+        key = (text, form, options, tuple(quotes.items()), id(vocabulary))
         with _remembered_lock:
             known = _remembered.get(key)
             if known is not None:
@@ -61,7 +70,7 @@ class JSONGuide(LiftedGuide):
         if known is not None:
             self.__dict__.update(known.__dict__)
             return
-        self.schema = CompiledSchema(own[0], own[1], options)
+        self.schema = CompiledSchema(own[0], own[1], options, contexts=quotes)
         self.schema.check_has_instance()
         lowering = SchemaLowering(self.schema, form)
         lowering.check()
@@ -73,8 +82,17 @@ class JSONGuide(LiftedGuide):
                 if len(_remembered) > MAX_REMEMBERED:
                     _remembered.popitem(last=False)
 
+    def spans(self, text: str) -> dict[str, Span]:
+        """Where the quoted strings of a text of this guide stand, by their JSON pointers."""
+        return quoted_spans(self.schema, json.loads(text, parse_int=_whole)) if self.schema.mentions(QUOTING) else {}
+
     def __repr__(self) -> str:
         return f"JSONGuide({self.schema.root!r})"
+
+
+def _whole(digits: str) -> int:
+    """A number of any length; int() refuses more than 4,300 digits."""
+    return int(digits) if len(digits) < 4000 else int(Decimal(digits))
 
 
 def _own(value: Any) -> tuple[Any, bytes | None]:

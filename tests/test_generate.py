@@ -126,9 +126,9 @@ def test_a_progress_bar_on_request(model: Any, capfd: pytest.CaptureFixture[str]
 
 def test_public_names_are_those_that_are_documented() -> None:
     assert set(trellm.__all__) == {
-        "AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template",
+        "AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template", "Span",
         "Beam", "BudgetError", "Generation", "Generator", "GrammarError", "Greedy", "GuideFileError", "Interrupted",
-        "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Sample", "SchemaError", "Span",
+        "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
         "TextSyntaxError", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides", "models",
     }  # fmt: skip
     assert set(generate.__all__) == {

@@ -9,8 +9,8 @@ import pytest
 PUBLIC = {
     "trellm": """
         AllOf AnyOf Beam BudgetError Gap Generation Generator GrammarError Greedy GuideFileError Interrupted
-        LanguageError LimitError ModelError OptionError Ordered PatternError Phrase Sample SchemaError Span Template
-        TextSyntaxError TrellmError Vocabulary VocabularyError generate guides models
+        LanguageError LimitError ModelError OptionError Ordered PatternError Phrase Quote Sample SchemaError Span
+        Template TextSyntaxError TrellmError Vocabulary VocabularyError generate guides models
     """,
     "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """

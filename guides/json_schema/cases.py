@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from ..quotation import Quote
 from .formula import EVERYTHING, Formula
 
 Rational = int | Fraction
@@ -45,6 +46,7 @@ class String:
 
     Lengths count code points. Patterns are ECMA-262, found anywhere in the string.
     values: only these (then nothing else is set); excluded: none of these
+    quote: a quotation of this kind (then nothing but lengths is set)
     """
 
     min_length: int = 0
@@ -55,6 +57,7 @@ class String:
     not_formats: frozenset[str] = NO_NAMES
     values: frozenset[str] | None = None
     excluded: frozenset[str] = NO_NAMES
+    quote: Quote | None = None
 
 
 @dataclass(frozen=True, slots=True)

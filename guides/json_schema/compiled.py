@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...errors import LimitError, SchemaError
+from ..quotation import Quote
 from .cases import Normal, Object, String
 from .conflict import conflict
 from .dialects import MAX_DIGITS, is_object
@@ -27,7 +28,7 @@ class CompiledSchema:
     """A schema as a formula `root`; its normal form is worked out as far as one asks.
 
     schema: an object (kept, so it must not change afterwards), true or false, or JSON text
-    resources: further schemas by URI, as nothing is fetched
+    resources: further schemas by URI, as nothing is fetched; contexts: what x-quote speaks of, by name
     Raises SchemaError for what is no schema or has no instance, LimitError for what is too large.
     """
 
@@ -37,12 +38,13 @@ class CompiledSchema:
         resources: Mapping[str, Any] | None = None,
         options: Options | None = None,
         language: StringLanguage | None = None,
+        contexts: Mapping[str, Quote] | None = None,
     ) -> None:
         options = options or Options()
         self._value = value = _parsed(schema)
         self.language: StringLanguage = language or PatternLanguage()
         self.formulas = Formulas()
-        self.documents = Documents(resources or {}, self.language.check)
+        self.documents = Documents(resources or {}, self.language.check, contexts)
         self._normaliser = Normaliser(self.documents, self.formulas, self.language, options)
         self._witnesses = Witnesses(self._normaliser)
         if isinstance(value, bool):

@@ -83,6 +83,11 @@ def _text(value: Any) -> str | None:
     return None if isinstance(value, str) else "a string"
 
 
+def _quote(value: Any) -> str | None:
+    fine = isinstance(value, str) or (is_object(value) and "context" in value)
+    return None if fine else 'the name of a context, or an object with "context" and the options of a Quote'
+
+
 def _names(value: Any) -> str | None:
     fine = is_array(value) and all(isinstance(name, str) for name in value)
     return None if fine else "an array of strings"
@@ -159,6 +164,7 @@ _DRAFT4: dict[str, Keyword] = {
     "maxLength": _plain(_count),
     "pattern": _plain(_text),
     "format": _plain(_text),
+    "x-quote": _plain(_quote),
     "items": Keyword("items", _anything),
     "additionalItems": _SCHEMA,
     "minItems": _plain(_count),

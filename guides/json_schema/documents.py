@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from ...errors import SchemaError
+from ...errors import LanguageError, OptionError, SchemaError
+from ..quotation import Quote
 from . import metaschemas
 from .dialects import DRAFT2020, Dialect, Keyword, dialect_of, is_array, is_object
 
@@ -71,14 +72,33 @@ class Subschema:
 class Documents:
     """All documents that a schema can reach, scanned when they are first needed."""
 
-    def __init__(self, resources: Mapping[str, Any], check_pattern: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        resources: Mapping[str, Any],
+        check_pattern: Callable[[str], str | None],
+        contexts: Mapping[str, Quote] | None = None,
+    ) -> None:
         self._waiting = dict(resources)
+        self._contexts = contexts or {}
         self._check_pattern = check_pattern
         self._by_uri: dict[str, Resource] = {}
         self._places: dict[int, Subschema] = {}
         self._references: list[tuple[Subschema, str]] = []
         self._targets: dict[tuple[int, str], Subschema | bool] = {}
         self.has_dynamic_scope = False
+
+    def quote(self, place: Subschema) -> Quote:
+        """What the keyword `x-quote` of a subschema says: the name of a context, or a context with options."""
+        value: Any = place.value["x-quote"]
+        if isinstance(value, str):
+            if value not in self._contexts:
+                known = ", ".join(map(repr, self._contexts)) or "none"
+                raise place.error(f"x-quote: there is no context {value!r}; contexts= has {known}", "x-quote")
+            return self._contexts[value]
+        try:
+            return Quote.of(value)
+        except (OptionError, LanguageError, TypeError) as error:
+            raise place.error(f"x-quote: {error}", "x-quote") from None
 
     def load(self, value: dict[str, Any], uri: str = "") -> Subschema:
         """Scan a document and everything it refers to; its root.

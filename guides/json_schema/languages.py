@@ -27,14 +27,20 @@ class PatternLanguage:
             return False
         if text in case.excluded:
             return False
+        if case.quote is not None:
+            return bool(case.quote.places(text))
         if is_plain(case):
             return True
         return all(language.matches(text) == wanted for language, wanted in examples.conditions(case))
 
     def is_empty(self, case: String) -> bool:
         """Whether the set has no string."""
+        if case.quote is not None:
+            return False
         return not examples.examples(case, 1)
 
     def examples(self, case: String, count: int) -> list[str]:
         """Up to `count` different members, short ones first; fewer only if there are no more."""
+        if case.quote is not None:
+            return case.quote.examples(count)
         return examples.examples(case, count)

@@ -31,7 +31,7 @@ MAX_CHECKED = 20_000
 RISKY = frozenset(
     (
         *("uniqueItems", "contains", "unevaluatedItems", "not", "oneOf", "if", "dependencies", "dependentSchemas"),
-        *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"),
+        *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties", "x-quote"),
     )
 )
 

@@ -143,6 +143,8 @@ def _string(case: String) -> str:
     words += [f"in which {_json(pattern)} is not found" for pattern in sorted(case.not_patterns)]
     words += [f"of format {name}" for name in sorted(case.formats)]
     words += [f"not of format {name}" for name in sorted(case.not_formats)]
+    if case.quote is not None:
+        words.append(f"quoted from a context by {case.quote.boundary}s")
     if case.excluded:
         words.append(f"not {_listed(_json(value) for value in sorted(case.excluded))}")
     return ", ".join(words)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
+from ...errors import SchemaError
 from .cases import ANY_STRING, NO_NAMES, String
 
 
@@ -36,7 +37,7 @@ def of_values(values: Iterable[str]) -> String:
 
 def is_plain(case: String) -> bool:
     """Whether the set has no pattern and no format."""
-    return not (case.patterns or case.not_patterns or case.formats or case.not_formats)
+    return not (case.patterns or case.not_patterns or case.formats or case.not_formats or case.quote)
 
 
 def intersect(a: String, b: String, language: StringLanguage) -> String | None:
@@ -53,6 +54,8 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         else:
             kept = frozenset(text for text in few.values if language.contains(other, text))
         return of_values(kept) if kept else None
+    if a.quote is not None or b.quote is not None:
+        return _quoted(a, b)
     if a.patterns & b.not_patterns or a.not_patterns & b.patterns:
         return None
     if a.formats & b.not_formats or a.not_formats & b.formats:
@@ -76,8 +79,32 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
     )
 
 
+def _quoted(a: String, b: String) -> String | None:
+    """Quotations of a kind within bounds on their length."""
+    quote = a.quote or b.quote
+    assert quote is not None
+    for case in (a, b):
+        if case != String(case.min_length, case.max_length, quote=case.quote) or case.quote not in (None, quote):
+            raise SchemaError(
+                "a string with x-quote can have minLength, maxLength, enum and const besides, but no pattern, format, "
+                "negation or other x-quote: what is quoted is enforced by the document's own automaton",
+                "#",
+            )
+    most = min((case.max_length for case in (a, b) if case.max_length is not None), default=None)
+    return narrowed(String(max(a.min_length, b.min_length), most, quote=quote))
+
+
+def narrowed(case: String) -> String | None:
+    """The quotations of a case, their lengths made a part of the quote; None if there are none."""
+    assert case.quote is not None
+    quote = case.quote.within(case.min_length, case.max_length)
+    return None if quote is None else String(quote=quote)
+
+
 def complement(case: String) -> list[String]:
     """The strings that are not in the set, as alternatives."""
+    if case.quote is not None:
+        raise SchemaError("x-quote cannot be negated (by not, if, oneOf or dependencies)", "#")
     if case.values is not None:
         return [String(excluded=case.values)]
     parts: list[String] = []

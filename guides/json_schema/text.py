@@ -8,6 +8,7 @@ from itertools import chain
 
 from ...errors import LimitError
 from ..lower import Lowering
+from ..quotation import template_of
 from ..regex.charsets import ALL, single
 from ..syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ..text_tree import text_tree
@@ -44,6 +45,9 @@ class StringLowering:
         """
         if case.values is not None:
             return self.literals(case.values, target)
+        if case.quote is not None:
+            end = self._graph.literal(b'"', target)
+            return self._graph.literal(b'"', self._graph.instantiate(template_of(case.quote, True), end))
         if _only_excludes(case):
             return self._all_but(_writable(case.excluded), target)
         found = plan(case, self._escapes)
@@ -57,6 +61,8 @@ class StringLowering:
         """The bytes of a short string of the set, quotes included; the set is not empty."""
         if case.values is not None:
             return min((len(spelt(text)) for text in _writable(case.values)), default=NEVER)
+        if case.quote is not None:
+            return len(spelt(case.quote.examples(1)[0]))
         if _only_excludes(case):
             texts = chain(("",), map(chr, range(0x23, 0xD800)))
             return next(len(spelt(text)) for text in texts if text not in case.excluded)

@@ -35,7 +35,7 @@ NUMBER, STRING, ARRAY, OBJECT, JOIN, TYPE, VALUES = 1, 2, 4, 8, 16, 32, 64
 GROUPS = {
     "type": TYPE,
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), NUMBER),
-    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), STRING),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "format", "x-quote"), STRING),
     **dict.fromkeys(("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"), ARRAY),
     **dict.fromkeys(("properties", "patternProperties", "additionalProperties", "required"), OBJECT),
     **dict.fromkeys(("minProperties", "maxProperties"), OBJECT),
@@ -221,6 +221,11 @@ def _string(place: Place, assert_formats: bool) -> String | None:
             maximum = min(MAX_LENGTH[name], MAX_LENGTH[name] if maximum is None else maximum)
     if maximum is not None and minimum > maximum:
         return None
+    if place.has("x-quote"):
+        if patterns or formats:
+            raise place.schema.error("x-quote can have no pattern or format beside it", "x-quote")
+        quote = place.documents.quote(place.schema).within(minimum, maximum)
+        return None if quote is None else String(quote=quote)
     return String(minimum, maximum, patterns, formats=formats)
 
 

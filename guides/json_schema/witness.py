@@ -139,7 +139,7 @@ class Witnesses:
                 text = EXAMPLES[next(iter(case.formats))]
                 if self.normaliser.language.contains(case, text):
                     return text
-            if not case.formats and not case.excluded:
+            if not case.formats and not case.excluded and case.quote is None:
                 return "a" * case.min_length
         found = self.normaliser.language.examples(case, 1)
         return found[0] if found else NO_INSTANCE

@@ -53,7 +53,7 @@ class ObjectWitnesses:
         """All names of a small set, or None if there are many."""
         if names.values is not None:
             return sorted(names.values)
-        if not names.patterns and not names.formats and (names.max_length or FEW) > 1:
+        if not names.patterns and not names.formats and names.quote is None and (names.max_length or FEW) > 1:
             return None
         found = self._language.examples(names, FEW + 1)
         return found if len(found) <= FEW else None
