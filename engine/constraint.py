@@ -156,8 +156,8 @@ class ConstraintBehind(Constraint):
 
     def __init__(self, constraint: Constraint, tail: bytes) -> None:
         assert isinstance(constraint.guide, ByteGuide)
-        guide = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=constraint.crossings)
-        super().__init__(guide, constraint.few, free=constraint.free)
+        self._aligned = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=constraint.crossings)
+        super().__init__(self._aligned, constraint.few, free=constraint.free)
         self.goals = constraint.goals
         self._constraint = constraint
         self._begin = len(tail)
@@ -171,10 +171,13 @@ class ConstraintBehind(Constraint):
         return self._constraint.progress(max(state - self._begin, 0))
 
     def advancing(self, state: int) -> Mask:
-        """The allowed tokens that lead on to a goal; none that begins within the end of the prompt counts."""
-        if state < self._begin:
+        """The allowed tokens that lead on to a goal, by what they have beyond the end of the prompt."""
+        if state >= self._begin:
+            return self._constraint.advancing(state - self._begin)
+        node = self._aligned.end_node(state)
+        if self.goals is None or node is None:
             return np.zeros_like(self.guide.mask(state))
-        return self._constraint.advancing(state - self._begin)
+        return self.goals.advancing_below(self.goals.start, node)
 
     def menu(self, state: int) -> Menu:
         """What `state` allows."""

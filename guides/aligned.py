@@ -131,6 +131,11 @@ class AlignedGuide:
         with self._lock:
             return self._mask_at(state, left)
 
+    def end_node(self, place: int) -> int | None:
+        """The node of the token trie for the tail from a place on: the tokens below it cross; None if none do."""
+        node = int(self._ends[place])
+        return None if node < 0 else node
+
     def describe(self, state: int) -> str:
         """What may follow, in words."""
         if state >= len(self.tail):
@@ -158,8 +163,8 @@ class AlignedGuide:
         trie = self._tables.trie
         nodes = np.empty(min(trie.deepest, len(self.tail) - place), np.int32)
         count = call(nodes_along, trie, self._data, place, nodes)
-        if self._ends[place] >= 0:
-            node = int(self._ends[place])
+        node = self.end_node(place)
+        if node is not None:
             mask = self._crossings.mask(node) if left is None else self._crossings.mask_within(node, left)
         else:
             mask = np.zeros(self._tables.words, np.uint32)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, normalizers
 from tokenizers.models import BPE
-from trellm import Beam, BudgetError, Greedy, OptionError, Sample, Vocabulary, generate, models
+from trellm import AnyOf, Beam, BudgetError, Greedy, OptionError, Sample, Vocabulary, generate, models
 from trellm.engine.generator import Generator
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
@@ -243,6 +243,30 @@ class TestLimits:
                 assert len(result.token_ids) <= budget and len(result.text) >= 4
         with pytest.raises(BudgetError, match="takes 4 tokens"):
             generator("x t", max_tokens=3, search=search)
+
+    @pytest.mark.parametrize("search", SEARCHES, ids=repr)
+    def test_goals_are_those_of_the_output(self, search: Any) -> None:
+        """What the prompt has of them does not count, and a token that begins in the prompt may advance them."""
+        model = bigram()
+        for prompt in ("x the", "xab", "a. "):
+            for generator in (generate.text(model), generate.regex(model, "[a-z ]{1,20}")):
+                for goal in ("the", ["he", "bc"], AnyOf("ecab", "cth")):
+                    options: dict[str, Any] = {"search": search, "include": goal, "max_tokens": 9, "seed": 5}
+                    for result in all_of(generator.run(prompt, **options)):
+                        wanted = [goal] if isinstance(goal, str) else goal
+                        met = any(text in result.text for text in ("ecab", "cth")) if isinstance(goal, AnyOf) else all(
+                            text in result.text for text in wanted)  # fmt: skip
+                        assert met and result.unmet == () and len(result.token_ids) <= 9
+                        assert (
+                            VOCABULARY.decode(result.token_ids)[result.overlap :].decode(errors="replace")
+                            == result.text
+                        )
+
+    def test_a_model_that_reads_its_prompt_apart_has_nothing_to_heal(self) -> None:
+        model: Any = prefers(["the", "he"], VOCABULARY)
+        assert generate.text(model)("xth", max_tokens=1) == "e"
+        model.is_encoder_decoder = True
+        assert generate.text(model)("xth", max_tokens=1) == "the"
 
     def test_a_full_context_leaves_prompts_as_they_are(self) -> None:
         """Spelt byte by byte, the prompt's end could take more room than there is."""
