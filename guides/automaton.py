@@ -278,7 +278,7 @@ def _reindexed(chart: Chart, *names: str) -> Chart:
 
 
 def _larger(array: Any) -> Any:
-    grown = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
+    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
 
@@ -295,20 +295,23 @@ def _scratch(size: int) -> dict[str, Any]:
 
 
 def _new_chart(horizon: int) -> Chart:
-    """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle."""
+    """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
+
+    There is room for what most constraints come to; memory that is never written to costs nothing.
+    """
     sizes = np.zeros(12, np.int64)
     sizes[FREE:] = -1
     sizes[kernel.HORIZON] = horizon
     chart = Chart(
-        words=np.zeros(4096, np.int32),
-        states=np.zeros((256, 5), np.int32),
-        bundles=np.zeros((64, 3), np.int32),
-        signatures=np.zeros((256, 2), np.int32),
-        state_index=np.full(1024, -1, np.int32),
-        bundle_index=np.full(256, -1, np.int32),
-        signature_index=np.full(1024, -1, np.int32),
-        rows=np.zeros((64, 256), np.int32),
-        loops=np.zeros((64, 3), np.uint64),
+        words=np.empty(1 << 16, np.int32),
+        states=np.empty((4096, 5), np.int32),
+        bundles=np.empty((1024, 3), np.int32),
+        signatures=np.empty((4096, 2), np.int32),
+        state_index=np.full(1 << 14, -1, np.int32),
+        bundle_index=np.full(1 << 12, -1, np.int32),
+        signature_index=np.full(1 << 14, -1, np.int32),
+        rows=np.empty((1024, 256), np.int32),
+        loops=np.empty((1024, 3), np.uint64),
         memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
         sizes=sizes,
         missing=np.zeros(256, np.int32),

@@ -59,7 +59,9 @@ class Closing:
         self._nodes_settled = 0
         self.gave_up = False
         empty = np.zeros(0, np.int32)
-        self._costs = Costs(empty, empty, empty, empty, empty, empty, _NO_STATES)
+        self._costs = Costs(
+            empty, empty, empty, empty, empty, empty, empty, np.zeros((0, 32), np.int32), empty, _NO_STATES
+        )
 
     def forget(self, kept: NDArray[np.bool_]) -> None:
         """Forget all states but the kept ones, and where the chart's words were."""
@@ -148,7 +150,9 @@ class Closing:
         if len(costs.nodes) < len(graph.nodes) or len(costs.turns) < len(graph.counters):
             costs = costs._replace(
                 nodes=_extended(costs.nodes, len(graph.nodes), NEVER),
+                unmet=_extended(costs.unmet, len(graph.nodes), NEVER),
                 promised=_extended(costs.promised, len(graph.nodes), -1),
+                lacking=_extended(costs.lacking, len(graph.nodes), -1),
                 after=_extended(costs.after, len(graph.nodes), -1),
                 turns=_extended(costs.turns, len(graph.counters), NEVER),
                 exits=_extended(costs.exits, len(graph.counters), NEVER),
@@ -157,11 +161,15 @@ class Closing:
             costs = costs._replace(entries=_extended(costs.entries, len(chart.words), -1))
         if len(costs.onward) < len(chart.states):
             costs = costs._replace(onward=_extended(costs.onward, len(chart.states), -1))
+        weights = automaton.graph.weights(len(costs.weights))
+        if weights:
+            padded = [[*row, *[0] * (costs.weights.shape[1] - len(row))] for row in weights]
+            costs = costs._replace(weights=np.concatenate([costs.weights, np.array(padded, np.int32)]))
         self._costs = costs
         count = automaton.graph.node_count
         if count > self._nodes_settled:
-            for node, promise, target in automaton.graph.promises(self._nodes_settled, count):
-                costs.promised[node], costs.after[node] = promise, target
+            for node, promise, lacking, target in automaton.graph.promises(self._nodes_settled, count):
+                costs.promised[node], costs.lacking[node], costs.after[node] = promise, lacking, target
             call(settle_nodes, graph, costs, self._nodes_settled, count)
             self._nodes_settled = count
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LimitError
-from ..kernels.chart import COUNTER, EDGE_HI, EDGE_LO, FINAL, FLAGS, LAZY, LINK_HI, LINK_LO, RULE, SPAN, TAIL
+from ..kernels.chart import COUNTER, EDGE_HI, EDGE_LO, FINAL, FLAGS, GUARD, LAZY, LINK_HI, LINK_LO, RULE, SPAN, TAIL
 from ..kernels.chart import Graph as GraphArrays
 from .syntax import Ranges
 from .utf8 import Template
@@ -19,6 +19,7 @@ from .utf8 import Template
 Edge = tuple[int, int, int]
 Link = tuple[int, int, int]
 Span = tuple[int, int, int]
+Promise = tuple[Callable[[], int] | int, int, int | None]
 Ints = NDArray[np.int32]
 
 MAX_NODES = 4_000_000
@@ -79,13 +80,15 @@ class Graph:
         self._links = Records(3, 64)
         self._counters = Records(2, 8)
         self._counters.reserve(1)
+        self._guards = Records(4, 8)
+        self._weights: list[Callable[[], list[int]]] = []
         self._spans: dict[Span, int] = {(0, 0, 0): 0}
         self._span_array = np.zeros((1, 3), np.uint64)
         self._pending_edges: list[Edge] = []
         self._pending_links: list[Link] = []
         self._expanders: dict[int, Callable[[], None]] = {}
         self._lazy: list[int] = []
-        self._promises: dict[int, tuple[Callable[[], int] | int, int]] = {}
+        self._promises: dict[int, Promise] = {}
         self._terminals: list[tuple[int, int, str]] = []
         self._max_nodes = max_nodes
         self.names: dict[int, Callable[[], str]] = {}
@@ -101,7 +104,12 @@ class Graph:
         """The graph as it stands, for the kernels; valid until the next change."""
         self._flush()
         return GraphArrays(
-            self._nodes.array, self._edges.array, self._links.array, self._counters.array, self._span_array
+            self._nodes.array,
+            self._edges.array,
+            self._links.array,
+            self._counters.array,
+            self._guards.array,
+            self._span_array,
         )
 
     def _flush(self) -> None:
@@ -143,6 +151,22 @@ class Graph:
     def counter_for(self, least: int, most: int) -> int:
         """A new counter with these bounds."""
         return self._counters.extend([(least, most)])
+
+    def new_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
+        """A new set of bits 0 ... 30; `needed`: those that must be there at the end.
+
+        `weights()` is asked for when distances are needed: for each bit the bytes it takes to come by it.
+        """
+        self._weights.append(weights)
+        return self._counters.extend([(needed, -len(self._weights))])
+
+    def weights(self, first: int) -> list[list[int]]:
+        """The weights of the sets from number `first` on."""
+        return [weights() for weights in self._weights[first:]]
+
+    def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
+        """A link within a set; see `guards` of kernels/chart.py."""
+        return (GUARD, target, self._guards.extend([(needed, refused, kept, added)]))
 
     def promise_span(self, node: int, ranges: Ranges) -> None:
         """Promise that from `node` every text of these characters can be read and continued."""
@@ -190,19 +214,24 @@ class Graph:
             pass
         return self._await(start, expand, promise, -1)
 
-    def lazy_node(self, expand: Callable[[int], None], promise: Callable[[], int], target: int) -> int:
+    def lazy_node(
+        self, expand: Callable[[int], None], promise: Callable[[], int], target: int, lacking: int | None = None
+    ) -> int:
         """A node of the current rule that `expand(node)` defines when the automaton first reaches it.
 
-        `promise()`: the fewest bytes from the node to `target`, or more.
+        `promise()`: the fewest bytes from the node to `target`, or more; `lacking`: in a set while bits are missing,
+        without their weights, if it is not the same.
         """
         node = self.reserve()
-        return self._await(node, lambda: expand(node), promise, target)
+        return self._await(node, lambda: expand(node), promise, target, lacking)
 
-    def _await(self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int) -> int:
+    def _await(
+        self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int, lacking: int | None = None
+    ) -> int:
         self._nodes.flat[8 * node + FLAGS] = LAZY
         self._expanders[node] = expand
         self._lazy.append(node)
-        self._promises[node] = (promise, target)
+        self._promises[node] = (promise, target, lacking)
         return node
 
     def expand(self, nodes: Iterable[int]) -> None:
@@ -215,16 +244,17 @@ class Graph:
             del self._expanders[node]
         self.rule, self.counter = outer
 
-    def promises(self, first: int, last: int) -> list[tuple[int, int, int]]:
-        """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, and up to which node."""
-        found: list[tuple[int, int, int]] = []
+    def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
+        """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, with all bits of their
+        set and without, and up to which node."""
+        found: list[tuple[int, int, int, int]] = []
         for at in range(bisect_left(self._lazy, first), bisect_left(self._lazy, last)):
             node = self._lazy[at]
-            promise, target = self._promises[node]
+            promise, target, lacking = self._promises[node]
             if not isinstance(promise, int):
                 promise = promise()
-                self._promises[node] = promise, target
-            found.append((node, promise, target))
+                self._promises[node] = promise, target, lacking
+            found.append((node, promise, promise if lacking is None else lacking, target))
         return found
 
     def literal(self, data: bytes, target: int) -> int:

@@ -30,7 +30,9 @@ DEAD, EXPAND, CROWDED = -1, -3, -4
 EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
 FINAL, LAZY, TAIL = 1, 2, 4
 # Kinds of links: (kind, target, argument).
-EPSILON, CALL, INCREMENT, LEAVE = range(4)
+EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
+# Columns of Graph.guards.
+ALL, REFUSED, KEPT_BITS, ADDED = range(4)
 # Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: 1 once somebody was given
 # the state's number.
 ROW, SIGNATURE, KEPT = 2, 3, 4
@@ -50,8 +52,11 @@ class Graph(NamedTuple):
     nodes: int32 [n, 8], columns EDGE_LO ... SPAN
     edges: int32 [n, 3], inclusive byte range and target
     links: int32 [n, 3], kind, target, argument (CALL: the return node; INCREMENT and LEAVE: the counter;
-    EPSILON: a counter that must be below its greatest count, or 0)
-    counters: int32 [n, 2], least and greatest count; counter 0 means none
+    EPSILON: a counter that must be below its greatest count, or 0; GUARD: a row of guards)
+    counters: int32 [n, 2], least and greatest count; counter 0 means none. A *set* is a counter whose count is a
+    set of bits: the bits that must be there at the end, and a number below 0 that tells sets apart
+    guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
+    missing (0 if none need be), those that are kept, and those that are added
     spans: uint64 [n, 3], sets of characters (ASCII in two words, then whether all others): from a node with span
     k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
     """
@@ -60,6 +65,7 @@ class Graph(NamedTuple):
     edges: NDArray[np.int32]
     links: NDArray[np.int32]
     counters: NDArray[np.int32]
+    guards: NDArray[np.int32]
     spans: NDArray[np.uint64]
 
 
@@ -92,6 +98,12 @@ class Chart(NamedTuple):
     done: NDArray[np.int32]
     seen: NDArray[np.int32]
     buffer: NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def is_set(graph, counter):
+    """Whether the counter counts nothing, but holds a set of bits."""
+    return graph.counters[counter, 1] < 0
 
 
 @njit(cache=True, nogil=True)
@@ -188,6 +200,11 @@ def follow_links(graph, chart, node, origin, count, length, entry_count, done_co
             least, most = graph.counters[argument, 0], graph.counters[argument, 1]
             more = count + 1 if most != UNBOUNDED or count < least else count
             length = push(chart, target, origin, more, length)
+        elif kind == GUARD:
+            guard = graph.guards[argument]
+            refused = guard[REFUSED]
+            if count & guard[ALL] == guard[ALL] and (refused == 0 or count & refused != refused):
+                length = push(chart, target, origin, count & guard[KEPT_BITS] | guard[ADDED], length)
         elif count >= graph.counters[argument, 0]:
             length = push(chart, target, origin, 0, length)
         if length < 0:
@@ -317,6 +334,8 @@ def clamp(graph, horizon, node, count):
     counter = graph.nodes[node, COUNTER]
     if counter == 0:
         return 0
+    if is_set(graph, counter):
+        return count
     below = min(max(graph.counters[counter, 0] - count, 0), horizon + 1)
     above = min(graph.counters[counter, 1] - count, horizon + 1)
     return below * (horizon + 2) + above

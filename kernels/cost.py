@@ -3,6 +3,9 @@
 The cost of a node is the fewest bytes from it to the end of its rule; inside a counted loop, to the end of
 the turn. A lazy node costs what its front end promised. The cost of a state is the least over its items of
 what the item's own rule needs, plus what its callers need after it. Costs are exact where the promises are.
+
+A node of a set has two costs: with all the bits that must be there, and without some of them. To the second
+each missing bit adds its weight, which is what it takes to come by it.
 """
 
 from typing import NamedTuple
@@ -11,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .chart import (
+    ALL,
     CALL,
     COUNTER,
     DEAD,
@@ -20,6 +24,7 @@ from .chart import (
     EPSILON,
     FINAL,
     FLAGS,
+    GUARD,
     HEADER,
     INCREMENT,
     ITEM,
@@ -29,6 +34,7 @@ from .chart import (
     RULE,
     SELF,
     first_entry,
+    is_set,
 )
 from .compiling import wide_njit as njit
 from .interning import HI, LO
@@ -42,19 +48,24 @@ BYTE, NEXT, TOKENS = range(3)
 class Costs(NamedTuple):
     """Costs in bytes, NEVER where there is no end. Those of entries and `onward` are worked out when needed.
 
-    nodes: int32, by node; promised: int32, what a node promised while it was lazy, -1 for others; after: int32,
-    the node that the promise leads to, -1 for the end of the rule
+    nodes: int32, by node; unmet: int32, of nodes of a set, while bits are missing
+    promised: int32, what a node promised while it was lazy, -1 for others; lacking: int32, what it promised for
+    the case that bits are missing; after: int32, the node that the promise leads to, -1 for the end of the rule
     turns, exits: int32, by counter, of one turn and after the loop
+    weights: int32 [n, 32], by set and bit
     entries: int32, beside Chart.words, of everything after the call entry at that place, -1 where not known yet
     onward: int32 [n, 3], by state: the first byte of a shortest text, the state after it, and the fewest tokens that
     spell the text; -1 where not known yet
     """
 
     nodes: NDArray[np.int32]
+    unmet: NDArray[np.int32]
     promised: NDArray[np.int32]
+    lacking: NDArray[np.int32]
     after: NDArray[np.int32]
     turns: NDArray[np.int32]
     exits: NDArray[np.int32]
+    weights: NDArray[np.int32]
     entries: NDArray[np.int32]
     onward: NDArray[np.int32]
 
@@ -73,7 +84,7 @@ def node_cost(graph, costs, node):
     turn = NEVER
     for at in range(nodes[node, LINK_LO], nodes[node, LINK_HI]):
         kind, target, argument = links[at, 0], links[at, 1], links[at, 2]
-        if kind == EPSILON:
+        if kind in (EPSILON, GUARD):
             turn = min(turn, costs.nodes[target])
         elif kind == CALL:
             turn = min(turn, np.int64(costs.nodes[target]) + costs.nodes[argument])
@@ -86,6 +97,32 @@ def node_cost(graph, costs, node):
             needed = least * np.int64(turn) if least else 0
             turn = min(NEVER, needed + costs.nodes[target])
     return min(NEVER, min(best, turn))
+
+
+@njit(cache=True, nogil=True)
+def lacking_from(graph, costs, node):
+    """The cost of a node while bits are missing, if it is one of a set."""
+    return np.int64(costs.unmet[node] if is_set(graph, graph.nodes[node, COUNTER]) else costs.nodes[node])
+
+
+@njit(cache=True, nogil=True)
+def unmet_cost(graph, costs, node):
+    """As node_cost, for a node of a set while bits are missing, and without what the missing bits weigh."""
+    nodes, edges, links = graph.nodes, graph.edges, graph.links
+    promised = costs.lacking[node]
+    if promised >= 0:
+        target = costs.after[node]
+        return min(NEVER, np.int64(promised) + (lacking_from(graph, costs, target) if target >= 0 else 0))
+    best = np.int64(NEVER)
+    for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
+        best = min(best, 1 + lacking_from(graph, costs, edges[e, 2]))
+    for at in range(nodes[node, LINK_LO], nodes[node, LINK_HI]):
+        kind, target, argument = links[at, 0], links[at, 1], links[at, 2]
+        if kind == EPSILON or (kind == GUARD and graph.guards[argument, ALL] == 0):
+            best = min(best, lacking_from(graph, costs, target))
+        elif kind == CALL:
+            best = min(best, np.int64(costs.nodes[target]) + lacking_from(graph, costs, argument))
+    return min(NEVER, best)
 
 
 @njit(cache=True, nogil=True)
@@ -103,7 +140,26 @@ def settle_nodes(graph, costs, first, last):
             if cost != costs.nodes[node]:
                 costs.nodes[node] = cost
                 changed = True
+            if is_set(graph, graph.nodes[node, COUNTER]):
+                cost = unmet_cost(graph, costs, node)
+                if cost != costs.unmet[node]:
+                    costs.unmet[node] = cost
+                    changed = True
         begin, end, stride = end - stride, begin - stride, -stride
+
+
+@njit(cache=True, nogil=True)
+def within_set(graph, costs, node, counter, bits):
+    """As within_rule, for a node of a set."""
+    missing = graph.counters[counter, 0] & ~bits
+    if missing == 0:
+        return np.int64(costs.nodes[node])
+    total = np.int64(costs.unmet[node])
+    weights = costs.weights[-1 - graph.counters[counter, 1]]
+    for bit in range(31):
+        if missing >> bit & 1:
+            total += weights[bit]
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -112,6 +168,8 @@ def within_rule(graph, costs, node, count):
     counter = graph.nodes[node, COUNTER]
     if counter == 0:
         return np.int64(costs.nodes[node])
+    if is_set(graph, counter):
+        return within_set(graph, costs, node, counter, count)
     left = max(0, graph.counters[counter, 0] - count - 1)
     return np.int64(costs.nodes[node]) + left * np.int64(costs.turns[counter]) + costs.exits[counter]
 

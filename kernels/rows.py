@@ -25,6 +25,7 @@ from .chart import (
     STATES,
     UNBOUNDED,
     close,
+    is_set,
     push,
 )
 from .compiling import wide_njit as njit
@@ -58,7 +59,7 @@ def is_shift(graph, chart, state, other):
     for item in range(lo + HEADER, hi, ITEM):
         node = words[item]
         counter = graph.nodes[node, COUNTER]
-        more = 1 if counter else 0
+        more = 1 if counter and not is_set(graph, counter) else 0
         counted |= more == 1
         if more and words[item + 2] + 1 >= graph.counters[counter, 1]:
             continue
@@ -79,7 +80,7 @@ def room_of(graph, chart, state):
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
         counter = graph.nodes[words[at], COUNTER]
-        if counter and graph.counters[counter, 1] != UNBOUNDED:
+        if counter and not is_set(graph, counter) and graph.counters[counter, 1] != UNBOUNDED:
             room = min(room, graph.counters[counter, 1] - words[at + 2])
     return room
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..automaton import ChartAutomaton
 from ..dfa import Dfa, byte_runs
 from ..graph import Edge, Graph
 from ..lower import Lowering, table_template
-from ..syntax import Literal, Repeat, Sequence, Table
+from ..syntax import Literal, Repeat, Table
+from ..syntax import Sequence as InSequence
+from ..utf8 import Template
 from .spelling import PLAIN, free_character, spelt
 
 Runs = list[tuple[int, int, int]]
+
+MAX_AT_ONCE = 4000
+"""Up to how many bytes of excluded texts are added at once; more are added as they are reached."""
 
 
 class FreeString(NamedTuple):
@@ -29,7 +37,7 @@ class FreeString(NamedTuple):
 def _free_string() -> FreeString:
     graph = Graph()
     free = Repeat(free_character("canonical"), 0, None)
-    rule = Lowering(graph).rule(Sequence((free, Literal(b'"'))))
+    rule = Lowering(graph).rule(InSequence((free, Literal(b'"'))))
     dfa = Dfa.of(ChartAutomaton(graph, rule)).minimised()
     assert dfa.start == 0, "minimised automata are numbered from the start"
     runs = [byte_runs(row) for row in dfa.transitions]
@@ -40,20 +48,85 @@ def _free_string() -> FreeString:
     return FreeString(Table(dfa.transitions, dfa.accepting), runs, to_end)
 
 
+def all_but(graph: Graph, texts: Iterable[str], target: int) -> int:
+    """The entry of the canonical strings that are not among `texts`."""
+    listed = tuple(sorted(spelt(text) for text in texts))
+    if sum(map(len, listed)) > MAX_AT_ONCE:
+        return Exclusion(graph, listed, target).entry()
+    tree = _tree_of(listed)
+    entry = graph.instantiate(tree.template, target)
+    for node in tree.plain:
+        graph.promise_span(entry + node, PLAIN)
+    return entry
+
+
+class ExclusionTree(NamedTuple):
+    """A template, and its nodes from which every text of plain characters can be read."""
+
+    template: Template
+    plain: list[int]
+
+
+@lru_cache(maxsize=256)
+def _tree_of(texts: tuple[bytes, ...]) -> ExclusionTree:
+    """What `Exclusion` adds, all at once: node 0 before the quote, the tree, the free automaton."""
+    free = _free_string().table
+    states, parents, values, ends = [0], [0], [0x22], [False]
+    children: dict[tuple[int, int], int] = {}
+    for text in texts:
+        node = 0
+        for byte in text[1:]:
+            known = children.get((node, byte))
+            if known is None:
+                known = children[node, byte] = len(states)
+                states.append(int(free.transitions[states[node], byte]))
+                parents.append(node)
+                values.append(byte)
+                ends.append(False)
+            node = known
+        ends[node] = True
+    # One row each: before the quote, the nodes of the tree, the free automaton. Targets: -1 out, -2 nowhere.
+    inner, final = len(states), int(np.flatnonzero(free.accepting)[0])
+    outer = np.where(free.transitions >= 0, free.transitions + 1 + inner, -2)
+    outer[free.transitions == final] = -1
+    rows = np.full((1 + inner + len(outer), 256), -2, np.int32)
+    rows[0, 0x22] = 1
+    rows[1 : 1 + inner] = outer[states]
+    rows[1 + inner :] = outer
+    after = np.where(ends, -2, np.arange(1, 1 + inner))
+    rows[1 + np.array(parents[1:], np.int32), np.array(values[1:], np.int32)] = after[1:]
+    return ExclusionTree(
+        _template(rows), [node for node, state in enumerate([-1, *states, *range(len(outer))]) if state == 0]
+    )
+
+
+def _template(rows: NDArray[np.int32]) -> Template:
+    """Rows of targets by byte as a template: runs of equal targets are edges."""
+    change = np.ones(rows.shape, np.bool_)
+    change[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    node, low = np.nonzero(change)
+    high = np.append(low[1:], 0) - 1
+    high[high < 0] = 255
+    target = rows[node, low]
+    alive = target != -2
+    edges = np.stack([low[alive], high[alive], target[alive]], axis=1).astype(np.int32)
+    return Template(np.cumsum(np.bincount(node[alive], minlength=len(rows))).astype(np.int32), edges)
+
+
 class Exclusion:
-    """Adds to a graph the canonical strings that are not among `texts`.
+    """Adds to a graph the canonical strings that are not among `texts`, sorted and spelt, as they are reached.
 
     At a node of the tree, a byte that goes on like an excluded string leads to the next node of the tree,
     any other to the free automaton, of which there is one copy; only the closing quote of an excluded string
     is missing. A place in the tree is a span of the sorted texts, alike up to a depth.
     """
 
-    def __init__(self, graph: Graph, texts: Iterable[str], target: int) -> None:
+    def __init__(self, graph: Graph, texts: Sequence[bytes], target: int) -> None:
         self._string = _free_string()
         self._graph = graph
         self._target = target
         self._free = graph.instantiate(table_template(self._string.table), target)
-        self._texts = sorted(spelt(text) for text in texts)
+        self._texts = texts
         graph.promise_span(self._free, PLAIN)
 
     def entry(self) -> int:

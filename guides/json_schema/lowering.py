@@ -19,6 +19,8 @@ from .compiled import CompiledSchema
 from .decimals import number_node
 from .formula import NOTHING, Formula
 from .lists import Items
+from .member_names import MemberNames
+from .member_set import MemberSet, suits
 from .members import Members
 from .normalise import as_case
 from .spelling import Escapes
@@ -67,7 +69,7 @@ class SchemaLowering:
         self._values: dict[tuple[Formula, int], int] = {}
         self._shortest: dict[Formula, tuple[int, int]] = {}
         self._gaps: dict[int, tuple[Node, int]] = {}
-        self._free_string: int | None = None
+        self._strings: dict[String, int | None] = {}
 
     def root(self) -> int:
         """The rule of the whole text."""
@@ -195,34 +197,42 @@ class SchemaLowering:
         """The entry of fixed bytes before `target`."""
         return self.graph.literal(data, target)
 
-    def _define(self, rule: int, formula: Formula, depth: int) -> None:
+    def _define(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
         normal = self.schema.cases(formula)
         final = self.graph.final()
         entries = [self.lowering.lower(_scalars(normal), final)]
         for case in normal.strings:
             if case is ANY_STRING:
-                entries.append(self.graph.node(links=((CALL, self._any_string(), final),)))
+                rule = self.string_rule(case)
+                assert rule is not None, "there are strings"
+                entries.append(self.graph.node(links=((CALL, rule, final),)))
             else:
                 entries.append(self.strings.entry(case, final))
-        entries += [Items(self, array, depth, final).entry() for array in normal.arrays]
-        entries += [Members(self, object_, depth, final).entry() for object_ in normal.objects]
-        for constant in normal.constants:
-            case = as_case(constant, self.schema.formulas)
-            kind: Any = Members if isinstance(case, Object) else Items
-            entries.append(kind(self, case, depth, final).entry())
+        constants = [as_case(constant, self.schema.formulas) for constant in normal.constants]
+        for case in (*normal.arrays, *normal.objects, *constants):
+            entries.append(self._container(case, depth, final))
         links: list[Link] = [(EPSILON, entry, 0) for entry in entries if entry is not None]
-        self.graph.define(rule, links=links)
+        self.graph.define(start, links=links)
 
-    def _any_string(self) -> int:
-        """The rule of all strings, of which there is one."""
-        if self._free_string is None:
+    def _container(self, case: Array | Object, depth: int, target: int) -> int | None:
+        """The node before an array or object that goes on at `target`; None if there is none."""
+        if isinstance(case, Array):
+            return Items(self, case, depth, target).entry()
+        names = MemberNames(self, case)
+        kind = (
+            MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)
+        )
+        return kind.entry()
+
+    def string_rule(self, case: String) -> int | None:
+        """The rule of a set of strings, of which there is one; None if no string is in it."""
+        if case not in self._strings:
             with self.graph.new_rule() as rule:
-                entry = self.strings.entry(ANY_STRING, self.graph.final())
-                assert entry is not None, "there are strings"
-                self.graph.define(rule, links=((EPSILON, entry, 0),))
-            self._free_string = rule
-        return self._free_string
+                entry = self.strings.entry(case, self.graph.final())
+                self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
+            self._strings[case] = None if entry is None else rule
+        return self._strings[case]
 
 
 def _scalars(normal: Normal) -> Node:

@@ -1,15 +1,15 @@
-"""Objects of a schema as pieces of graph: which member may come next, and when the object may end."""
+"""Objects as pieces of graph with a node for each place: what has come decides what may come, and when to end."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import SchemaError
 from ...kernels.chart import CALL, EPSILON
 from ..graph import Link
-from .cases import Object, Rule, String
-from .formula import EVERYTHING, NOTHING, Formula
+from .cases import Object, String
+from .formula import Formula
+from .member_names import MemberNames
 from .spelling import spelt
 
 if TYPE_CHECKING:
@@ -39,45 +39,25 @@ class Choice(NamedTuple):
 class Members:
     """One object case at one depth, in the current rule, before the node `target`."""
 
-    def __init__(self, owner: SchemaLowering, case: Object, depth: int, target: int) -> None:
+    def __init__(self, owner: SchemaLowering, case: Object, names: MemberNames, depth: int, target: int) -> None:
         self._owner = owner
         self._graph = owner.graph
         self._case = case
         self._depth = depth
         self._target = target
-        self._ordered = owner.form.order == "schema"
         self._members: dict[Place, int] = {}
         self._afters: dict[Place, int] = {}
         self._tails: dict[Choice, int] = {}
-        self._others: dict[int, int | None] = {}
         self._alive: dict[Place, bool] = {}
         self._rests: dict[Place, int] = {}
         self._lengths: list[tuple[int, int]] | None = None
-        self._names: list[str] = []
-        self._formulas: list[Formula] = []
-        self._regions: list[tuple[String, Formula]] = []
-        self._read_names()
+        self._names = names.names
+        self._formulas = names.formulas
+        self._regions = names.regions
+        self._schema_names = names.schema_names
         self._in_order = (1 << self._schema_names) - 1
-        self._required = sum(1 << index for index, name in enumerate(self._names) if name in case.required)
+        self._required = names.required
         self._ceiling = self._count_that_matters()
-
-    def _read_names(self) -> None:
-        """List the members that may be named, in the order of the schema, and the regions of other names."""
-        schema, case = self._owner.schema, self._case
-        for name in case.properties:
-            formula = schema.member(case, name)
-            if name in case.required or (formula is not NOTHING and schema.has_instance(formula)):
-                self._names.append(name)
-                self._formulas.append(formula)
-        self._schema_names = len(self._names) if self._ordered else 0
-        # A region must lie in the names of each rule of `some`, or outside, for a member to meet it or not.
-        apart = tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
-        for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart))):
-            if names.values is None:
-                self._regions.append((names, formula))
-            else:
-                self._names += sorted(names.values)
-                self._formulas += [formula] * len(names.values)
 
     def _count_that_matters(self) -> int:
         """Up to which number members must be counted; 0 if it does not matter."""
@@ -133,12 +113,7 @@ class Members:
 
     def _other_name(self, choice: Choice, tail: int) -> int | None:
         """The entry of the names of a region; they are one rule, since they are the same at every place."""
-        if choice.name not in self._others:
-            with self._graph.new_rule() as rule:
-                entry = self._owner.strings.entry(self._regions[-1 - choice.name][0], self._graph.final())
-                self._graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
-            self._others[choice.name] = None if entry is None else rule
-        names = self._others[choice.name]
+        names = self._owner.string_rule(self._regions[-1 - choice.name][0])
         return None if names is None else self._graph.node(links=((CALL, names, tail),))
 
     def _tail(self, choice: Choice) -> int:

@@ -15,7 +15,7 @@ from ..text_tree import text_tree
 from .cases import String
 from .characters import Condition, automaton, without
 from .counting import NEVER, Counting
-from .exclusion import Exclusion
+from .exclusion import all_but
 from .formats import PATTERNS
 from .narrowing import ENDLESS, narrow, size
 from .patterns import parse
@@ -86,7 +86,7 @@ class StringLowering:
         """The entry of all strings that are not among the texts."""
         if self._escapes == "any":
             return TextPlaces(self._lowering, "any", texts, target, all_but=True).entry()
-        return Exclusion(self._graph, texts, target).entry()
+        return all_but(self._graph, texts, target)
 
     def literal(self, text: str) -> Node:
         """One string with its quotes."""

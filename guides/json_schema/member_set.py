@@ -1,0 +1,120 @@
+"""Objects as pieces of graph where it matters only which members there are already: a set in the items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import SchemaError
+from ...kernels.chart import CALL, EPSILON
+from ..graph import Link
+from .cases import Object
+from .formula import Formula
+from .member_names import MemberNames
+from .spelling import spelt
+
+if TYPE_CHECKING:
+    from .lowering import SchemaLowering
+
+MAX_NAMES = 30
+
+
+def suits(case: Object, names: MemberNames) -> bool:
+    """Whether the object can be told by a set: few names, no counts, no rule that some member must meet."""
+    counted = case.max_properties is not None or case.min_properties > names.required.bit_count()
+    return not counted and not case.some and len(names.names) <= MAX_NAMES
+
+
+class MemberSet:
+    """One object case at one depth, in the current rule, before the node `target`.
+
+    There is one node for every place between members, whatever came before: which names can come no more is a
+    bit each in the count of the items (see `guards` of kernels/chart.py).
+    """
+
+    def __init__(self, owner: SchemaLowering, names: MemberNames, depth: int, target: int) -> None:
+        self._owner = owner
+        self._graph = owner.graph
+        self._names = names
+        self._depth = depth
+        self._target = target
+        self._in_order = (1 << names.schema_names) - 1
+
+    def entry(self) -> int:
+        """The node before the opening brace."""
+        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
+        required = self._names.required
+        empty = owner.gap(spacing.when_empty(), owner.text(b"}", self._target))
+        close = owner.gap(spacing.at_end(self._depth), owner.text(b"}", self._target))
+        outside = graph.counter
+        graph.counter = graph.new_set(required, self._weights)
+        links: list[Link] = [] if required else [(EPSILON, empty, 0)]
+        if self._names.names or self._names.regions:
+            member = self._graph.lazy_node(
+                lambda node: self._define(node, after), self._sure_member, self._target, lacking=0
+            )
+            after = self._define_after(member, close)
+            links.append((EPSILON, owner.gap(spacing.inside(self._depth), member), 0))
+        elif required:
+            raise SchemaError("required members cannot be there", "#")
+        start = graph.node(((0x7B, 0x7B, graph.node(links=links)),))
+        graph.counter = outside
+        return start
+
+    def _define_after(self, member: int, close: int) -> int:
+        """The node after a member: a comma and the next one, or the end."""
+        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
+        comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), member))
+        every = 0 if self._names.regions else (1 << len(self._names.names)) - 1
+        more = graph.guard(owner.gap(spacing.before_comma(), comma), refused=every)
+        return graph.node(links=(graph.guard(close, needed=self._names.required, kept=0), more))
+
+    def _define(self, node: int, after: int) -> None:
+        """The names that may come next."""
+        graph, names = self._graph, self._names
+        links: list[Link] = []
+        for index, name in enumerate(names.names):
+            entry = self._name(name, self._tail(names.formulas[index], after))
+            if entry is not None:
+                used, before = 1 << index, self._in_order & ((1 << index) - 1)
+                added = used | before if index < names.schema_names else used | self._in_order
+                links.append(graph.guard(entry, needed=names.required & before, refused=used, added=added))
+        for region, formula in names.regions:
+            entry = self._owner.string_rule(region)
+            if entry is not None:
+                call = graph.node(links=((CALL, entry, self._tail(formula, after)),))
+                links.append(graph.guard(call, needed=names.required & self._in_order, added=self._in_order))
+        graph.define(node, links=links)
+
+    def _name(self, name: str, tail: int) -> int | None:
+        owner = self._owner
+        if owner.form.escapes == "canonical":
+            return self._graph.literal(spelt(name), tail)
+        return owner.lowering.lower(owner.strings.literal(name), tail)
+
+    def _tail(self, formula: Formula, after: int) -> int:
+        """The node after a name: colon and value."""
+        owner, spacing = self._owner, self._owner.form.spacing
+        call = self._graph.node(links=((CALL, owner.value(formula, self._depth + 1), after),))
+        colon = owner.text(b":", owner.gap(spacing.after_colon(), call))
+        return owner.gap(spacing.before_colon(), colon)
+
+    def _weights(self) -> list[int]:
+        """The bytes of each name's member, with what stands before it."""
+        names, line = self._names, self._owner.line(self._depth)
+        return [
+            1 + line + self._length(index) if names.required >> index & 1 else 0 for index in range(len(names.names))
+        ]
+
+    def _length(self, index: int) -> int:
+        return len(spelt(self._names.names[index])) + self._value_length(self._names.formulas[index])
+
+    def _value_length(self, formula: Formula) -> int:
+        return 1 + bool(self._owner.line(0)) + self._owner.shortest(formula)
+
+    def _sure_member(self) -> int:
+        """Bytes from before a member that need not come to after the closing brace, whichever are left to come."""
+        names, owner = self._names, self._owner
+        lengths = [owner.strings.shortest(region) + self._value_length(formula) for region, formula in names.regions]
+        if not lengths:
+            lengths = [max(map(self._length, range(len(names.names))))]
+        return min(lengths) + owner.line(self._depth) + 1
