@@ -17,6 +17,7 @@ from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.spelling import Escapes
 from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
+from .pausing import CollectionPaused
 from .quotation import Quote
 from .source import Span
 from .tables import VocabularyTables
@@ -70,12 +71,13 @@ class JSONGuide(LiftedGuide):
         if known is not None:
             self.__dict__.update(known.__dict__)
             return
-        self.schema = CompiledSchema(own[0], own[1], options, contexts=quotes)
-        self.schema.check_has_instance()
-        lowering = SchemaLowering(self.schema, form)
-        lowering.check()
-        horizon = VocabularyTables.of(vocabulary).trie.deepest
-        super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
+        with CollectionPaused():
+            self.schema = CompiledSchema(own[0], own[1], options, contexts=quotes)
+            self.schema.check_has_instance()
+            lowering = SchemaLowering(self.schema, form)
+            lowering.check()
+            horizon = VocabularyTables.of(vocabulary).trie.deepest
+            super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
         if key[0] is not None:
             with _remembered_lock:
                 _remembered[key] = self

@@ -20,9 +20,13 @@ from .automaton import ChartAutomaton, Kept
 from .closing import Closing
 from .expectation import expectation
 from .mask_table import Cache, MaskTable
+from .pausing import CollectionPaused
 from .tables import VocabularyTables
 
 Mask = NDArray[np.uint32]
+
+MAX_STEPS = 1 << 16
+"""How many (state, token) pairs a guide remembers the state after."""
 
 
 class LiftedGuide:
@@ -41,6 +45,7 @@ class LiftedGuide:
         self._lock = automaton.lock
         self._rows: Cache = {}
         self._signatures: dict[int, int] = {}
+        self._steps: dict[int, int] = {}
         self._eos = frozenset(vocabulary.eos_ids)
         self._loop = np.zeros(3, np.uint64)
         self._closing = Closing(automaton, self._tables)
@@ -91,13 +96,20 @@ class LiftedGuide:
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        known = self._steps.get(state << 32 | token)
+        if known is not None:
+            return known
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
         if not 0 <= token < self._vocabulary.size:
             return DEAD
         data, start = self._tables.bytes
         first, last = start.item(token), start.item(token + 1)
-        return DEAD if first == last else self._after(state, data, first, last)
+        after = DEAD if first == last else self._after(state, data, first, last)
+        if len(self._steps) >= MAX_STEPS:
+            self._steps.clear()
+        self._steps[state << 32 | token] = after
+        return after
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
@@ -159,7 +171,7 @@ class LiftedGuide:
 
     def _after(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
-        with self._lock:
+        with self._lock, CollectionPaused():
             if self._automaton.is_crowded and self.collects:
                 self._automaton.collect()
             after = self._automaton.run(advance, state, data, first, last)
@@ -204,7 +216,7 @@ class LiftedGuide:
                 self._tables.masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int, signature: int) -> int:
-        with self._lock, self._tables.lock:
+        with self._lock, self._tables.lock, CollectionPaused():
             row = self._rows.get(signature)
             if row is None:
                 mask = self._walk(state)
