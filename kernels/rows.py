@@ -37,6 +37,8 @@ HIGH_KNOWN, HIGH_LOOPS = np.uint64(1), np.uint64(2)
 ROOM_SHIFT = np.uint64(8)
 # How many items an entry of Chart.memo has room for; what `recall` says of others.
 MEMO_ITEMS, UNKNOWN = 8, -9
+# What a row has for bytes beyond ASCII until somebody asks: most states are never left by them.
+PENDING = -7
 # What `is_shift` answers.
 NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
 
@@ -113,23 +115,26 @@ def find_loop(graph, chart, state, row):
 
 
 @njit(cache=True, nogil=True)
-def number_classes(graph, chart, state):
-    """Which bytes no edge of the state's items tells apart, numbered in order: int32 [257], and their number."""
+def number_classes(graph, chart, state, first, last):
+    """Which of the bytes first ... last no edge of the state's items tells apart, numbered in order: int32 [257], and
+    their number."""
     classes = np.zeros(257, np.int32)
     words, nodes, edges = chart.words, graph.nodes, graph.edges
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
         node = words[at]
         for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
-            classes[edges[e, 0]] = 1
-            classes[edges[e, 1] + 1] = 1
-    classes[0] = 0
-    for byte in range(256):
+            if edges[e, 0] > first:
+                classes[edges[e, 0]] = 1
+            if edges[e, 1] >= first:
+                classes[edges[e, 1] + 1] = 1
+    classes[first] = 0
+    for byte in range(first, last):
         classes[byte + 1] += classes[byte]
-    return classes, classes[255] + 1
+    return classes, classes[last] + 1
 
 
 @njit(cache=True, nogil=True)
-def read_all(graph, chart, state, classes, count):
+def read_all(graph, chart, state, classes, count, first, last):
     """The items behind each class of bytes: int32 [n, 3], and where those of each class begin, int32 [count + 1]."""
     words, nodes, edges = chart.words, graph.nodes, graph.edges
     begins = np.zeros(count + 2, np.int32)
@@ -137,8 +142,9 @@ def read_all(graph, chart, state, classes, count):
     for at in range(lo, hi, ITEM):
         node = words[at]
         for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
-            begins[classes[edges[e, 0]] + 1] += 1
-            begins[classes[edges[e, 1]] + 2] -= 1
+            if edges[e, 0] <= last and edges[e, 1] >= first:
+                begins[classes[max(edges[e, 0], first)] + 1] += 1
+                begins[classes[min(edges[e, 1], last)] + 2] -= 1
     for i in range(count):
         begins[i + 1] += begins[i]
     for i in range(count):
@@ -151,7 +157,9 @@ def read_all(graph, chart, state, classes, count):
         if origin == SELF:
             origin = bundle
         for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
-            for i in range(classes[edges[e, 0]], classes[edges[e, 1]] + 1):
+            if edges[e, 0] > last or edges[e, 1] < first:
+                continue
+            for i in range(classes[max(edges[e, 0], first)], classes[min(edges[e, 1], last)] + 1):
                 end = ends[i]
                 items[end, 0] = edges[e, 2]
                 items[end, 1] = origin
@@ -209,16 +217,10 @@ def close_items(graph, chart, items, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def fill_row(graph, chart, state):
-    """The number of the state's complete transition row, computed if need be."""
-    known = chart.states[state, ROW]
-    if known >= 0:
-        return known
-    row = chart.sizes[ROWS]
-    if row >= len(chart.rows):
-        return FULL
-    classes, count = number_classes(graph, chart, state)
-    items, begins = read_all(graph, chart, state, classes, count)
+def fill_part(graph, chart, state, row, first, last):
+    """Compute the transitions of a state by the bytes first ... last; 0 or a code."""
+    classes, count = number_classes(graph, chart, state, first, last)
+    items, begins = read_all(graph, chart, state, classes, count, first, last)
     after = np.empty(count, np.int32)
     code = 0
     for i in range(count):
@@ -231,12 +233,46 @@ def fill_row(graph, chart, state):
     if code:
         return code
     transitions = chart.rows[row]
-    for byte in range(256):
+    for byte in range(first, last + 1):
         transitions[byte] = after[classes[byte]]
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def fill_low(graph, chart, state):
+    """The number of the state's transition row, computed if need be; beyond ASCII it may still be PENDING."""
+    known = chart.states[state, ROW]
+    if known >= 0:
+        return known
+    row = chart.sizes[ROWS]
+    if row >= len(chart.rows):
+        return FULL
+    code = fill_part(graph, chart, state, row, 0, 0x7F)
+    if code < 0:
+        return code
+    chart.rows[row, 0x80:] = PENDING
     chart.sizes[ROWS] = row + 1
     chart.states[state, ROW] = row
     find_loop(graph, chart, state, row)
     return row
+
+
+@njit(cache=True, nogil=True)
+def fill_row(graph, chart, state):
+    """The number of the state's complete transition row, computed if need be."""
+    row = fill_low(graph, chart, state)
+    if row >= 0 and chart.rows[row, 0xFF] == PENDING:
+        code = fill_part(graph, chart, state, row, 0x80, 0xFF)
+        if code < 0:
+            return code
+    return row
+
+
+@njit(cache=True, nogil=True)
+def step_high(graph, chart, state, row, byte):
+    """The state after a byte of a row that was PENDING; DEAD or a code."""
+    code = fill_part(graph, chart, state, row, 0x80, 0xFF)
+    return code if code < 0 else chart.rows[row, byte]
 
 
 @njit(cache=True, nogil=True)
@@ -255,11 +291,14 @@ def explore(graph, chart, limit):
 def advance(graph, chart, state, data, first, last):
     """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
     for at in range(first, last):
-        row = fill_row(graph, chart, state)
+        row = fill_low(graph, chart, state)
         if row < 0:
             return row
-        state = chart.rows[row, data[at]]
-        if state < 0:
-            return DEAD
+        after = chart.rows[row, data[at]]
+        if after == PENDING:
+            after = step_high(graph, chart, state, row, data[at])
+        if after < 0:
+            return after
+        state = after
     chart.states[state, KEPT] = 1
     return state

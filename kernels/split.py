@@ -20,8 +20,20 @@ from .chart import (
 )
 from .compiling import wide_njit as njit
 from .interning import HI, LO
-from .rows import ASCII_HIGH, ASCII_LOW, NO_SHIFT, ROOM, ROOM_SHIFT, SHIFTED, fill_row, is_shift
-from .walk import TokenTrie, allow, high_loops, loop_target, utf8_step, walk
+from .rows import (
+    ASCII_HIGH,
+    ASCII_LOW,
+    NO_SHIFT,
+    PENDING,
+    ROOM,
+    ROOM_SHIFT,
+    SHIFTED,
+    fill_low,
+    fill_row,
+    is_shift,
+    step_high,
+)
+from .walk import TokenTrie, allow, high_loops, loop_target, refuse, utf8_step, walk
 
 UNSPLITTABLE = 1
 # Columns of Split.way.
@@ -123,7 +135,7 @@ def next_in_loop(graph, chart, row, state):
     )
     if shift == NO_SHIFT or not same:
         return -1
-    before, now = high_loops(graph, chart, row), high_loops(graph, chart, after)
+    before, now = high_loops(graph, chart, state, row), high_loops(graph, chart, target, after)
     if before < 0 or now < 0:
         return min(before, now)
     return target if before == now else -1
@@ -219,61 +231,76 @@ def walk_split(graph, chart, trie, split, state, out):
 @njit(cache=True, nogil=True)
 def follow_way(graph, chart, trie, way, state, afters):
     """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
-    row = fill_row(graph, chart, state)
+    row = fill_low(graph, chart, state)
     if row < 0:
         return row
-    stack = np.empty(trie.deepest + 1, np.int32)
-    stack[0] = row
+    stack, passed = np.empty(trie.deepest + 1, np.int32), np.empty(trie.deepest + 1, np.int32)
+    stack[0], passed[0] = row, state
     missing = 0
     at = 0
     while at < len(way):
         level = way[at, DEPTH]
         after = chart.rows[stack[level - 1], way[at, BYTE]]
+        if after == PENDING:
+            after = step_high(graph, chart, passed[level - 1], stack[level - 1], way[at, BYTE])
+        row = DEAD
+        if after >= 0 and not way[at, IS_EXIT]:
+            row = chart.states[after, ROW]
+            if row < 0:
+                row = fill_low(graph, chart, after)
+        if after == EXPAND or row == EXPAND:
+            missing = EXPAND
+            after = row = DEAD
+        elif after < DEAD or row < DEAD:
+            return min(after, row)
         afters[at] = after
-        if way[at, IS_EXIT] or after < 0:
+        if row < 0:
             at = way[at, NEXT]
             continue
-        row = chart.states[after, ROW]
-        if row < 0:
-            row = fill_row(graph, chart, after)
-            if row == EXPAND:
-                missing = EXPAND
-                at = way[at, NEXT]
-                continue
-            if row < 0:
-                return row
-        stack[level] = row
+        stack[level], passed[level] = row, after
         at += 1
     return missing
+
+
+@njit(cache=True, nogil=True)
+def majorities(way, afters):
+    """For each byte the state after it that most exits have, if one has the majority: int32 [256] (Boyer and Moore)."""
+    found = np.full(256, DEAD, np.int32)
+    lead = np.zeros(256, np.int32)
+    for at in range(len(way)):
+        if way[at, IS_EXIT]:
+            byte = way[at, BYTE]
+            if lead[byte] == 0:
+                found[byte] = afters[at]
+            lead[byte] += 1 if found[byte] == afters[at] else -1
+    return found
 
 
 @njit(cache=True, nogil=True)
 def walk_span(graph, chart, trie, split, state, out):
     """The mask of a state from which every text of the split's characters can be read; 0 or a code.
 
-    Where all exits with one byte lead to the same state, their tails are walked together.
+    The tails of all exits with one byte are walked together, for the state that most of them lead to; then those
+    of the others by themselves.
     """
     way = split.way
     afters = np.full(len(way), DEAD, np.int32)
     missing = follow_way(graph, chart, trie, way, state, afters)
     if missing < 0:
         return missing
-    common = np.full(256, EXPAND, np.int32)
-    alike = split.tail_root >= 0
-    for at in range(len(way)):
-        if way[at, IS_EXIT]:
-            byte = way[at, BYTE]
-            if common[byte] == EXPAND:
-                common[byte] = afters[at]
-            alike[byte] &= common[byte] == afters[at]
-    for at in range(len(way)):
-        if way[at, IS_EXIT] and afters[at] >= 0 and not alike[way[at, BYTE]]:
-            code = leave(graph, chart, trie, way[at, NODE], afters[at], out)
-            missing = code if code < 0 else missing
+    common = majorities(way, afters)
     for byte in range(256):
-        if alike[byte] and common[byte] >= 0:
+        if split.tail_root[byte] >= 0 and common[byte] >= 0:
             code = leave(graph, chart, split.tails, split.tail_root[byte], common[byte], out)
             missing = code if code < 0 else missing
+    for at in range(len(way)):
+        byte = way[at, BYTE]
+        if way[at, IS_EXIT] and (split.tail_root[byte] < 0 or afters[at] != common[byte]):
+            if split.tail_root[byte] >= 0 and common[byte] >= 0:
+                refuse(trie, trie.token_start[way[at, NODE]], trie.token_start[trie.skip[way[at, NODE]]], out)
+            if afters[at] >= 0:
+                code = leave(graph, chart, trie, way[at, NODE], afters[at], out)
+                missing = code if code < 0 else missing
     out |= split.row
     return missing
 
@@ -287,13 +314,13 @@ def probe(graph, chart, state, loop):
 
     Its characters are written to loop (uint64 [3]: ASCII low, ASCII high, all others).
     """
-    row = fill_row(graph, chart, state)
+    row = fill_low(graph, chart, state)
     if row < 0:
         return row
     loop[0], loop[1] = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
     loop[2] = 0
     if loop[0] | loop[1]:
-        wide = high_loops(graph, chart, row)
+        wide = high_loops(graph, chart, state, row)
         if wide < 0:
             return wide
         loop[2] = wide

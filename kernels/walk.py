@@ -15,7 +15,18 @@ from numpy.typing import NDArray
 
 from .chart import DEAD, EXPAND, ROW
 from .compiling import wide_njit as njit
-from .rows import ASCII_HIGH, ASCII_LOW, HIGH_KNOWN, HIGH_LOOPS, ROOM, ROOM_SHIFT, fill_row
+from .rows import (
+    ASCII_HIGH,
+    ASCII_LOW,
+    HIGH_KNOWN,
+    HIGH_LOOPS,
+    PENDING,
+    ROOM,
+    ROOM_SHIFT,
+    fill_low,
+    fill_row,
+    step_high,
+)
 
 # Values of Trie.high: no byte above ASCII below the node; only well-formed UTF-8; something else.
 NO_HIGH, WELL_FORMED, ILL_FORMED = 0, 1, 2
@@ -140,11 +151,14 @@ def loop_target(chart, row):
 
 
 @njit(cache=True, nogil=True)
-def high_loops(graph, chart, row):
+def high_loops(graph, chart, state, row):
     """1 if every character above ASCII loops as the row's ASCII loop does, else 0; or a code. Remembers the answer."""
     info = chart.loops[row, ROOM]
     if info & HIGH_KNOWN:
         return 1 if info & HIGH_LOOPS else 0
+    code = fill_row(graph, chart, state)
+    if code < 0:
+        return code
     target = loop_target(chart, row)
     answer = 1
     previous, previous_form = DEAD, -1
@@ -171,27 +185,40 @@ def allow(trie, first, last, out):
 
 
 @njit(cache=True, nogil=True)
+def refuse(trie, first, last, out):
+    """Clear the bits of the tokens ids[first:last]."""
+    for at in range(first, last):
+        token = trie.ids[at]
+        out[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
+
+
+@njit(cache=True, nogil=True)
 def walk(graph, chart, trie, state, root, out):
     """Allow every token below the trie node `root` whose bytes after it can be read from `state`; 0 or a code.
 
     What is known already is read from the arrays in place: a call per node would cost more than the node.
     Where a lazy node is in the way the walk goes on elsewhere, to ask for all of them at once.
     """
-    row = chart.states[state, ROW]
+    row = fill_low(graph, chart, state)
     if row < 0:
-        row = fill_row(graph, chart, state)
-        if row < 0:
-            return row
+        return row
     missing = 0
     base = trie.depth[root]
     stack = np.empty(trie.deepest + 1, np.int32)
-    stack[0] = row
+    passed = np.empty(trie.deepest + 1, np.int32)
+    stack[0], passed[0] = row, state
     node, end = root + 1, trie.skip[root]
     starts, skip, rows, states, loops = trie.token_start, trie.skip, chart.rows, chart.states, chart.loops
     while node < end:
         level = trie.depth[node] - base
         after = rows[stack[level - 1], trie.byte[node]]
+        if after == PENDING:
+            after = step_high(graph, chart, passed[level - 1], stack[level - 1], trie.byte[node])
         if after < 0:
+            if after == EXPAND:
+                missing = EXPAND
+            elif after < DEAD:
+                return after
             node = skip[node]
             continue
         if skip[node] == node + 1:
@@ -200,7 +227,7 @@ def walk(graph, chart, trie, state, root, out):
             continue
         row = states[after, ROW]
         if row < 0:
-            row = fill_row(graph, chart, after)
+            row = fill_low(graph, chart, after)
             if row == EXPAND:
                 missing = EXPAND
                 node = skip[node]
@@ -216,7 +243,11 @@ def walk(graph, chart, trie, state, root, out):
             and trie.high[node] != ILL_FORMED
             and np.uint64(trie.chars[node]) <= loops[row, ROOM] >> ROOM_SHIFT
         ):
-            covered = high_loops(graph, chart, row) if trie.high[node] == WELL_FORMED else 1
+            covered = high_loops(graph, chart, after, row) if trie.high[node] == WELL_FORMED else 1
+            if covered == EXPAND:
+                missing = EXPAND
+                node = skip[node]
+                continue
             if covered < 0:
                 return covered
         if covered:
@@ -224,7 +255,7 @@ def walk(graph, chart, trie, state, root, out):
             node = skip[node]
         else:
             allow(trie, starts[node], starts[node + 1], out)
-            stack[level] = row
+            stack[level], passed[level] = row, after
             node += 1
     return missing
 
@@ -254,7 +285,7 @@ def successors(graph, chart, trie, state, root, out):
             out[at - first] = after
         if skip[node] > node + 1:
             row = states[after, ROW]
-            if row < 0:
+            if row < 0 or rows[row, 0xFF] == PENDING:
                 row = fill_row(graph, chart, after)
                 if row < 0:
                     return row
