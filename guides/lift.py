@@ -97,7 +97,7 @@ class LiftedGuide:
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         known = self._steps.get(state << 32 | token)
-        if known is not None:
+        if known is not None and not self._automaton.is_crowded:
             return known
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
