@@ -109,10 +109,9 @@ def lacking_from(graph, costs, node):
 def unmet_cost(graph, costs, node):
     """As node_cost, for a node of a set while bits are missing, and without what the missing bits weigh."""
     nodes, edges, links = graph.nodes, graph.edges, graph.links
-    promised = costs.lacking[node]
-    if promised >= 0:
+    if costs.promised[node] >= 0:
         target = costs.after[node]
-        return min(NEVER, np.int64(promised) + (lacking_from(graph, costs, target) if target >= 0 else 0))
+        return min(NEVER, np.int64(costs.lacking[node]) + (lacking_from(graph, costs, target) if target >= 0 else 0))
     best = np.int64(NEVER)
     for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
         best = min(best, 1 + lacking_from(graph, costs, edges[e, 2]))

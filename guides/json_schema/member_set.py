@@ -49,9 +49,9 @@ class MemberSet:
         graph.counter = graph.new_set(required, self._weights)
         links: list[Link] = [] if required else [(EPSILON, empty, 0)]
         if self._names.names or self._names.regions:
-            member = self._graph.lazy_node(
-                lambda node: self._define(node, after), self._sure_member, self._target, lacking=0
-            )
+            # What a missing member weighs has a comma and a line too many where it is the first or next.
+            lacking = owner.last_line(self._depth) - owner.line(self._depth)
+            member = graph.lazy_node(lambda node: self._define(node, after), self._sure_member, self._target, lacking)
             after = self._define_after(member, close)
             links.append((EPSILON, owner.gap(spacing.inside(self._depth), member), 0))
         elif required:
@@ -109,7 +109,7 @@ class MemberSet:
         return len(spelt(self._names.names[index])) + self._value_length(self._names.formulas[index])
 
     def _value_length(self, formula: Formula) -> int:
-        return 1 + bool(self._owner.line(0)) + self._owner.shortest(formula)
+        return 1 + bool(self._owner.line(0)) + self._owner.shortest(formula, self._depth + 1)
 
     def _sure_member(self) -> int:
         """Bytes from before a member that need not come to after the closing brace, whichever are left to come."""
@@ -117,4 +117,4 @@ class MemberSet:
         lengths = [owner.strings.shortest(region) + self._value_length(formula) for region, formula in names.regions]
         if not lengths:
             lengths = [max(map(self._length, range(len(names.names))))]
-        return min(lengths) + owner.line(self._depth) + 1
+        return min(lengths) + owner.last_line(self._depth) + 1
