@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -11,42 +10,12 @@ import click
 from .constraint import Constraint, constraint_options
 from .models import load_model
 from .prompts import Prompt, plain_lines, read_prompts, report_page, result_lines, writing
+from .search import Searching, search_options
 
 if TYPE_CHECKING:
     from ..engine.generator import Generator
-    from ..engine.search import Search
 
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """The options of random choice; None where an option was not given."""
-
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    samples: int
-
-    def search(self) -> Search:
-        """Greedy, unless an option asks for random choice."""
-        from ..engine.search import Greedy, Sample
-
-        given = {
-            name: value
-            for name, value in (
-                ("temperature", self.temperature),
-                ("top_k", self.top_k),
-                ("top_p", self.top_p),
-                ("min_p", self.min_p),
-            )
-            if value is not None
-        }
-        if not given and self.samples == 1:
-            return Greedy()
-        options: dict[str, Any] = {**given, "n": self.samples}
-        return Sample(**options)
 
 
 @click.command()
@@ -62,11 +31,7 @@ class Sampling:
 @click.option("--include", multiple=True, metavar="TEXT", help="The output contains this text; repeat the option.")
 @click.option("--max-tokens", type=int, help="Most tokens of an output. Default: 256 beyond the shortest output.")
 @click.option("--seed", type=int, help="Makes random choice repeatable.")
-@click.option("--temperature", type=float, help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]")
-@click.option("--top-k", type=int, help="Choose at random among the K most likely tokens.")
-@click.option("--top-p", type=float, help="Choose at random among the likeliest tokens that make up probability P.")
-@click.option("--min-p", type=float, help="Leave out tokens below P times the likeliest token's probability.")
-@click.option("-n", "samples", type=int, default=1, show_default=True, help="Random texts for each prompt.")
+@search_options
 @click.option("--stop", multiple=True, metavar="TEXT", help="End a free text before this; repeat the option.")
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
 @click.option("--batch-size", type=int, default=16, show_default=True, help="How many texts run at once.")
@@ -83,11 +48,7 @@ def generate(
     include: tuple[str, ...],
     max_tokens: int | None,
     seed: int | None,
-    temperature: float | None,
-    top_k: int | None,
-    top_p: float | None,
-    min_p: float | None,
-    samples: int,
+    searching: Searching,
     stop: tuple[str, ...],
     no_heal: bool,
     batch_size: int,
@@ -116,10 +77,9 @@ def generate(
     if diagnose == "-":
         raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
-    search = Sampling(temperature, top_k, top_p, min_p, samples).search()
-    options: dict[str, Any] = {"max_tokens": max_tokens, "search": search, "seed": seed, "stop": stop}
+    options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
     options |= {"heal": not no_heal, "include": include}
-    if prompt is not None and out is None and samples == 1 and diagnose is None:
+    if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         _print_stream(make_generator(name, device, dtype, constraint), prompt, options)
         return 0
     options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}

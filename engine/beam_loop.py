@@ -163,16 +163,19 @@ class BeamLoop:
     def _mask(self, group: Group, beam: Hypothesis) -> Mask | None:
         """What the beam may go on with; near the end of the budget only what leaves room to finish."""
         constraint = group.request.constraint(beam.state)
-        if constraint is None:
-            return None
-        if constraint.tight(beam.state, group.left(beam)):
+        if constraint is not None and constraint.tight(beam.state, group.left(beam)):
             return self._closing_mask(group, beam)
-        return constraint.allowed(beam.state, group.request.stop_ids)
+        mask = None if constraint is None else constraint.allowed(beam.state, group.request.stop_ids)
+        return self._narrowed(group, beam, mask)
 
-    def _closing_mask(self, group: Group, beam: Hypothesis) -> Mask:
+    def _closing_mask(self, group: Group, beam: Hypothesis) -> Mask | None:
         constraint = group.request.constraint(beam.state)
         assert constraint is not None
-        return constraint.allowed(beam.state, group.request.stop_ids, group.left(beam))
+        mask = constraint.allowed(beam.state, group.request.stop_ids, group.left(beam))
+        return self._narrowed(group, beam, mask)
+
+    def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
+        return group.request.withheld(mask, beam.tokens, self.model.vocabulary.size, self._eos)
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first.
@@ -198,7 +201,14 @@ class BeamLoop:
         size = count if together else 1
         totals = [beam.total for group in groups for beam in group.beams]
         wanted = min(wanted, size * logits.shape[1])
-        best = masked_topk(logits, wanted, stack_masks(masks, logits), scores=totals, group=size)
+        controls, stacked = groups[0].request.controls, stack_masks(masks, logits)
+        if controls.repetition_penalty == 1:
+            best = masked_topk(logits, wanted, stacked, scores=totals, group=size)
+        else:
+            # As in transformers: the penalty is on log-probabilities, which are not normalised again.
+            texts = [[*group.request.start.prompt, *beam.tokens] for group in groups for beam in group.beams]
+            logprobs = controls.penalised(logits.log_softmax(-1), texts)
+            best = masked_topk(logprobs, wanted, stacked, scores=totals, group=size, normalise="none")
         for number, status in enumerate(as_list(best.status)):
             if status == NAN:
                 raise _unusable(groups[number // count])
@@ -265,10 +275,11 @@ class BeamLoop:
         """A hypothesis with one more token, finished if that ends it."""
         parent, request = group.beams[one.beam], group.request
         length = parent.length + 1
-        if one.token in self._eos:
-            return replace(parent, total=one.total, length=length, finish="complete")
-        if request.stops(parent.state, one.token):
-            return replace(parent, total=one.total, length=length, finish="stop")
+        ends = one.token in self._eos or request.stops(parent.state, one.token)
+        overruled = parent.overruled | request.overruled(parent.tokens, one.token, ends)
+        if ends:
+            finish = "complete" if one.token in self._eos else "stop"
+            return replace(parent, total=one.total, length=length, finish=finish, overruled=overruled)
         tokens = (*parent.tokens, one.token)
         text = parent.text + request.output(parent.state, self.model.vocabulary.tokens[one.token] or b"")
         inside = parent.inside + (not request.is_output(parent.state, one.token))
@@ -281,7 +292,15 @@ class BeamLoop:
         if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
             text, finish = text[:at], "stop"
         return replace(
-            parent, tokens=tokens, text=text, state=state, total=one.total, length=length, finish=finish, inside=inside
+            parent,
+            tokens=tokens,
+            text=text,
+            state=state,
+            total=one.total,
+            length=length,
+            finish=finish,
+            inside=inside,
+            overruled=overruled,
         )
 
     def _fits(self, group: Group, after: Hypothesis) -> bool:
@@ -296,7 +315,7 @@ class BeamLoop:
         gain = [raw - masked for raw, masked in zip(as_list(sums.raw), as_list(sums.masked), strict=True)]
         found: list[tuple[Candidate, Hypothesis]] = []
         for one, after in taken:
-            raw = one.total - group.beams[one.beam].total
+            raw = float(logits[one.beam, one.token]) - as_list(sums.raw)[one.beam]
             found.append((one, replace(after, logprobs=(*after.logprobs, (raw + gain[one.beam], raw)))))
         return self._with_traces(group, found, logits, masks) if self.diagnostics else found
 
@@ -337,7 +356,7 @@ class BeamLoop:
         for sample, (score, one) in enumerate(best):
             row = Row(replace(group.request, sample=sample), one.state, [], siblings=len(best), score=score)
             row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
-            row.inside = one.inside
+            row.inside, row.overruled = one.inside, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
             row.traces = list(one.traces)

@@ -109,6 +109,7 @@ class Generator:
             raw_logprobs=tuple(row.raw_scores[row.inside :]) if logprobs else None,
             score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
             spans={} if self._spans is None else self._spans(text),
+            overruled=tuple(sorted(row.overruled)),
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
         )

@@ -16,6 +16,7 @@ from .cache import Slots, without
 from .diagnostics.trace import traces
 from .models.protocol import Hidden, Model, SourceModel
 from .randomness import uniform
+from .repetition import Controls
 from .row import Request, Row
 from .scoring import log_probabilities
 from .search import UNUSABLE, Search
@@ -131,12 +132,12 @@ class Loop:
         """A token for each row: of all that are allowed, or else of those after which the rest still fits."""
         if self.scores:
             reading = reading._replace(logits=self.model.logits(reading.hidden, reading.places, None))
-        offers = [self._offer(row) for row in reading.rows]
+        offers = [self._narrowed(row, self._offer(row)) for row in reading.rows]
         tokens = self._select(reading, offers, attempt=0)
         late = [i for i, token in enumerate(tokens) if not self._fits(reading.rows[i], token)]
         if late:
             for i in late:
-                offers[i] = self._closing(reading.rows[i])
+                offers[i] = self._narrowed(reading.rows[i], self._closing(reading.rows[i]))
             again = self._select(reading.only(late), [offers[i] for i in late], attempt=1)
             for i, token in zip(late, again, strict=True):
                 tokens[i] = token
@@ -153,6 +154,16 @@ class Loop:
         stop_ids = row.request.stop_ids
         ids = None if self.scores or stop_ids else constraint.menu(row.state).ids
         return Offer(ids, constraint.allowed(row.state, stop_ids) if ids is None else None)
+
+    def _narrowed(self, row: Row, offer: Offer) -> Offer:
+        """What the controls of repetition and length leave of it, as a mask."""
+        controls = row.request.controls
+        if controls == _NO_CONTROLS:
+            return offer
+        mask = offer.mask
+        if mask is None and row.constraint is not None:
+            mask = row.constraint.allowed(row.state, row.request.stop_ids)
+        return Offer(None, row.request.withheld(mask, row.tokens, self.model.vocabulary.size, self._eos))
 
     def _closing(self, row: Row) -> Offer:
         """Only what leaves room to finish."""
@@ -182,6 +193,10 @@ class Loop:
             logits = reading.logits
             if logits is None:
                 logits = self.model.logits(reading.hidden, [reading.places[i] for i in wide], None)
+            controls = reading.rows[0].request.controls
+            if controls.repetition_penalty != 1:
+                rows = [reading.rows[i] for i in wide]
+                logits = controls.penalised(logits, [[*row.request.start.prompt, *row.tokens] for row in rows])
             masks = stack_masks([offers[i].mask for i in wide], logits)
             picked = self.search.pick(logits, masks, [draws[i] for i in wide])
             for i, token in zip(wide, picked, strict=True):
@@ -213,6 +228,8 @@ class Loop:
     def _commit(self, reading: Reading, tokens: Sequence[int]) -> None:
         for row, token in zip(reading.rows, tokens, strict=True):
             row.pending = []
+            if token in self._eos or row.request.stops(row.state, token):
+                row.overruled |= row.request.overruled(row.tokens, token, ends=True)
             if token in self._eos:
                 row.finish = "complete"
             elif row.request.stops(row.state, token):
@@ -225,6 +242,7 @@ class Loop:
         """Add a token to the row; a stop string cuts its text and ends it."""
         request, constraint = row.request, row.constraint
         known = len(row.text)
+        row.overruled |= request.overruled(row.tokens, token, ends=False)
         row.tokens.append(token)
         row.pending.append(token)
         row.text += request.output(row.state, self.model.vocabulary.tokens[token] or b"")
@@ -247,6 +265,7 @@ class Loop:
             if menu.ends or row.left == 0:
                 if self.diagnostics:
                     return
+                row.overruled |= row.request.overruled(row.tokens, -1, ends=row.left > 0)
                 row.finish = "complete"
             elif menu.only < 0 or self.scores:
                 return
@@ -262,6 +281,9 @@ class Loop:
             self._cache.arrange(parents)
             self.active = [self.active[i] for i in parents]
         return finished
+
+
+_NO_CONTROLS = Controls()
 
 
 def read_sources(model: Model, sources: Sequence[Sequence[int]], cache: Slots, first: int) -> None:

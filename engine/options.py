@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, Self, TypedDict
 
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
 from .randomness import fresh_seed
+from .repetition import Controls
 from .search import Beam, Greedy, Search
 
 GREEDY = Greedy()
@@ -25,6 +27,9 @@ class TextOptions(TypedDict, total=False):
     stop: str | Sequence[str]
     stop_ids: Sequence[int]
     heal: bool
+    no_repeat_ngram_size: int
+    repetition_penalty: float
+    min_tokens: int
 
 
 class CallOptions(TextOptions, total=False):
@@ -56,6 +61,9 @@ class Options:
     stop, stop_ids: strings and token ids that end a free text; they are not part of it.
     heal: where a token may begin in the prompt and go on into the output, cut the prompt back, and generate its
         end again, as it was; outputs are returned without it. See docs/healing.md.
+    no_repeat_ngram_size, repetition_penalty, min_tokens: no n tokens in a row come twice; tokens that were there
+        already, in the prompt too, are less likely, the more the penalty is above 1; EOS is withheld for so many
+        tokens. Where a constraint leaves nothing else it wins, and the result's `overruled` says so.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
@@ -69,6 +77,9 @@ class Options:
     stop: Any = ()
     stop_ids: Sequence[int] = ()
     heal: bool = True
+    no_repeat_ngram_size: int = 0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0
     batch_size: int = 16
     progress: bool | None = None
     logprobs: bool = False
@@ -95,9 +106,15 @@ class Options:
         if not isinstance(self.heal, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"heal={self.heal!r}: True or False")
         goals_of(self.include)
+        _ = self.controls  # checks its part of the options
         strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
         if not all(isinstance(string, str) for string in strings):
             raise OptionError(f"stop={self.stop!r}: a string or a list of strings")
+
+    @cached_property
+    def controls(self) -> Controls:
+        """The controls of repetition and length."""
+        return Controls(self.no_repeat_ngram_size, self.repetition_penalty, self.min_tokens)
 
     def seeds(self, count: int) -> list[int]:
         """One seed for each prompt."""

@@ -27,6 +27,7 @@ class Generation:
         that was generated again; None likewise; of a text found by beam search,
         always what it was ranked by, see `Beam`
     spans: where the quoted strings of a JSON value stand, by their JSON pointers; empty if nothing was to be quoted
+    overruled: which of no_repeat_ngram_size and min_tokens did not hold, because the constraint left nothing else
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
     """
@@ -40,6 +41,7 @@ class Generation:
     raw_logprobs: tuple[float, ...] | None = None
     score: float | None = None
     spans: Mapping[str, Span] = field(default_factory=dict[str, "Span"])
+    overruled: tuple[str, ...] = ()
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
 

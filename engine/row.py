@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..guides.protocol import Mask
 from ..tokenizers_adapter import Vocabulary
 from .constraint import Constraint
 from .diagnostics.trace import Trace
 from .healing import Start
+from .repetition import Controls
 from .results import FinishReason
 from .stopping import StopStrings
 
@@ -28,6 +31,19 @@ class Request:
     key: int
     stop: StopStrings
     stop_ids: frozenset[int]
+    controls: Controls
+
+    def withheld(self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int]) -> Mask | None:
+        """A mask, narrowed by the controls after an output so far."""
+        if not self.controls.withholds:
+            return mask
+        return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+
+    def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
+        """The controls that a token breaks after an output so far."""
+        if not self.controls.withholds:
+            return frozenset()
+        return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     @property
     def first_state(self) -> int:
@@ -68,6 +84,7 @@ class Row:
     inside: how many of the tokens lie within the prompt's end
     scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
     traces: for diagnostics; of every token, and of that which ended the text
+    overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
     """
 
@@ -81,6 +98,7 @@ class Row:
     raw_scores: list[float] = field(default_factory=list[float])
     end_score: float = 0.0
     traces: list[Trace] = field(default_factory=list[Trace])
+    overruled: frozenset[str] = frozenset()
     score: float | None = None
     siblings: int | None = None
     finish: FinishReason | None = None

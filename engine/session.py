@@ -58,8 +58,11 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
             )
         start, budget = _start(model, job, options, number)
+        if options.min_tokens > budget:
+            raise OptionError(f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget}")
         for sample in range(1 if isinstance(options.search, Beam) else options.search.n):
-            yield Request(number, sample, start, budget, row_key(seed, sample), stop, stop_ids)
+            key = row_key(seed, sample)
+            yield Request(number, sample, start, budget, key, stop, stop_ids, options.controls)
 
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:

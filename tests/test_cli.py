@@ -392,6 +392,15 @@ class TestGenerate:
         assert main(command) == 0
         assert capsys.readouterr().out == first
 
+    def test_beams_and_controls(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-r", "[a-z]{2,9}", "-p", "the "]
+        assert main([*command, "--beams", "4", "-n", "3", "--length-penalty", "0", "--early-stopping", "never"]) == 0
+        assert len(set(capsys.readouterr().out.splitlines())) == 3
+        controls = ["--no-repeat-ngram-size", "1", "--min-tokens", "6", "--repetition-penalty", "1.1"]
+        assert main([*command, "--beams", "2", *controls]) == 0
+        text = capsys.readouterr().out.strip()
+        assert len(set(text)) == len(text) >= 6
+
     def test_a_file_of_prompts(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"On "\n\n{"prompt": "the answer was ", "id": ["é"]}\n', encoding="utf-8")
@@ -476,6 +485,10 @@ class TestGenerate:
             (["-p", "x", "--max-tokens", "0"], "max_tokens"),
             (["-p", "x", "--logprobs"], "--out"),
             (["-p", "x", "--top-k", "0"], "top_k"),
+            (["-p", "x", "--beams", "0"], "width=0"),
+            (["-p", "x", "--beams", "2", "-n", "3"], "n=3"),
+            (["-p", "x", "--beams", "2", "--top-k", "3"], "leave out --top-k"),
+            (["-p", "x", "--length-penalty", "2"], "--length-penalty goes with --beams"),
             (["-p", "x", "--device", "cpu"], "--device and --dtype are for models of transformers"),
             (["-p", "x", "--out", "no/such/folder/file"], "cannot be written: No such file or directory"),
             (["-p", "x", "--out", "."], "is a folder"),

@@ -50,6 +50,7 @@ class Hypothesis:
     """A beginning of a text, or a finished one.
 
     total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
+    overruled: the controls of repetition and length that did not hold
     logprobs: of each token, among the allowed ones and among all; empty unless asked for
     traces: of each token, for diagnostics; empty likewise
     inside: how many of the tokens lie within the end of a prompt that is healed
@@ -61,6 +62,7 @@ class Hypothesis:
     total: float = 0.0
     length: int = 0
     finish: FinishReason | None = None
+    overruled: frozenset[str] = frozenset()
     logprobs: tuple[tuple[float, float], ...] = ()
     traces: tuple[Trace, ...] = ()
     inside: int = 0

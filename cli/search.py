@@ -1,0 +1,103 @@
+"""The options that say how the next token is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from ..engine.search import Beam, Search
+
+
+@dataclass(frozen=True)
+class Searching:
+    """The options of random choice, of beams, and of repetition; None where an option was not given."""
+
+    random: dict[str, Any]
+    beams: dict[str, Any]
+    controls: dict[str, Any]
+    width: int | None
+    samples: int
+
+    def options(self) -> dict[str, Any]:
+        """For a generator's call. Greedy, unless an option asks for something else."""
+        return {"search": self._search(), **_given(self.controls)}
+
+    def _search(self) -> Search | Beam:
+        from ..engine.search import Beam, Greedy, Sample
+
+        random, beams = _given(self.random), _given(self.beams)
+        if self.width is not None:
+            if random:
+                raise click.UsageError(f"--beams looks for the likeliest texts; leave out {_flags(random)}")
+            return Beam(self.width, n=self.samples, **beams)
+        if beams:
+            raise click.UsageError(f"{_flags(beams)} goes with --beams WIDTH")
+        return Sample(**random, n=self.samples) if random or self.samples > 1 else Greedy()
+
+
+def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a subcommand the options; it gets them as `searching`."""
+
+    @click.option(
+        "--temperature", type=float, help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]"
+    )
+    @click.option("--top-k", type=int, help="Choose at random among the K most likely tokens.")
+    @click.option("--top-p", type=float, help="Choose at random among the likeliest tokens that make up probability P.")
+    @click.option("--min-p", type=float, help="Leave out tokens below P times the likeliest token's probability.")
+    @click.option("--beams", "width", type=int, metavar="WIDTH", help="Look for the likeliest texts, by beam search.")
+    @click.option("--length-penalty", type=float, help="With --beams: above 0 favours long texts. [default: 1]")
+    @click.option(
+        "--early-stopping",
+        type=click.Choice(["no", "yes", "never"]),
+        help="With --beams: whether WIDTH finished texts are enough; never: not until no better one is possible.",
+    )
+    @click.option(
+        "-n", "samples", type=int, default=1, show_default=True, help="Texts for each prompt: random, or the best."
+    )
+    @click.option("--no-repeat-ngram-size", type=int, metavar="N", help="No N tokens in a row come twice.")
+    @click.option("--repetition-penalty", type=float, help="Above 1: tokens that were there already are less likely.")
+    @click.option("--min-tokens", type=int, help="Fewest tokens of an output, where the constraint lets it have them.")
+    @wraps(function)
+    def command(
+        *args: Any,
+        temperature: float | None,
+        top_k: int | None,
+        top_p: float | None,
+        min_p: float | None,
+        width: int | None,
+        length_penalty: float | None,
+        early_stopping: str | None,
+        samples: int,
+        no_repeat_ngram_size: int | None,
+        repetition_penalty: float | None,
+        min_tokens: int | None,
+        **others: Any,
+    ) -> Any:
+        stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
+        searching = Searching(
+            {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p},
+            {"length_penalty": length_penalty, "early_stopping": stopping},
+            {
+                "no_repeat_ngram_size": no_repeat_ngram_size,
+                "repetition_penalty": repetition_penalty,
+                "min_tokens": min_tokens,
+            },
+            width,
+            samples,
+        )
+        return function(*args, searching=searching, **others)
+
+    return command
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _flags(options: dict[str, Any]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in options)
