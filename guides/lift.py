@@ -171,7 +171,7 @@ class LiftedGuide:
 
     def _after(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
-        with self._lock, CollectionPaused():
+        with CollectionPaused(), self._lock:
             if self._automaton.is_crowded and self.collects:
                 self._automaton.collect()
             after = self._automaton.run(advance, state, data, first, last)
@@ -216,7 +216,7 @@ class LiftedGuide:
                 self._tables.masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int, signature: int) -> int:
-        with self._lock, self._tables.lock, CollectionPaused():
+        with CollectionPaused(), self._lock, self._tables.lock:
             row = self._rows.get(signature)
             if row is None:
                 mask = self._walk(state)
