@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,15 +56,14 @@ class Group:
         constraint = self.request.start.constraint
         return constraint is not None and constraint.goals is not None
 
-    def progress(self, beam: Hypothesis) -> int:
-        """How far a beam is with the goals."""
-        constraint = self.request.start.constraint
-        return 0 if constraint is None else constraint.progress(beam.state)
-
-    def advancing(self, beam: Hypothesis, mask: Mask | None) -> Mask | None:
-        """What of the mask leads on to a goal."""
-        constraint = self.request.start.constraint
-        return mask if constraint is None or mask is None else constraint.advancing(beam.state) & mask
+    def progress(self, one: Candidate) -> int:
+        """How far a candidate is with the goals."""
+        constraint, parent = self.request.start.constraint, self.beams[one.beam]
+        if constraint is None:
+            return 0
+        if self.request.stops(parent.state, one.token):
+            return constraint.progress(parent.state)
+        return constraint.progress_after(parent.state, one.token)
 
     def left(self, beam: Hypothesis) -> int:
         """How many more tokens a beam's output may get."""
@@ -186,17 +187,35 @@ class BeamLoop:
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)
         wanted = max(2, 1 + enders) * self.search.width
         if not groups[0].has_goals:
-            return self._listed(groups, logits, masks, wanted, together=True)
-        beams = [(group, beam) for group in groups for beam in group.beams]
-        advancing = [group.advancing(beam, mask) for (group, beam), mask in zip(beams, masks, strict=True)]
-        likely = self._listed(groups, logits, masks, wanted, together=False)
-        further = self._listed(groups, logits, advancing, self.search.width, together=False)
-        return [_merged(one, other) for one, other in zip(likely, further, strict=True)]
+            return self._listed(groups, logits, masks, wanted, together=True)[0]
+        found, logsums = self._listed(groups, logits, masks, wanted, together=False)
+        beams = [(number, place) for number, group in enumerate(groups) for place in range(len(group.beams))]
+        for row, (number, place) in enumerate(beams):
+            further = self._further(groups[number], place, logits[row], logsums[row], masks[row])
+            found[number] += further
+        return [_merged(candidates) for candidates in found]
+
+    def _further(self, group: Group, place: int, logits: Tensor, logsum: float, mask: Mask | None) -> list[Candidate]:
+        """The best `width` tokens of a beam that lead on to a goal."""
+        beam, constraint = group.beams[place], group.request.start.constraint
+        if constraint is None or mask is None:
+            return []
+        ids = constraint.advancing(beam.state)
+        ids = ids[(mask[ids >> 5] >> (ids & 31).astype(np.uint32)) & 1 == 1]
+        values = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
+        best = torch.topk(values, min(self.search.width, len(ids)))
+        columns: list[int] = as_list(best.indices)
+        gains: list[float] = as_list(best.values)
+        return [
+            Candidate(beam.total + gain - logsum, place, int(ids[column]))
+            for gain, column in zip(gains, columns, strict=True)
+            if gain > -math.inf
+        ]
 
     def _listed(
         self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None], wanted: int, *, together: bool
-    ) -> list[list[Candidate]]:
-        """The best `wanted` candidates of each group, or of each of its beams; logits are read once."""
+    ) -> tuple[list[list[Candidate]], list[float]]:
+        """The best `wanted` candidates of each group, or of each of its beams, and each row's log-sum-exp."""
         count = len(groups[0].beams)
         size = count if together else 1
         totals = [beam.total for group in groups for beam in group.beams]
@@ -219,7 +238,7 @@ class BeamLoop:
                 if row >= 0:
                     group, beam = divmod(int(row), count)
                     found[group].append(Candidate(total, beam, token))
-        return found
+        return found, as_list(best.normaliser)
 
     def _continue(self, group: Group, candidates: list[Candidate], logits: Tensor, masks: list[Mask | None]) -> None:
         """Replace the group's beams by its best candidates, and enter those that are finished.
@@ -261,15 +280,23 @@ class BeamLoop:
 
     def _taken_from_banks(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
         """As `_taken`, the ones that go on picked from banks, and the others if they are among the best of theirs."""
-        offers = [(one, self._after(group, one)) for one in candidates]
-        progress = [group.progress(after) for _, after in offers]
-        going_on = [i for i, (_, after) in enumerate(offers) if after.finish is None]
-        kept = banks.pick([progress[i] for i in going_on], self.search.width)
-        ending: list[int] = []
-        for place, (_, after) in enumerate(offers):
-            if after.finish is not None and progress[:place].count(progress[place]) < self.search.width:
-                ending.append(place)
-        return [offers[i] for i in [*(going_on[i] for i in kept), *ending]]
+        progress = [group.progress(one) for one in candidates]
+        ranks: dict[int, int] = {}
+        taken: list[tuple[Candidate, Hypothesis]] = []
+        running = 0
+        for place in banks.pick(progress, len(candidates)):
+            one, bank = candidates[place], progress[place]
+            ranks[bank] = ranks.get(bank, 0) + 1
+            is_among_best = ranks[bank] <= self.search.width
+            if not is_among_best and (running == self.search.width or one.token in self._eos):
+                continue
+            after = self._after(group, one)
+            if after.finish is None and running < self.search.width:
+                running += 1
+                taken.append((one, after))
+            elif after.finish is not None and is_among_best:
+                taken.append((one, after))
+        return taken
 
     def _after(self, group: Group, one: Candidate) -> Hypothesis:
         """A hypothesis with one more token, finished if that ends it."""
@@ -389,9 +416,9 @@ def _common(left: Sequence[int], right: Sequence[int]) -> int:
     return low
 
 
-def _merged(candidates: list[Candidate], others: list[Candidate]) -> list[Candidate]:
-    """Each candidate of both lists once, best first."""
-    found = {(one.beam, one.token): one for one in [*others, *candidates]}
+def _merged(candidates: list[Candidate]) -> list[Candidate]:
+    """Each candidate once, best first."""
+    found = {(one.beam, one.token): one for one in reversed(candidates)}
     return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
 
 

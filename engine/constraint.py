@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..guides import AlignedGuide
@@ -51,6 +52,7 @@ class Constraint:
         self._menus: dict[int, Menu] = {}
         self._enough: dict[int, int] = {}
         self._listed = 0
+        self._advancing: dict[int, NDArray[np.int32]] = {}
         self._behind: OrderedDict[bytes, ConstraintBehind] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -109,9 +111,19 @@ class Constraint:
         """How far the text is with the goals; 0 if there are none."""
         return 0 if self.goals is None else self.goals.progress(state)
 
-    def advancing(self, state: int) -> Mask:
-        """The allowed tokens that lead on to a goal: uint32 [ceil(V / 32)]."""
-        return np.zeros_like(self.guide.mask(state)) if self.goals is None else self.goals.advancing(state)
+    def progress_after(self, state: int, token: int) -> int:
+        """How far it is after an allowed token."""
+        return 0 if self.goals is None else self.goals.progress_after(state, token)
+
+    def advancing(self, state: int) -> NDArray[np.int32]:
+        """The allowed tokens that lead on to a goal, ascending: int32 [n]."""
+        found = self._advancing.get(state)
+        if found is None:
+            found = np.zeros(0, np.int32) if self.goals is None else allowed_ids(self.goals.advancing(state))
+            if len(self._advancing) > _TAILS:
+                self._advancing.clear()
+            self._advancing[state] = found
+        return found
 
     def menu_of(self, mask: Mask) -> Menu:
         """What a mask allows."""
@@ -170,14 +182,20 @@ class ConstraintBehind(Constraint):
         """How far the text is with the goals, of which none begins within the prompt."""
         return self._constraint.progress(max(state - self._begin, 0))
 
-    def advancing(self, state: int) -> Mask:
+    def progress_after(self, state: int, token: int) -> int:
+        """How far it is after an allowed token."""
+        if state >= self._begin:
+            return self._constraint.progress_after(state - self._begin, token)
+        return self.progress(self.guide.advance(state, token))
+
+    def advancing(self, state: int) -> NDArray[np.int32]:
         """The allowed tokens that lead on to a goal, by what they have beyond the end of the prompt."""
         if state >= self._begin:
             return self._constraint.advancing(state - self._begin)
         node = self._aligned.end_node(state)
         if self.goals is None or node is None:
-            return np.zeros_like(self.guide.mask(state))
-        return self.goals.advancing_below(self.goals.start, node)
+            return np.zeros(0, np.int32)
+        return allowed_ids(self.goals.advancing_below(self.goals.start, node))
 
     def menu(self, state: int) -> Menu:
         """What `state` allows."""

@@ -58,6 +58,8 @@ class GoalGuide:
         self._tables = VocabularyTables.of(child.vocabulary)
         self._eos = frozenset(child.vocabulary.eos_ids)
         self._rows: Cache = {}
+        self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token in the order of the trie
+        self._places[self._tables.trie.ids] = np.arange(len(self._tables.trie.ids))
         self._options: OrderedDict[int, Options] = OrderedDict()
         self._goals = [GoalTokens.of(goal, self._vocabulary) for goal in self.goals]
         self._joint = Joint(child, self._goals, self._tables)
@@ -92,6 +94,15 @@ class GoalGuide:
         """How many steps towards the goals have been done: the tokens that have been saved, over all goals."""
         _, *places = self._joint.members[state]
         return sum(goal.progress.item(place) for goal, place in zip(self._goals, places, strict=True))
+
+    def progress_after(self, state: int, token: int) -> int:
+        """The progress after an allowed token, EOS among them."""
+        if token in self._eos:
+            return self.progress(state)
+        with self._lock:
+            steps = self._options_of(state).steps
+            place = steps.which.item(self._places.item(token))
+        return self.progress(state if place == DEAD else steps.states[place])
 
     def unmet(self, state: int) -> tuple[str, ...]:
         """The goals that are not met if the text ends here, as they print."""

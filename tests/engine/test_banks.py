@@ -8,9 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 from trellm import Beam, Generator, Vocabulary, generate, models
-from trellm.engine.beam_loop import BeamLoop
+from trellm.engine.beam_loop import BeamLoop, Group
 from trellm.engine.options import Options
 from trellm.engine.search import banks
+from trellm.engine.search.beam import Hypothesis
 from trellm.engine.session import make_loop
 
 WORDS = ["The", " dog", " nice", " car", " is", " fast", " and", " slow", " mad", " runs", " barks"]
@@ -39,8 +40,14 @@ def beams(loop: BeamLoop) -> dict[str, tuple[int, float]]:
     """What each beam says, its bank and its probability."""
     group = loop.groups[0]
     return {
-        "The" + beam.text.decode(): (group.progress(beam), round(float(np.exp(beam.total)), 4)) for beam in group.beams
+        "The" + beam.text.decode(): (progress_of(group, beam), round(float(np.exp(beam.total)), 4))
+        for beam in group.beams
     }
+
+
+def progress_of(group: Group, beam: Hypothesis) -> int:
+    assert group.request.start.constraint is not None
+    return group.request.start.constraint.progress(beam.state)
 
 
 def loop_of(generator: Generator, options: Options) -> BeamLoop:
