@@ -44,7 +44,7 @@ def warm(report: Report) -> float:
 
 def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
-    from ..guides import AlignedGuide, FreeGuide, RegexGuide, SubstringGuide
+    from ..guides import AlignedGuide, FreeGuide, JSONGuide, RegexGuide, SubstringGuide
     from ..guides.crossing import Crossings
     from ..tokenizers_adapter import Vocabulary
 
@@ -80,6 +80,10 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
         guide.mask_within(state, guide.distance(state) + 1)
         guide.places("a b")
 
+    def quote_in_json() -> None:
+        guide = JSONGuide({"x-quote": "a"}, vocabulary, contexts={"a": "a b"})
+        guide.mask(guide.advance(guide.start, ord('"')))
+
     return [
         ("guides: making", make),
         ("guides: advancing", use(lambda guide, state, token: guide.advance(state, token))),
@@ -90,5 +94,6 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
         ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
         ("guides: quoting", lambda: [quote(SubstringGuide("a b", vocabulary, **options)) for options in limits]),
+        ("guides: quoting in JSON", quote_in_json),
         ("guides: making room", lambda: guides["é[0-9]+"].automaton.collect()),
     ]

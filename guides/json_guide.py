@@ -17,7 +17,7 @@ from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.spelling import Escapes
 from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
-from .pausing import CollectionPaused
+from .pausing import pause, resume
 from .quotation import Quote
 from .source import Span
 from .tables import VocabularyTables
@@ -71,18 +71,21 @@ class JSONGuide(LiftedGuide):
         if known is not None:
             self.__dict__.update(known.__dict__)
             return
-        with CollectionPaused():
+        was_running = pause()
+        try:
             self.schema = CompiledSchema(own[0], own[1], options, contexts=quotes)
             self.schema.check_has_instance()
             lowering = SchemaLowering(self.schema, form)
             lowering.check()
             horizon = VocabularyTables.of(vocabulary).trie.deepest
             super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
-        if key[0] is not None:
-            with _remembered_lock:
-                _remembered[key] = self
-                if len(_remembered) > MAX_REMEMBERED:
-                    _remembered.popitem(last=False)
+            if key[0] is not None:
+                with _remembered_lock:
+                    _remembered[key] = self
+                    if len(_remembered) > MAX_REMEMBERED:
+                        _remembered.popitem(last=False)
+        finally:
+            resume(was_running)
 
     def spans(self, text: str) -> dict[str, Span]:
         """Where the quoted strings of a text of this guide stand, by their JSON pointers."""

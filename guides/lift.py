@@ -20,7 +20,7 @@ from .automaton import ChartAutomaton, Kept
 from .closing import Closing
 from .expectation import expectation
 from .mask_table import Cache, MaskTable
-from .pausing import CollectionPaused
+from .pausing import pause, resume
 from .tables import VocabularyTables
 
 Mask = NDArray[np.uint32]
@@ -81,18 +81,18 @@ class LiftedGuide:
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
         signature = self._signatures.get(state)
-        if signature is None:
-            with self._lock:
-                signature = self._automaton.run(kernel.signature, state)
-                self._signatures[state] = signature
-        row = self._rows.get(signature)
+        row = None if signature is None else self._rows.get(signature)
         while row is not None:
             self._tables.masks.touch(row)
             known = self._rows.get(signature)
             if known == row:  # not given away by another thread before it was touched
                 return row
             row = known
-        return self._compute(state, signature)
+        was_running = pause()
+        try:
+            return self._compute(state)
+        finally:
+            resume(was_running)
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
@@ -103,13 +103,17 @@ class LiftedGuide:
             return state if self.is_accepting(state) else DEAD
         if not 0 <= token < self._vocabulary.size:
             return DEAD
-        data, start = self._tables.bytes
-        first, last = start.item(token), start.item(token + 1)
-        after = DEAD if first == last else self._after(state, data, first, last)
-        if len(self._steps) >= MAX_STEPS:
-            self._steps.clear()
-        self._steps[state << 32 | token] = after
-        return after
+        was_running = pause()
+        try:
+            data, start = self._tables.bytes
+            first, last = start.item(token), start.item(token + 1)
+            after = DEAD if first == last else self._after(state, data, first, last)
+            if len(self._steps) >= MAX_STEPS:
+                self._steps.clear()
+            self._steps[state << 32 | token] = after
+            return after
+        finally:
+            resume(was_running)
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
@@ -171,7 +175,7 @@ class LiftedGuide:
 
     def _after(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
-        with CollectionPaused(), self._lock:
+        with self._lock:
             if self._automaton.is_crowded and self.collects:
                 self._automaton.collect()
             after = self._automaton.run(advance, state, data, first, last)
@@ -215,14 +219,19 @@ class LiftedGuide:
             if signature not in self._rows:
                 self._tables.masks.store(self._rows, signature, mask)
 
-    def _compute(self, state: int, signature: int) -> int:
-        with CollectionPaused(), self._lock, self._tables.lock:
+    def _compute(self, state: int) -> int:
+        with self._lock, self._tables.lock:
+            signature = self._signatures.get(state)
+            if signature is None:
+                signature = self._signatures[state] = self._automaton.run(kernel.signature, state)
             row = self._rows.get(signature)
             if row is None:
                 mask = self._walk(state)
                 if self._automaton.is_accepting(state):
                     mask |= self._tables.eos_words
                 row = self._tables.masks.store(self._rows, signature, mask)
+            else:
+                self._tables.masks.touch(row)
             return row
 
     def _walk(self, state: int) -> Mask:

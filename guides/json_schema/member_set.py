@@ -94,7 +94,9 @@ class MemberSet:
     def _tail(self, formula: Formula, after: int) -> int:
         """The node after a name: colon and value."""
         owner, spacing = self._owner, self._owner.form.spacing
-        call = self._graph.node(links=((CALL, owner.value(formula, self._depth + 1), after),))
+        # A place of its own to return to tells in whose value a state is.
+        back = self._graph.node(links=((EPSILON, after, 0),))
+        call = self._graph.node(links=((CALL, owner.value(formula, self._depth + 1), back),))
         colon = owner.text(b":", owner.gap(spacing.after_colon(), call))
         return owner.gap(spacing.before_colon(), colon)
 
