@@ -1,21 +1,47 @@
 """Draws the pictures on these pages, out of what guides say of themselves: `python docs/draw.py`."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 PATTERN = r"([0-9]+)?\.[0-9]+"
 TOKENS = [b"1", b"23", b".", b".5", b"7.", b"3.1", b"1.2.3", b"a", b" 4", None]
 GRAMMAR = Path(__file__).parent / "grammars" / "arithmetic.lark"
+# Probabilities of the next word; of the others, the last of which stands for the end, next to nothing.
+CHANCES: dict[str, dict[str, float]] = {
+    "The": {" dog": 0.45, " nice": 0.35, " car": 0.19, " is": 0.01},
+    " dog": {" and": 0.5, " runs": 0.3, " is": 0.2},
+    " nice": {" car": 0.6, " dog": 0.39, " is": 0.01},
+    " car": {},
+    " is": {" slow": 0.4, " fast": 0.3, " mad": 0.3},
+    " fast": {},
+    " and": {" barks": 0.5, " runs": 0.4, " is": 0.1},
+    " slow": {},
+    " mad": {},
+    " runs": {},
+    " barks": {},
+}
+
+
+def next_word(ids: Sequence[int]) -> list[float]:
+    """The logits after a word, as in the example of search.md."""
+    words = list(CHANCES)
+    after = CHANCES[words[ids[-1]]] or {" and": 0.6}
+    return [math.log(after.get(word, 1e-9)) for word in [*words, "the end"]]
 
 
 def pictures() -> dict[str, str]:
     """The SVG files of this folder, by name."""
-    from trellm import Vocabulary
+    from trellm import Beam, Vocabulary, generate, models
     from trellm.guides import CFGGuide, RegexGuide, SubstringGuide
 
     number = RegexGuide(PATTERN, Vocabulary(TOKENS, eos_ids=[9]))
     grammar = CFGGuide(GRAMMAR.read_text(encoding="utf-8"), Vocabulary.from_bytes())
     quotations = SubstringGuide("abcbc", Vocabulary.from_bytes(), boundary="character")
+    said = generate.text(models.from_function(next_word, Vocabulary.from_characters(list(CHANCES))))
+    found = said.run("The", max_tokens=3, search=Beam(3), include="is fast", trace=True)
     return {
+        "beams.svg": found.trace.to_svg(),
         "dfa.svg": number.to_svg(tokens=True),
         "grammar.svg": grammar.to_svg(),
         "quotations.svg": quotations.to_svg(),

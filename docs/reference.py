@@ -27,6 +27,12 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         "trellm.engine.diagnostics",
         [],
     ),
+    (
+        "Search traces",
+        "`run(..., search=Beam(...), trace=True)` gives the results of each prompt one `SearchTrace`.",
+        "trellm.engine.search.trace",
+        ["SearchTrace", "TracedBeam"],
+    ),
     ("Vocabularies", "", "trellm", ["Vocabulary"]),
     (
         "Guides",

@@ -24,6 +24,7 @@ from .models.protocol import Hidden, Model
 from .row import Request, Row
 from .search import banks
 from .search.beam import Beam, Finished, Hypothesis
+from .search.trace import Recorder
 
 
 class Candidate(NamedTuple):
@@ -40,12 +41,14 @@ class Group:
 
     at: the first row; before: the beams in these rows as long as the cache's have not been arranged anew
     origins: the place in `before` that each beam's parent has
+    recorder: of the search's trace, if asked for
     """
 
     request: Request
     finished: Finished
     beams: list[Hypothesis]
     at: int
+    recorder: Recorder | None = None
     before: list[Hypothesis] = field(default_factory=list[Hypothesis])
     origins: list[int] = field(default_factory=list[int])
     done: bool = False
@@ -81,6 +84,7 @@ class BeamLoop:
 
     rows: how many beams may run at once, at least `search.width`; capacity: tokens that each may come to
     scores: also compute the log-probabilities of the tokens among the allowed ones; diagnostics: traces too
+    trace: also record the beams of every step
     """
 
     def __init__(
@@ -93,11 +97,13 @@ class BeamLoop:
         capacity: int,
         scores: bool = False,
         diagnostics: bool = False,
+        trace: bool = False,
     ) -> None:
         self.model = model
         self.search = search
         self.scores = scores or diagnostics
         self.diagnostics = diagnostics
+        self.trace = trace
         self.waiting = deque(requests)
         self.groups: list[Group] = []
         self.steps = 0
@@ -136,7 +142,8 @@ class BeamLoop:
     def _start(self, request: Request, at: int) -> Group:
         start = request.start
         finished = Finished(self.search, request.budget + start.tail, by_text=start.constraint is not None)
-        return Group(request, finished, [Hypothesis((), b"", request.first_state)], at)
+        recorder = Recorder(self.search, self.model.vocabulary) if self.trace else None
+        return Group(request, finished, [Hypothesis((), b"", request.first_state)], at, recorder)
 
     def _prefill(self, joining: list[Group]) -> Hidden:
         """Read each prompt once."""
@@ -254,6 +261,9 @@ class BeamLoop:
             taken = self._taken(group, self._best([group], logits, masks)[0])
         if self.scores:
             taken = self._with_logprobs(group, taken, logits, masks)
+        if group.recorder is not None:
+            banked = ((one, after, group.progress(one) if group.has_goals else None) for one, after in taken)
+            group.recorder.add((group.beams[one.beam], one.token, after, bank) for one, after, bank in banked)
         running = [(one.beam, after) for one, after in taken if after.finish is None]
         group.finished.add([after for _, after in taken if after.finish is not None])
         if not running and not group.finished.best:
@@ -379,6 +389,7 @@ class BeamLoop:
     def _results(self, group: Group) -> list[Row]:
         """The best `n` texts, best first."""
         best = group.finished.best[: self.search.n]
+        trace = None if group.recorder is None else group.recorder.trace([one for _, one in best])
         rows: list[Row] = []
         for sample, (score, one) in enumerate(best):
             row = Row(replace(group.request, sample=sample), one.state, [], siblings=len(best), score=score)
@@ -386,7 +397,7 @@ class BeamLoop:
             row.inside, row.overruled = one.inside, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
-            row.traces = list(one.traces)
+            row.traces, row.trace = list(one.traces), trace
             rows.append(row)
         return rows
 

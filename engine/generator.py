@@ -112,6 +112,7 @@ class Generator:
             overruled=tuple(sorted(row.overruled)),
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
+            trace=row.trace,
         )
 
     def value_of(self, text: str, row: Row) -> Any:

@@ -44,6 +44,7 @@ class RunOptions(CallOptions, total=False):
 
     logprobs: bool
     diagnostics: bool
+    trace: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,7 @@ class Options:
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
+    trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
     """
 
     max_tokens: int | None = None
@@ -84,6 +86,7 @@ class Options:
     progress: bool | None = None
     logprobs: bool = False
     diagnostics: bool = False
+    trace: bool = False
 
     @classmethod
     def of(cls, kind: type, given: Mapping[str, Any]) -> Self:
@@ -101,6 +104,10 @@ class Options:
             raise OptionError(f"max_tokens={self.max_tokens!r}: a whole number of at least 1, or None")
         if isinstance(self.search, type) or not (hasattr(self.search, "pick") or isinstance(self.search, Beam)):
             raise OptionError(f"search={self.search!r}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
+        if self.trace and not isinstance(self.search, Beam):
+            raise OptionError(
+                f"trace=True with search={self.search!r}: a trace is of the beams; use search=Beam(4), or leave it out"
+            )
         if type(self.batch_size) is not int or self.batch_size < 1:
             raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
         if not isinstance(self.heal, bool):  # pyright: ignore[reportUnnecessaryIsInstance]

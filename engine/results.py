@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from ..guides.source import Span
     from .diagnostics import Diagnostics
+    from .search.trace import SearchTrace
 
 FinishReason = Literal["complete", "stop", "length"]
 
@@ -30,6 +31,7 @@ class Generation:
     overruled: which of no_repeat_ngram_size and min_tokens did not hold, because the constraint left nothing else
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
+    trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
     """
 
     text: str
@@ -44,6 +46,7 @@ class Generation:
     overruled: tuple[str, ...] = ()
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
+    trace: SearchTrace | None = None
 
 
 class Interrupted(KeyboardInterrupt):

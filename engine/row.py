@@ -12,6 +12,7 @@ from .diagnostics.trace import Trace
 from .healing import Start
 from .repetition import Controls
 from .results import FinishReason
+from .search.trace import SearchTrace
 from .stopping import StopStrings
 
 
@@ -86,6 +87,7 @@ class Row:
     traces: for diagnostics; of every token, and of that which ended the text
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
+    trace: of that search, if asked for
     """
 
     request: Request
@@ -101,6 +103,7 @@ class Row:
     overruled: frozenset[str] = frozenset()
     score: float | None = None
     siblings: int | None = None
+    trace: SearchTrace | None = None
     finish: FinishReason | None = None
 
     @property

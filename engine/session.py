@@ -39,7 +39,7 @@ def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | Bea
     if isinstance(search, Beam):
         rows = search.width * min(max(options.batch_size // search.width, 1), max(len(requests), 1))
         check_memory(model, rows, capacity, f"search={search!r}, batch_size={options.batch_size}")
-        return BeamLoop(model, requests, search, rows=rows, capacity=capacity, **recorded)
+        return BeamLoop(model, requests, search, rows=rows, capacity=capacity, trace=options.trace, **recorded)
     rows = min(options.batch_size, max(len(requests), 1))
     check_memory(model, rows, capacity, f"batch_size={options.batch_size}")
     return Loop(model, requests, search, rows=rows, capacity=capacity, **recorded)

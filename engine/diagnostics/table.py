@@ -24,13 +24,15 @@ _SPECIAL: dict[str, Callable[[Step], str]] = {
 def plain(steps: Sequence[Step], columns: Sequence[str]) -> str:
     """Aligned columns, texts to the left and numbers to the right; spaces in tokens are shown as ␣."""
     rows = [list(columns), *([cell(step, column) for column in columns] for step in steps)]
+    return aligned(rows, [column in _TEXTS for column in columns])
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> str:
+    """Rows of cells as lines; `left` says of each column whether its texts stand to the left."""
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     lines: list[str] = []
     for row in rows:
-        cells = [
-            _padded(text, width, left=column in _TEXTS)
-            for text, width, column in zip(row, widths, columns, strict=True)
-        ]
+        cells = [_padded(text, width, left=side) for text, width, side in zip(row, widths, left, strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 

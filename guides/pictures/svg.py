@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,20 @@ LINE = 17
 GAP = 44
 NOTE_WIDTH = 26
 _FONT = 'font-family="ui-monospace, monospace" font-size="12"'
+_BRIGHT, _PALE = "#ffd43b", "#fff3bf"  # of what is highlighted: arrows and nodes
 _HALO = 'paint-order="stroke" stroke="white" stroke-width="4" stroke-linejoin="round"'
 
 
 class _Drawing:
     """The places of all nodes, and what is written so far: lines, then outlines over them, then texts over both."""
 
-    def __init__(self, nodes: Sequence[Node], arrows: Sequence[Arrow], start: int) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], arrows: Sequence[Arrow], start: int, marked: Collection[int] = ()
+    ) -> None:
         self.nodes = nodes
         self.arrows = arrows
         self.start = start
+        self.marked = marked
         self.notes = [_wrapped(node.note) for node in nodes]
         self.half = [_half_width(node) for node in nodes]
         self.layer = [0] * len(nodes)
@@ -81,14 +85,15 @@ class _Drawing:
     def _node(self, number: int) -> None:
         node, x, y, half = self.nodes[number], self.x[number], self.y[number], self.half[number]
         self._reach(y - RADIUS, y + RADIUS)
+        fill = _PALE if number in self.marked else "white"
         if node.kind == "rule":
             self.shapes.append(
                 f'<rect x="{x - half:.0f}" y="{y - RADIUS:.0f}" width="{2 * half:.0f}" height="{2 * RADIUS}" rx="4" '
-                'fill="white" stroke="#333"/>'
+                f'fill="{fill}" stroke="#333"/>'
             )
         else:
             for radius in (RADIUS, RADIUS - 4) if node.kind == "final" else (RADIUS,):
-                self.shapes.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{radius}" fill="white" stroke="#333"/>')
+                self.shapes.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{radius}" fill="{fill}" stroke="#333"/>')
         self._text(x, y + 4, node.label)
         for at, line in enumerate(self.notes[number]):
             self._text(x, y + RADIUS + 15 + LINE * at, line, "#06c")
@@ -116,8 +121,10 @@ class _Drawing:
         """An arrow to the next layer."""
         left, right = self.x[source] + self.half[source], self.x[target] - self.half[target]
         y, below, bend = self.y[source], self.y[target], (right - left) / 2
-        self._path(f"M{left:.0f},{y:.0f} C{left + bend:.0f},{y:.0f} {right - bend:.0f},{below:.0f} "
-                   f"{right:.0f},{below:.0f}")  # fmt: skip
+        path = f"M{left:.0f},{y:.0f} C{left + bend:.0f},{y:.0f} {right - bend:.0f},{below:.0f} {right:.0f},{below:.0f}"
+        if source in self.marked and target in self.marked:
+            self.paths.append(f'<path d="{path}" fill="none" stroke="{_BRIGHT}" stroke-width="7"/>')
+        self._path(path)
         self._text((left + right) / 2, (y + below) / 2 - 6, label)
 
     def _bent(self, source: int, target: int, label: str) -> None:
@@ -172,9 +179,12 @@ class _Drawing:
         self.low, self.high = min(self.low, low), max(self.high, high)
 
 
-def draw(nodes: Sequence[Node], arrows: Sequence[Arrow], start: int) -> str:
-    """The picture of a graph: arrows to the next layer are drawn straight on, those back above the nodes."""
-    return _Drawing(nodes, arrows, start).write()
+def draw(nodes: Sequence[Node], arrows: Sequence[Arrow], start: int, marked: Collection[int] = ()) -> str:
+    """The picture of a graph: arrows to the next layer are drawn straight on, those back above the nodes.
+
+    marked: nodes to be highlighted, and the arrows onward between them
+    """
+    return _Drawing(nodes, arrows, start, marked).write()
 
 
 def _half_width(node: Node) -> float:
