@@ -50,14 +50,21 @@ def fsm(model: Model, machine: Any) -> Generator:
 
 
 def cfg(
-    model: Model, grammar: str | Grammar, start: str | None = None, syntax: Literal["lark", "gbnf"] = "lark"
+    model: Model,
+    grammar: str | Grammar,
+    start: str | None = None,
+    syntax: Literal["lark", "gbnf"] = "lark",
+    *,
+    contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
 ) -> Generator:
     """A text of a context-free grammar. Value: str.
 
     grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, or read already; start: the rule that the
-    whole text must match, "start" (Lark) or "root" (GBNF) if not given. Raises GrammarError, LanguageError, LimitError.
+    whole text must match, "start" (Lark) or "root" (GBNF) if not given.
+    contexts: texts that `quote(name)` in a Lark grammar quotes from, by name; `Generation.spans` has the places
+    Raises GrammarError, LanguageError, LimitError.
     """
-    return Generator(model, guides.CFGGuide(grammar, model.vocabulary, start, syntax))
+    return Generator(model, guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts))
 
 
 def extract(

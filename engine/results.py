@@ -27,7 +27,8 @@ class Generation:
     score: the sum of logprobs and of that of EOS, where it was chosen, and of those of tokens within a prompt's end
         that was generated again; None likewise; of a text found by beam search,
         always what it was ranked by, see `Beam`
-    spans: where the quoted strings of a JSON value stand, by their JSON pointers; empty if nothing was to be quoted
+    spans: where the quoted strings of a JSON value stand, by their JSON pointers, and the quotations of a grammar,
+        as "/name/0" for the first from the context `name`; empty if nothing was to be quoted
     overruled: which of no_repeat_ngram_size and min_tokens did not hold, because the constraint left nothing else
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short

@@ -106,6 +106,7 @@ class Quote:
         return {**handler(schema), "x-quote": self.as_json()}
 
 
+Context = str | Sequence[str] | Quote
 MANY = 64
 
 

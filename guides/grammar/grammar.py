@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ...errors import GrammarError, LanguageError
-from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
+from ..quotation import Quote
+from ..syntax import EMPTY, Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from .notation import render_name, render_rules
 
 _SHOWN = 8
@@ -20,6 +21,7 @@ class Grammar:
     lines: the line in `source` on which each rule is defined, counted from 1; generated rules have none
     source: the text that the grammar was read from; empty if it was built by a program
     terminals: rules that refer, if at all, to other terminals only, without recursion (a regular language)
+    quotes: what is quoted, by the names of further rules, which have no body here
     """
 
     rules: dict[str, Node]
@@ -27,6 +29,7 @@ class Grammar:
     lines: dict[str, int] = field(default_factory=dict[str, int])
     source: str = ""
     terminals: frozenset[str] = frozenset()
+    quotes: dict[str, Quote] = field(default_factory=dict[str, Quote])
 
     def __str__(self) -> str:
         return render_rules(self.rules)
@@ -48,11 +51,11 @@ def check(grammar: Grammar) -> list[str]:
         raise GrammarError(reason, *_place(grammar, None))
     for rule, body in grammar.rules.items():
         for name in references(body):
-            if name not in grammar.rules:
+            if name not in grammar.rules and name not in grammar.quotes:
                 message = f"rule {rule!r} refers to {name!r}, which is not defined"
                 raise GrammarError(message, *_place(grammar, rule, name))
     reached = reachable(grammar)
-    finishing = productive(grammar.rules)
+    finishing = productive({**grammar.rules, **dict.fromkeys(grammar.quotes, EMPTY)})
     endless = [name for name in grammar.rules if name in reached and name not in finishing]
     if endless:
         raise LanguageError(_endless_message(grammar, endless))
@@ -78,12 +81,12 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def reachable(grammar: Grammar) -> set[str]:
-    """The rules that a text of the grammar may make use of, the start rule included."""
+    """The rules that a text of the grammar may make use of, the start rule included; not those of quotations."""
     reached = {grammar.start}
     todo = [grammar.start]
     while todo:
         for name in references(grammar.rules[todo.pop()]):
-            if name not in reached:
+            if name not in reached and name not in grammar.quotes:
                 reached.add(name)
                 todo.append(name)
     return reached

@@ -51,7 +51,7 @@ def is_small(node: Node) -> bool:
 
 def _innermost_first(grammar: Grammar) -> Iterator[str]:
     """Depth first along the references from the start; a rule comes once all it refers to have been entered."""
-    entered = {grammar.start}
+    entered = {grammar.start, *grammar.quotes}
     path = [(grammar.start, references(grammar.rules[grammar.start]))]
     while path:
         name, rest = path[-1]

@@ -8,8 +8,10 @@ is the beginning of the text: the meaning of Lark's Earley parser with `lexer="d
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 
 from ...errors import LimitError
+from ..quotation import Context, Quote
 from ..syntax import Node, Reference, Repeat, Sequence
 from .combine import choice
 from .grammar import Grammar, check
@@ -23,15 +25,24 @@ IGNORED = "__IGNORED"
 BEGIN = "__BEGIN"
 
 
-def parse_lark(text: str, start: str = "start", *, max_rules: int = 100_000, max_depth: int = 100) -> Grammar:
+def parse_lark(
+    text: str,
+    start: str = "start",
+    *,
+    max_rules: int = 100_000,
+    max_depth: int = 100,
+    contexts: Mapping[str, Context] | None = None,
+) -> Grammar:
     """The grammar that `text` describes in Lark's language, checked.
 
     max_rules: most rules and terminals, those included that templates generate
     max_depth: most brackets open at once
+    contexts: what `quote(name)` quotes from, by name: a text, several, or a `Quote`
     GrammarError: the text is malformed, uses names that are not defined, or directives that are not
     supported. LanguageError: some rule can never finish. LimitError: a limit is exceeded.
     """
-    grammar = _Builder(text, Names(text, parse_statements(text, max_depth)), max_rules).build(start)
+    quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
+    grammar = _Builder(text, Names(text, parse_statements(text, max_depth)), max_rules, quotes).build(start)
     check(grammar)
     return grammar
 
@@ -39,11 +50,11 @@ def parse_lark(text: str, start: str = "start", *, max_rules: int = 100_000, max
 class _Builder:
     """Turns definitions into rules."""
 
-    def __init__(self, text: str, names: Names, max_rules: int) -> None:
+    def __init__(self, text: str, names: Names, max_rules: int, contexts: Mapping[str, Quote]) -> None:
         self.text = text
         self.names = names
         self.max_rules = max_rules
-        self.terminals = Terminals(text, names)
+        self.terminals = Terminals(text, names, contexts)
         self.templates = Templates(text, names)
         self.newlines = [i for i, character in enumerate(text) if character == "\n"]
         self.rules: dict[str, Node] = {}
@@ -67,7 +78,7 @@ class _Builder:
             self.rules[BEGIN] = Sequence((Reference(IGNORED), body))
             terminals.add(IGNORED)
             start = BEGIN
-        return Grammar(self.rules, start, self.lines, self.text, frozenset(terminals))
+        return Grammar(self.rules, start, self.lines, self.text, frozenset(terminals), self.terminals.quotes)
 
     def add(self, name: str, definition: Definition, body: Node) -> None:
         if len(self.rules) >= self.max_rules:

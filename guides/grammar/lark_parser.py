@@ -15,6 +15,7 @@ from .lark_syntax import (
     Import,
     Many,
     Name,
+    Quotation,
     Range,
     Regex,
     Series,
@@ -25,6 +26,7 @@ from .lark_syntax import (
 
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _DIGITS = 9
+_AFTER_OWN = frozenset(":.{},")
 _CLOSING = {"(": ")", "[": "]"}
 _DIRECTIVES = "%import, %ignore, %override, %extend"
 _KINDS = {
@@ -67,6 +69,9 @@ class _Parser:
         self.max_depth = max_depth
         self.tokens = tokenize(text)
         self.at = 0
+        # A grammar may have a rule or a parameter of that name, followed by a group; then nothing is quoted.
+        words = zip(self.tokens, self.tokens[1:], strict=False)
+        self.quotes = not any(word.text == "quote" and after.text in _AFTER_OWN for word, after in words)
 
     @property
     def token(self) -> Token:
@@ -258,6 +263,8 @@ class _Parser:
         token = self.token
         if token.kind in ("rule", "terminal"):
             name = self.name()
+            if name.name == "quote" and self.quotes and self.mark("("):
+                return self.quotation()
             return Call(name, self.arguments(depth)) if self.mark("{") else name
         if token.kind == "regex":
             self.at += 1
@@ -268,6 +275,14 @@ class _Parser:
         self.at += 1
         high = self.take("string", "a string of one character after '..'")
         return Range(low, Text(high.text, high.offset))
+
+    def quotation(self) -> Quotation:
+        self.at += 1
+        if self.token.kind not in ("rule", "terminal"):
+            self.fail("the name of a context after 'quote('")
+        name = self.name()
+        self.skip(")", f"')' after {name.name!r}")
+        return Quotation(name)
 
     def arguments(self, depth: int) -> tuple[Value, ...]:
         self.limit_depth(depth)

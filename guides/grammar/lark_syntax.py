@@ -47,6 +47,23 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Quotation:
+    """`quote(name)`: a piece of the context of that name."""
+
+    name: Name
+
+    @property
+    def source(self) -> str:
+        """As written; also the name of the rule that it becomes."""
+        return f"quote({self.name.name})"
+
+    @property
+    def offset(self) -> int:
+        """Where the context's name stands."""
+        return self.name.offset
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A template with its arguments."""
 
@@ -77,7 +94,7 @@ class Many:
     max: int | None
 
 
-Pattern = Text | Regex | Range
+Pattern = Text | Regex | Range | Quotation
 Value = Name | Pattern | Call
 Expression = Value | Series | Choice | Many
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...errors import GrammarError
+from ..quotation import Quote
 from ..syntax import Node, Reference
 from .grammar import nullable
 from .lark_literals import range_node, text_node
 from .lark_names import Names
 from .lark_regex import regex_node
-from .lark_syntax import Call, Expression, Name, Pattern, Range, Regex, Text, Value, fold, leaves
+from .lark_syntax import Call, Expression, Name, Pattern, Quotation, Range, Regex, Text, Value, fold, leaves
 
 
 class Terminals:
-    """All defined terminals by name, in `nodes`; one that contains itself is refused."""
+    """All defined terminals by name, in `nodes`; one that contains itself is refused.
 
-    def __init__(self, text: str, names: Names) -> None:
+    contexts: what may be quoted, by name; quotes: what is, by the names of the rules that stand for it
+    """
+
+    def __init__(self, text: str, names: Names, contexts: Mapping[str, Quote]) -> None:
         self.text = text
         self.names = names
+        self.contexts = contexts
+        self.quotes: dict[str, Quote] = {}
         self.nodes = {
             name: self.node(definition.body)
             for name, definition in names.definitions.items()
@@ -30,7 +38,7 @@ class Terminals:
         return fold(body, self._leaf)
 
     def pattern(self, pattern: Pattern) -> Node:
-        """The node of a string, a range or a regular expression."""
+        """The node of a string, a range, a regular expression or a quotation."""
         match pattern:
             case Text():
                 return text_node(pattern, self.text)
@@ -38,6 +46,16 @@ class Terminals:
                 return regex_node(pattern, self.text)
             case Range():
                 return range_node(pattern, self.text)
+            case Quotation():
+                return self._quotation(pattern)
+
+    def _quotation(self, pattern: Quotation) -> Node:
+        name = pattern.name
+        if name.name not in self.contexts:
+            known = ", ".join(map(repr, self.contexts)) or "none"
+            raise GrammarError(f"there is no context {name.name!r}; contexts= has {known}", self.text, name.offset)
+        self.quotes[pattern.source] = self.contexts[name.name]
+        return Reference(pattern.source)
 
     def used(self, terminal: Name | Pattern) -> Node:
         """The node of a terminal in a rule. GrammarError: it is not defined, or matches the empty text."""
@@ -61,7 +79,7 @@ class Terminals:
         return node
 
     def _leaf(self, leaf: Value) -> Node:
-        if isinstance(leaf, Text | Regex | Range):
+        if isinstance(leaf, Text | Regex | Range | Quotation):
             return self.pattern(leaf)
         name = leaf.name if isinstance(leaf, Call) else leaf
         if not name.is_terminal or isinstance(leaf, Call):

@@ -12,15 +12,15 @@ from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Seque
 INFINITE = 2**30
 
 
-def shortest_texts(rules: Mapping[str, Node]) -> Callable[[], Mapping[str, int]]:
+def shortest_texts(rules: Mapping[str, Node], known: Mapping[str, int]) -> Callable[[], Mapping[str, int]]:
     """A function that gives the fewest bytes of a text of each rule; computed at its first call.
 
-    Quickest where rules come after those that they refer to.
+    known: of rules without a body. Quickest where rules come after those that they refer to.
     """
 
     @cache
     def compute() -> Mapping[str, int]:
-        lengths = dict.fromkeys(rules, INFINITE)
+        lengths = {**known, **dict.fromkeys(rules, INFINITE)}
         changed = True
         while changed:
             changed = False

@@ -36,7 +36,7 @@ def _used(grammar: Grammar, rule: str, shown: Mapping[str, int]) -> list[str]:
     found = dict.fromkeys(references(grammar.rules[rule]))
     queue = list(found)
     for name in queue:
-        if name not in shown:
+        if name not in shown and name not in grammar.quotes:
             queue += [other for other in references(grammar.rules[name]) if other not in found]
             found |= dict.fromkeys(queue)
     return [name for name in found if name in shown]

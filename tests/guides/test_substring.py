@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trellm.errors import LanguageError, OptionError
 from trellm.guides import ByteGuide, RowGuide, SubstringGuide, laws
 from trellm.guides.crossing import Crossings, TrieGuide
-from trellm.guides.protocol import DEAD, tokens_of
+from trellm.guides.protocol import DEAD, Guide, tokens_of
 from trellm.guides.source import Place
 from trellm.tokenizers_adapter import Vocabulary
 
@@ -31,7 +31,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def outputs(guide: SubstringGuide) -> list[bytes]:
+def outputs(guide: Guide) -> list[bytes]:
     """All texts of the guide, by its masks: every sequence of tokens up to EOS; a text for each."""
     found: list[bytes] = []
     open_ones = [(guide.start, b"")]
