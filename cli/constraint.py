@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import click
 
@@ -263,7 +263,7 @@ def _read_resources(context: click.Context, parameter: click.Parameter, given: t
             schema: Any = json.loads(_read_file(context, parameter, path) or "")
         except (ValueError, RecursionError) as error:
             raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
-        named: dict[str, Any] = schema if isinstance(schema, dict) else {}
+        named = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
         uri = uri or named.get("$id") or named.get("id") or ""
         if not uri:
             raise click.BadParameter(f"the schema in {path!r} has no $id; write URI={path}")

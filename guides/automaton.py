@@ -163,10 +163,10 @@ class ChartAutomaton:
         """Let `collect` not give up these states; DEAD is passed over."""
         self._chart.states[states[states != DEAD], kernel.KEPT] = 1
 
-    def collect(self) -> NDArray[np.bool_]:
+    def collect(self) -> Kept:
         """Make room: give up all states whose numbers nobody was given, by a method or by the kernel `advance`.
 
-        Returns for each number whether it still names the same state; the others will name new ones. States
+        Returns for each number whether it still names the same thing; the others will name new ones. States
         met on the way to masks and distances are many times those that texts end in.
         """
         with self.lock:

@@ -80,8 +80,8 @@ class LiftedGuide:
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        signature = self._signatures.get(state)
-        row = None if signature is None else self._rows.get(signature)
+        signature = self._signatures.get(state, -1)
+        row = self._rows.get(signature)
         while row is not None:
             self._tables.masks.touch(row)
             known = self._rows.get(signature)

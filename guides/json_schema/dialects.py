@@ -119,7 +119,7 @@ def _constant(value: Any) -> str | None:
             if id(part) not in seen:  # type: ignore[reportUnknownArgumentType]
                 seen.add(id(part))  # type: ignore[reportUnknownArgumentType]
                 waiting.extend(part.values() if is_object(part) else part)  # type: ignore[reportUnknownArgumentType]
-                if is_object(part) and not all(isinstance(name, str) for name in part):
+                if is_object(part) and not all(isinstance(name, str) for name in part):  # type: ignore[reportUnnecessaryIsInstance]
                     return "made of JSON values, with strings as names of members"
         elif not is_number(part):
             return "made of JSON values"
