@@ -75,7 +75,7 @@ def compare(name: str, network: Any, tokenizer: Any, widths: list[int], rounds: 
             "transformers": lambda width=width: peer(network, ids, width),
             **{
                 what: lambda generator=generator, include=include, width=width: list(
-                    generator.run(PROMPT, search=Beam(width), max_tokens=TOKENS, **include).token_ids
+                    generator.run(PROMPT, search=Beam(width), max_tokens=TOKENS, heal=False, **include).token_ids
                 )
                 for what, (generator, include) in generators.items()
             },
