@@ -16,7 +16,7 @@ from ..errors import LanguageError, LimitError
 from ..kernels.chart import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from .graph import Edge, Graph, Link
 from .syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
-from .utf8 import Template, template
+from .utf8 import NOWHERE, Template, template, template_of_rows
 
 MAX_DEPTH = 300
 
@@ -194,20 +194,11 @@ class Lowering:
 
 
 def table_template(table: Table) -> Template:
-    """A table as a template, with runs of equal transitions as edges."""
+    """A table as a template."""
     count = len(table.transitions)
     transitions = table.transitions[np.roll(np.arange(count), -table.start)]
-    change = np.ones(transitions.shape, np.bool_)
-    change[:, 1:] = transitions[:, 1:] != transitions[:, :-1]
-    state, low = np.nonzero(change)
-    high = np.append(low[1:], 0) - 1
-    high[high < 0] = 255
-    target = transitions[state, low]
-    alive = target >= 0
-    edges = np.stack([low[alive], high[alive], (target[alive] - table.start) % count], axis=1)
-    ends = np.cumsum(np.bincount(state[alive], minlength=count))
     exits = (np.flatnonzero(table.accepting) - table.start) % count
-    return Template(ends.astype(np.int32), edges.astype(np.int32), exits.astype(np.int32))
+    return template_of_rows(np.where(transitions >= 0, (transitions - table.start) % count, NOWHERE), exits)
 
 
 def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:

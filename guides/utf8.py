@@ -24,6 +24,24 @@ class Template:
     exits: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
+NOWHERE = -2
+NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
+
+
+def template_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> Template:
+    """A template of rows of targets by byte, int32 [nodes, 256], -1 for the way out; runs of equal ones are edges."""
+    change = np.ones(rows.shape, np.bool_)
+    change[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    node, low = np.nonzero(change)
+    high = np.append(low[1:], 0) - 1
+    high[high < 0] = 255
+    target = rows[node, low]
+    alive = target != NOWHERE
+    edges = np.stack([low[alive], high[alive], target[alive]], axis=1).astype(np.int32)
+    ends = np.cumsum(np.bincount(node[alive], minlength=len(rows)))
+    return Template(ends.astype(np.int32), edges, exits.astype(np.int32))
+
+
 ByteRanges = tuple[tuple[int, int], ...]
 Tree = dict[tuple[int, int], "Tree"]
 _LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..automaton import ChartAutomaton
 from ..dfa import Dfa, byte_runs
@@ -16,7 +15,7 @@ from ..graph import Edge, Graph
 from ..lower import Lowering, table_template
 from ..syntax import Literal, Repeat, Table
 from ..syntax import Sequence as InSequence
-from ..utf8 import Template
+from ..utf8 import NOWHERE, Template, template_of_rows
 from .spelling import PLAIN, free_character, spelt
 
 Runs = list[tuple[int, int, int]]
@@ -85,32 +84,19 @@ def _tree_of(texts: tuple[bytes, ...]) -> ExclusionTree:
                 ends.append(False)
             node = known
         ends[node] = True
-    # One row each: before the quote, the nodes of the tree, the free automaton. Targets: -1 out, -2 nowhere.
+    # One row each: before the quote, the nodes of the tree, the free automaton.
     inner, final = len(states), int(np.flatnonzero(free.accepting)[0])
-    outer = np.where(free.transitions >= 0, free.transitions + 1 + inner, -2)
+    outer = np.where(free.transitions >= 0, free.transitions + 1 + inner, NOWHERE)
     outer[free.transitions == final] = -1
-    rows = np.full((1 + inner + len(outer), 256), -2, np.int32)
+    rows = np.full((1 + inner + len(outer), 256), NOWHERE, np.int32)
     rows[0, 0x22] = 1
     rows[1 : 1 + inner] = outer[states]
     rows[1 + inner :] = outer
-    after = np.where(ends, -2, np.arange(1, 1 + inner))
+    after = np.where(ends, NOWHERE, np.arange(1, 1 + inner))
     rows[1 + np.array(parents[1:], np.int32), np.array(values[1:], np.int32)] = after[1:]
     return ExclusionTree(
-        _template(rows), [node for node, state in enumerate([-1, *states, *range(len(outer))]) if state == 0]
+        template_of_rows(rows), [node for node, state in enumerate([-1, *states, *range(len(outer))]) if state == 0]
     )
-
-
-def _template(rows: NDArray[np.int32]) -> Template:
-    """Rows of targets by byte as a template: runs of equal targets are edges."""
-    change = np.ones(rows.shape, np.bool_)
-    change[:, 1:] = rows[:, 1:] != rows[:, :-1]
-    node, low = np.nonzero(change)
-    high = np.append(low[1:], 0) - 1
-    high[high < 0] = 255
-    target = rows[node, low]
-    alive = target != -2
-    edges = np.stack([low[alive], high[alive], target[alive]], axis=1).astype(np.int32)
-    return Template(np.cumsum(np.bincount(node[alive], minlength=len(rows))).astype(np.int32), edges)
 
 
 class Exclusion:

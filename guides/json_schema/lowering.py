@@ -193,6 +193,16 @@ class SchemaLowering:
             found += sorted(case.values)
         return found + list(normal.constants)
 
+    def after_name(self, formula: Formula, depth: int, target: int) -> int:
+        """The entry of colon and value, after the name of a member of an object at `depth`."""
+        spacing = self.form.spacing
+        call = self.graph.node(links=((CALL, self.value(formula, depth + 1), target),))
+        return self.gap(spacing.before_colon(), self.text(b":", self.gap(spacing.after_colon(), call)))
+
+    def length_after_name(self, formula: Formula, depth: int) -> int:
+        """The bytes of colon and value, as `after_name`."""
+        return 1 + bool(self.line(0)) + self.shortest(formula, depth + 1)
+
     def text(self, data: bytes, target: int) -> int:
         """The entry of fixed bytes before `target`."""
         return self.graph.literal(data, target)

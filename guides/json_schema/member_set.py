@@ -93,12 +93,9 @@ class MemberSet:
 
     def _tail(self, formula: Formula, after: int) -> int:
         """The node after a name: colon and value."""
-        owner, spacing = self._owner, self._owner.form.spacing
         # A place of its own to return to tells in whose value a state is.
         back = self._graph.node(links=((EPSILON, after, 0),))
-        call = self._graph.node(links=((CALL, owner.value(formula, self._depth + 1), back),))
-        colon = owner.text(b":", owner.gap(spacing.after_colon(), call))
-        return owner.gap(spacing.before_colon(), colon)
+        return self._owner.after_name(formula, self._depth, back)
 
     def _weights(self) -> list[int]:
         """The bytes of each name's member, with what stands before it."""
@@ -108,15 +105,17 @@ class MemberSet:
         ]
 
     def _length(self, index: int) -> int:
-        return len(spelt(self._names.names[index])) + self._value_length(self._names.formulas[index])
-
-    def _value_length(self, formula: Formula) -> int:
-        return 1 + bool(self._owner.line(0)) + self._owner.shortest(formula, self._depth + 1)
+        return len(spelt(self._names.names[index])) + self._owner.length_after_name(
+            self._names.formulas[index], self._depth
+        )
 
     def _sure_member(self) -> int:
         """Bytes from before a member that need not come to after the closing brace, whichever are left to come."""
         names, owner = self._names, self._owner
-        lengths = [owner.strings.shortest(region) + self._value_length(formula) for region, formula in names.regions]
+        lengths = [
+            owner.strings.shortest(region) + owner.length_after_name(formula, self._depth)
+            for region, formula in names.regions
+        ]
         if not lengths:
             lengths = [max(map(self._length, range(len(names.names))))]
         return min(lengths) + owner.last_line(self._depth) + 1

@@ -122,20 +122,14 @@ class Members:
         if node is None:
             node = self._tails[choice] = self._graph.lazy_node(
                 lambda node: self._define_tail(node, choice),
-                lambda: 1 + bool(self._owner.line(0)) + self._value_length(choice.formula) + self._rest(choice.after),
+                lambda: self._owner.length_after_name(choice.formula, self._depth) + self._rest(choice.after),
                 self._target,
             )
         return node
 
     def _define_tail(self, node: int, choice: Choice) -> None:
-        self._graph.define(node, links=((EPSILON, self._colon(choice), 0),))
-
-    def _colon(self, choice: Choice) -> int:
-        owner, spacing = self._owner, self._owner.form.spacing
-        value = owner.value(choice.formula, self._depth + 1)
-        call = self._graph.node(links=((CALL, value, self._after(choice.after)),))
-        colon = owner.text(b":", owner.gap(spacing.after_colon(), call))
-        return owner.gap(spacing.before_colon(), colon)
+        entry = self._owner.after_name(choice.formula, self._depth, self._after(choice.after))
+        self._graph.define(node, links=((EPSILON, entry, 0),))
 
     def _after(self, place: Place) -> int:
         """The node after a member: a comma and the next one, or the end."""
@@ -234,17 +228,10 @@ class Members:
     def _length(self, choice: Choice) -> int:
         """Bytes of a member: name, colon, value."""
         if choice.name >= 0:
-            return self._name_length(choice.name) + self._value_length(choice.formula)
-        name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
-        return name + 1 + bool(self._owner.line(0)) + self._value_length(choice.formula)
-
-    def _name_length(self, index: int) -> int:
-        """Bytes of a name and what stands between it and the value."""
-        return len(spelt(self._names[index])) + 1 + bool(self._owner.line(0))
-
-    def _value_length(self, formula: Formula) -> int:
-        """Bytes of a member's value."""
-        return self._owner.shortest(formula, self._depth + 1)
+            name = len(spelt(self._names[choice.name]))
+        else:
+            name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
+        return name + self._owner.length_after_name(choice.formula, self._depth)
 
     def _rest(self, place: Place) -> int:
         """Bytes after a member to after the closing brace."""
@@ -267,6 +254,10 @@ class Members:
         if self._lengths is None:
             names = (index for index in range(len(self._names)) if self._required >> index & 1)
             self._lengths = [
-                (index, self._name_length(index) + self._value_length(self._formulas[index])) for index in names
+                (
+                    index,
+                    len(spelt(self._names[index])) + self._owner.length_after_name(self._formulas[index], self._depth),
+                )
+                for index in names
             ]
         return self._lengths
