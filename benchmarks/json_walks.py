@@ -1,12 +1,14 @@
 """Random walks through the guides of JSON schemas: does everything that can be generated validate, and end in time?
 
-    python benchmarks/json_walks.py TOKENIZER DATA.jsonl.gz [--walks N] [--every N] [--only WORD] [--order any] ...
+    python benchmarks/json_walks.py TOKENIZER DATA.jsonl.gz [--walks N] [--every N] [--only WORD] [--order any]
+        [--whitespace any] [--escapes any] [--seconds N] [--log FILE] [--save]
 
 DATA has one {"id", "schema", ...} a line. Every walk has a budget between the distance of the start and 80 tokens
 more and asks the guide as the decode loop does. Every other walk takes all allowed tokens with the same probability,
 the rest first a length among those of the allowed tokens, then a token of that length, so that strings end. Checked
 with `jsonschema`, formats too: every text is an instance, none comes to a dead end, all are complete within the budget.
-Prints what failed and how long the slowest took, and writes a line of sums to results/json_walks.csv.
+Prints what failed and how long the slowest took; --save writes a line of sums to results/json_walks.csv. With --log,
+every schema's outcome is a line of FILE, and a run that was broken off goes on behind the schemas that are in it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from recording import pin_to_one_core, save, show
@@ -137,6 +140,45 @@ def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any
     return "fine", "", written
 
 
+class Log:
+    """The outcomes so far, kept in a file if one is given."""
+
+    def __init__(self, path: str, settings: dict[str, Any]) -> None:
+        self._path = Path(path) if path else None
+        self._settings = settings
+        self.outcomes: dict[str, dict[str, Any]] = {}
+        if self._path is not None and self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                outcome = json.loads(line)
+                if outcome["settings"] == settings:
+                    self.outcomes[outcome["id"]] = outcome
+
+    def add(self, outcome: dict[str, Any]) -> None:
+        """Remember how the walks through a schema went."""
+        self.outcomes[outcome["id"]] = outcome
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**outcome, "settings": self._settings}) + "\n")
+
+
+def outcome_of(record: dict[str, Any], vocabulary: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    """How the walks through a schema went, and the seconds they took."""
+    start = time.process_time()
+    try:
+        with limited(arguments.seconds):
+            options = chosen_options(arguments)
+            verdict, reason, size = walk_schema(record["schema"], vocabulary, arguments.walks, options)
+    except Exception as error:
+        verdict, reason, size = "error", f"{type(error).__name__}: {error}", 0
+    seconds = time.process_time() - start
+    return {"id": record["id"], "verdict": verdict, "reason": reason[:800], "bytes": size, "seconds": seconds}
+
+
+def chosen_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options of the guide that are not as by default."""
+    return {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name)}
+
+
 def main() -> None:
     """Walk through every schema."""
     parser = argparse.ArgumentParser(description="Random walks through JSON schemas")
@@ -147,6 +189,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first schema")
     parser.add_argument("--only", default="", help="only schemas with this in their id")
     parser.add_argument("--seconds", type=int, default=60, help="limit for one schema")
+    parser.add_argument("--log", default="", help="keep the outcomes here, and go on behind those that are there")
     parser.add_argument("--save", action="store_true", help="write results/json_walks.csv")
     for option in OPTIONS:
         parser.add_argument(f"--{option}")
@@ -157,36 +200,31 @@ def main() -> None:
     from trellm import Vocabulary
 
     vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(arguments.tokenizer))
-    options = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name)}
+    options = chosen_options(arguments)
     with gzip.open(arguments.data, "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
     chosen = [r for r in records[arguments.first :: arguments.every] if arguments.only in r["id"]]
     walk_schema({"properties": {"a": {"type": "string"}}}, vocabulary, len(SLACK), {})  # loads the kernels
-    counts: Counter[str] = Counter()
-    times: list[tuple[float, str]] = []
-    begun, written = time.process_time(), 0
+    log = Log(arguments.log, {"walks": arguments.walks, **options})
     for record in chosen:
-        start = time.process_time()
-        try:
-            with limited(arguments.seconds):
-                verdict, reason, size = walk_schema(record["schema"], vocabulary, arguments.walks, options)
-        except Exception as error:
-            verdict, reason, size = "error", f"{type(error).__name__}: {error}", 0
-        counts[verdict] += 1
-        written += size
-        times.append((time.process_time() - start, record["id"]))
-        if verdict != "fine":
-            print(f"{verdict}: {record['id']}: {reason[:800]}", flush=True)
-    times.sort(reverse=True)
-    print("slowest:", ", ".join(f"{name} {seconds:.1f} s" for seconds, name in times[:8]))
+        if record["id"] in log.outcomes:
+            continue
+        outcome = outcome_of(record, vocabulary, arguments)
+        log.add(outcome)
+        if outcome["verdict"] != "fine":
+            print(f"{outcome['verdict']}: {record['id']}: {outcome['reason']}", flush=True)
+    outcomes = [log.outcomes[record["id"]] for record in chosen]
+    slowest = sorted(outcomes, key=lambda outcome: -outcome["seconds"])
+    print("slowest:", ", ".join(f"{outcome['id']} {outcome['seconds']:.1f} s" for outcome in slowest[:8]))
+    counts = Counter(outcome["verdict"] for outcome in outcomes)
     row = {
         **{name: options.get(name, "default") for name in OPTIONS},
         "schemas": len(chosen),
         "walks": arguments.walks,
         **{name: counts[name] for name in ("fine", "refused", "invalid", "dead end", "error")},
-        "bytes": written,
-        "seconds": time.process_time() - begun,
-        "slowest_s": times[0][0],
+        "bytes": sum(outcome["bytes"] for outcome in outcomes),
+        "seconds": sum(outcome["seconds"] for outcome in outcomes),
+        "slowest_s": slowest[0]["seconds"],
     }
     show([row])
     if arguments.save:

@@ -221,9 +221,9 @@ class Members:
         return not self._ceiling and not place.unmet
 
     def _still(self, place: Place) -> int:
-        """How many members must still come, at least."""
-        required = (self._required & ~place.used).bit_count()
-        return max(required, self._case.min_properties - place.members if self._ceiling else 0, place.unmet.bit_count())
+        """How much is still missing: required members, members, and rules to be met; some member makes it less."""
+        few = max(self._case.min_properties - place.members, 0) if self._ceiling else 0
+        return (self._required & ~place.used).bit_count() + few + place.unmet.bit_count()
 
     def _length(self, choice: Choice) -> int:
         """Bytes of a member: name, colon, value."""

@@ -299,3 +299,11 @@ def test_fifty_thousand_properties() -> None:
     assert reads(guide, '{"p7": 1}')
     assert not reads(guide, '{"p7": "a"}')
     assert not reads(guide, '{"p50000": 4')
+
+
+def test_the_way_to_the_end_meets_rules_and_brings_required_members() -> None:
+    """One member can only do one of both, so that neither count alone says what is nearer to the end."""
+    some_x = {"not": {"propertyNames": {"not": {"pattern": "x"}}}}
+    guide = JSONGuide({"type": "object", "required": ["abcd"], **some_x}, BYTES)
+    fitting = guide.distance(guide.start)
+    assert fitting == len('{"abcd":0,"x":0}')
