@@ -14,6 +14,7 @@ from ..kernels.chart import DEAD
 from ..kernels.cost import (
     NEVER,
     Costs,
+    nearest,
     settle_nodes,
     spell,
     state_costs,
@@ -30,12 +31,14 @@ MAX_SEARCH = 5_000
 MAX_IMPROVING = 500
 MAX_SEARCH_WORDS = 4_000_000
 MAX_WITNESS = 1 << 26
-# Up to how many bytes before the end tokens are tried that are on no shortest way
+# Up to how many bytes before the end tokens are tried that are on no shortest way, and how many bytes longer than a
+# shortest text one with such a token may be
 NEAR = 32
+DETOUR = 2
 # How many times as many bytes as it takes a front end may promise, which only knows some short text
 OVERSTATED = 8
 
-_NO_STATES = np.zeros((0, 3), np.int32)
+_NO_STATES = np.zeros((0, 4), np.int32)
 
 
 class Closing:
@@ -44,10 +47,11 @@ class Closing:
     A distance is the lesser of two numbers of tokens: those that a shortest text in bytes can be split into,
     and those that end the text when each is the one that comes nearest to the end. Each depends on the state
     alone, whatever was asked before, and drops by one along its own way, which makes distances consistent. The
-    second is worked out near the end only.
-    Where one token is enough a distance is exact. When the vocabulary lacks single bytes, it is searched for among
-    token sequences near the end, and wherever the shortest text cannot be spelt. A state from which such a search finds
-    no way in reasonable time counts as having none (`gave_up`), so that no text is led there.
+    second is worked out near the end only, and among tokens of texts not much longer than a shortest one: a wide state
+    leads to hundreds of others, each of which would be searched in turn.
+    When the vocabulary lacks single bytes, a distance is searched for among token sequences near the end, and wherever
+    the shortest text cannot be spelt. A state from which such a search finds no way in reasonable time counts as
+    having none (`gave_up`), so that no text is led there.
     Callers hold the automaton's lock.
     """
 
@@ -209,20 +213,14 @@ class Closing:
             if len(path) == limit:
                 return NEVER
             path.append(state)
-            state = self._nearest(state)
+            state = self._run_costed(nearest, self._tables.trie, state, DETOUR)
+            if state == DEAD:
+                return NEVER
         count = self._by_nearest.get(state, 0)
         for place in reversed(path):
             count += 1
             self._by_nearest[place] = count
         return count
-
-    def _nearest(self, state: int) -> int:
-        """The state after the token that comes nearest to the end, the first of them in the order of the trie."""
-        after = self.after_tokens(state)
-        first = np.full(self._automaton.state_count + 1, -1, np.int32)  # the last is for DEAD
-        first[after[::-1]] = np.arange(len(after) - 1, -1, -1)
-        states = np.flatnonzero(first[:-1] >= 0).astype(np.int32)
-        return int(states[np.lexsort((first[states], self.bytes_needed(states)))[0]])
 
     def _searched_distance(self, state: int) -> int:
         """Search token sequences for the fewest, by A*: what is known counts, else the longest token's steps."""

@@ -31,6 +31,7 @@ from .chart import (
     LINK_HI,
     LINK_LO,
     ROOT,
+    ROW,
     RULE,
     SELF,
     first_entry,
@@ -38,11 +39,11 @@ from .chart import (
 )
 from .compiling import wide_njit as njit
 from .interning import HI, LO
-from .rows import fill_row
+from .rows import PENDING, fill_low, fill_row, step_high
 
 NEVER = 2**30
 # Columns of Costs.onward.
-BYTE, NEXT, TOKENS = range(3)
+BYTE, NEXT, TOKENS, COST = range(4)
 
 
 class Costs(NamedTuple):
@@ -54,8 +55,8 @@ class Costs(NamedTuple):
     turns, exits: int32, by counter, of one turn and after the loop
     weights: int32 [n, 32], by set and bit
     entries: int32, beside Chart.words, of everything after the call entry at that place, -1 where not known yet
-    onward: int32 [n, 3], by state: the first byte of a shortest text, the state after it, and the fewest tokens that
-    spell the text; -1 where not known yet
+    onward: int32 [n, 4], by state: the first byte of a shortest text, the state after it, the fewest tokens that
+    spell the text, and its bytes; -1 where not known yet
     """
 
     nodes: NDArray[np.int32]
@@ -251,6 +252,9 @@ def after_rule(graph, chart, costs, bundle, rule):
 @njit(cache=True, nogil=True)
 def state_cost(graph, chart, costs, state):
     """The fewest bytes from a state to an accepting one."""
+    known = costs.onward[state, COST]
+    if known >= 0:
+        return np.int64(known)
     words = chart.words
     lo, hi = chart.states[state, LO], chart.states[state, HI]
     best = np.int64(0 if words[lo + 1] else NEVER)
@@ -261,6 +265,7 @@ def state_cost(graph, chart, costs, state):
         cost = within_rule(graph, costs, node, words[at + 2])
         cost += after_rule(graph, chart, costs, words[lo] if origin == SELF else origin, graph.nodes[node, RULE])
         best = min(best, cost)
+    costs.onward[state, COST] = best
     return best
 
 
@@ -336,3 +341,49 @@ def fewest_tokens(trie, onward, state):
         if trie.token_start[node + 1] > trie.token_start[node]:
             fewest = min(fewest, onward[state, TOKENS] + 1)
     return fewest
+
+
+@njit(cache=True, nogil=True)
+def nearest(graph, chart, costs, trie, state, detour):
+    """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
+
+    The first in the order of the trie, among the tokens that begin a text at most `detour` bytes longer than a
+    shortest. What is known already is read from the arrays in place, as in `walk`.
+    """
+    row = fill_low(graph, chart, state)
+    if row < 0:
+        return row
+    stack = np.empty(trie.deepest + 1, np.int32)
+    passed = np.empty(trie.deepest + 1, np.int32)
+    stack[0], passed[0] = row, state
+    best, found = state_cost(graph, chart, costs, state), DEAD
+    most = best + detour
+    starts, skip, rows, states, onward = trie.token_start, trie.skip, chart.rows, chart.states, costs.onward
+    node, end = 1, len(trie.byte)
+    while node < end and best > 0:
+        level = trie.depth[node]
+        after = rows[stack[level - 1], trie.byte[node]]
+        if after == PENDING:
+            after = step_high(graph, chart, passed[level - 1], stack[level - 1], trie.byte[node])
+        if after < 0:
+            if after < DEAD:
+                return after
+            node = skip[node]
+            continue
+        cost = np.int64(onward[after, COST])
+        if cost < 0:
+            cost = state_cost(graph, chart, costs, after)
+        if level + cost > most:
+            node = skip[node]
+            continue
+        if cost < best and starts[node + 1] > starts[node]:
+            best, found = cost, after
+        if skip[node] > node + 1:
+            row = states[after, ROW]
+            if row < 0:
+                row = fill_low(graph, chart, after)
+                if row < 0:
+                    return row
+            stack[level], passed[level] = row, after
+        node += 1
+    return found

@@ -130,6 +130,12 @@ def test_a_choice_of_one_long_text() -> None:
     assert guide.distance(state) == 3000 - 11 + 1
 
 
+@pytest.mark.parametrize(("pattern", "expected"), [("cc|bbbb", 1), ("cc|bbbb[bd]{3}", 2)])
+def test_fewer_tokens_of_a_slightly_longer_text(pattern: str, expected: int) -> None:
+    guide = RegexGuide(pattern, SPELLING)
+    assert guide.distance(guide.start) == expected
+
+
 @pytest.mark.parametrize("left", [0, -3])
 def test_nothing_left(left: int) -> None:
     guide = RegexGuide("a*", SMALL)
