@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ...errors import LimitError
 from .dialects import exact, is_array, is_number
-from .documents import Resource, Subschema
+from .subschema import Resource, Subschema
 
 Kind = Literal["everything", "nothing", "schema", "values", "plain", "names", "not", "all", "any", "one"]
 Scope = tuple[Resource, ...]

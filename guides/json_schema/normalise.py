@@ -28,12 +28,13 @@ from .cases import (
     String,
 )
 from .constants import as_case, constants
-from .documents import Documents, Subschema
+from .documents import Documents
 from .formula import EVERYTHING, NOTHING, Formula, Formulas, json_key
 from .membership import Membership
 from .names import NameSets
 from .options import Options
 from .strings import StringLanguage
+from .subschema import Subschema
 
 MAX_GLANCES = 3
 FEW = 64

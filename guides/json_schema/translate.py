@@ -25,11 +25,12 @@ from .cases import (
     String,
 )
 from .dialects import TYPES, exact, is_array, is_number, type_of
-from .documents import Documents, Subschema
+from .documents import Documents
 from .formats import MAX_LENGTH, OLD_HOSTNAME
 from .formats import PATTERNS as FORMATS
 from .formula import EVERYTHING, NOTHING, Formula, Formulas, Scope, json_key
 from .objects import lacking, requiring
+from .subschema import Subschema
 
 NUMBER, STRING, ARRAY, OBJECT, JOIN, TYPE, VALUES = 1, 2, 4, 8, 16, 32, 64
 GROUPS = {
