@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from ..errors import ModelError
 from ..guides.protocol import Mask
 from ..kernels.select import NAN, logsumexp, masked_topk
 from .arrays import as_list
+from .beam_group import Candidate, Group, common
 from .cache import without
 from .diagnostics.trace import traces
 from .loop import read_sources, stack_masks
@@ -25,58 +26,6 @@ from .row import Request, Row
 from .search import banks
 from .search.beam import Beam, Finished, Hypothesis
 from .search.trace import Recorder
-
-
-class Candidate(NamedTuple):
-    """A beam of the group, by number, with one more token: the log-probability of both."""
-
-    total: float
-    beam: int
-    token: int
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """The beams of one prompt, in the order of their rows.
-
-    at: the first row; before: the beams in these rows as long as the cache's have not been arranged anew
-    origins: the place in `before` that each beam's parent has
-    recorder: of the search's trace, if asked for
-    """
-
-    request: Request
-    finished: Finished
-    beams: list[Hypothesis]
-    at: int
-    recorder: Recorder | None = None
-    before: list[Hypothesis] = field(default_factory=list[Hypothesis])
-    origins: list[int] = field(default_factory=list[int])
-    done: bool = False
-
-    @property
-    def has_goals(self) -> bool:
-        """Whether the constraint has goals to meet."""
-        constraint = self.request.start.constraint
-        return constraint is not None and constraint.goals is not None
-
-    def progress(self, one: Candidate) -> int:
-        """How far a candidate is with the goals."""
-        constraint, parent = self.request.start.constraint, self.beams[one.beam]
-        if constraint is None:
-            return 0
-        if self.request.stops(parent.state, one.token):
-            return constraint.progress(parent.state)
-        return constraint.progress_after(parent.state, one.token)
-
-    def left(self, beam: Hypothesis) -> int:
-        """How many more tokens a beam's output may get."""
-        return self.request.budget - len(beam.tokens) + beam.inside
-
-    def shared(self, left: int, right: int) -> int:
-        """With how many tokens, prompt included, two beams before begin alike; 0 if one is not of the group."""
-        if not 0 <= right < len(self.before):
-            return 0
-        return len(self.request.start.prompt) + _common(self.before[left].tokens, self.before[right].tokens)
 
 
 class BeamLoop:
@@ -121,7 +70,7 @@ class BeamLoop:
         running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
-        return least[: _common(least, most)]
+        return least[: common(least, most)]
 
     @torch.inference_mode()
     def step(self) -> list[Row]:
@@ -376,13 +325,9 @@ class BeamLoop:
         parents: list[int] = []
         shared: list[int] = []
         for group in self.groups:
-            first = len(parents)
-            order = _order(group.origins, group.at - first)
-            group.beams = [group.beams[i] for i in order]
-            origins = [group.origins[i] for i in order]
-            parents += [group.at + origin for origin in origins]
-            shared += [group.shared(origin, row - group.at) for row, origin in enumerate(origins, first)]
-            group.at, group.before, group.origins = first, group.beams, list(range(len(order)))
+            found, alike = group.arrange(len(parents))
+            parents += found
+            shared += alike
         self._cache.arrange(parents, shared)
         return finished
 
@@ -400,31 +345,6 @@ class BeamLoop:
             row.traces, row.trace = list(one.traces), trace
             rows.append(row)
         return rows
-
-
-def _order(origins: Sequence[int], shift: int) -> list[int]:
-    """Who sits where in a group: in the row of its parent, for one child of each parent, so that it is not copied.
-
-    shift: by how much the group's first row moves up
-    """
-    order = [-1] * len(origins)
-    others: list[int] = []
-    for beam, origin in enumerate(origins):
-        place = origin + shift
-        if 0 <= place < len(order) and order[place] < 0:
-            order[place] = beam
-        else:
-            others.append(beam)
-    return [others.pop() if beam < 0 else beam for beam in order]
-
-
-def _common(left: Sequence[int], right: Sequence[int]) -> int:
-    """How long the longest common beginning is: by halving, since slices compare fast."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if left[low:middle] == right[low:middle] else (low, middle - 1)
-    return low
 
 
 def _merged(candidates: list[Candidate]) -> list[Candidate]:

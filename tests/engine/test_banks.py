@@ -8,7 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 from trellm import Beam, Generator, Vocabulary, generate, models
-from trellm.engine.beam_loop import BeamLoop, Group
+from trellm.engine.beam_group import Group
+from trellm.engine.beam_loop import BeamLoop
 from trellm.engine.options import Options
 from trellm.engine.search import banks
 from trellm.engine.search.beam import Hypothesis
