@@ -15,9 +15,10 @@ from ..kernels import chart as kernel
 from ..kernels.calling import call
 from ..kernels.chart import Chart
 from ..kernels.chart import Graph as GraphArrays
-from ..kernels.collecting import find_needed, keep_needed
+from ..kernels.collecting import find_needed, keep_needed, keep_sets
 from ..kernels.interning import FREE, LO, WORDS, reindex
 from ..kernels.rows import MEMO_ITEMS, advance, explore, fill_row
+from ..kernels.sets import SETS
 from .graph import Graph
 
 DEAD = kernel.DEAD
@@ -182,9 +183,10 @@ class ChartAutomaton:
             chart.states[:, kernel.ROW] = -1
             chart.sizes[kernel.ROWS] = 0
             chart.memo[:] = 0
-            self._chart = _reindexed(
-                chart._replace(words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
-            )
+            chart = chart._replace(words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
+            set_words = np.zeros_like(chart.set_words)
+            keep_sets(self._graph_arrays, chart, set_words)
+            self._chart = _with_sets_reindexed(_reindexed(chart._replace(set_words=set_words)))
             self.is_crowded = False
             states = chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
             kept = Kept(states, signatures == 1)
@@ -256,6 +258,10 @@ class ChartAutomaton:
             spans = getattr(chart, name)
             if 2 * sizes[kind] >= len(spans):
                 chart = _reindexed(chart._replace(**{name: _larger(spans)}), name)
+        if 2 * chart.set_sizes[WORDS] >= len(chart.set_words) or len(chart.set_words) < 4 * len(chart.buffer):
+            chart = chart._replace(set_words=_larger(chart.set_words))
+        if 2 * chart.set_sizes[SETS] >= len(chart.sets):
+            chart = _with_sets_reindexed(chart._replace(sets=_larger(chart.sets)))
         self._chart = chart
 
     def _without_rows(self) -> Chart:
@@ -275,6 +281,13 @@ def _reindexed(chart: Chart, *names: str) -> Chart:
         reindex(chart.words, spans, index, chart.sizes[SPANS[name]])
         chart = chart._replace(**{f"{name[:-1]}_index": index})
     return chart
+
+
+def _with_sets_reindexed(chart: Chart) -> Chart:
+    """The chart with a new index of its large sets."""
+    index = np.full(4 * len(chart.sets), -1, np.int32)
+    reindex(chart.set_words, chart.sets, index, chart.set_sizes[SETS])
+    return chart._replace(set_index=index)
 
 
 def _larger(array: Any) -> Any:
@@ -302,6 +315,9 @@ def _new_chart(horizon: int) -> Chart:
     sizes = np.zeros(12, np.int64)
     sizes[FREE:] = -1
     sizes[kernel.HORIZON] = horizon
+    set_sizes = np.zeros(FREE + SETS + 1, np.int64)
+    set_sizes[FREE:] = -1
+    set_sizes[SETS] = 1
     chart = Chart(
         words=np.empty(1 << 16, np.int32),
         states=np.empty((4096, 5), np.int32),
@@ -313,6 +329,10 @@ def _new_chart(horizon: int) -> Chart:
         rows=np.empty((1024, 256), np.int32),
         loops=np.empty((1024, 3), np.uint64),
         memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
+        set_words=np.empty(4096, np.int32),
+        sets=np.zeros((64, 2), np.int32),
+        set_index=np.full(256, -1, np.int32),
+        set_sizes=set_sizes,
         sizes=sizes,
         missing=np.zeros(256, np.int32),
         **_scratch(64),

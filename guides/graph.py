@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import LimitError
 from ..kernels.chart import COUNTER, EDGE_HI, EDGE_LO, FINAL, FLAGS, GUARD, LAZY, LINK_HI, LINK_LO, RULE, SPAN, TAIL
 from ..kernels.chart import Graph as GraphArrays
+from ..kernels.sets import BITS
 from .syntax import Ranges
 from .utf8 import Template
 
@@ -160,12 +161,20 @@ class Graph:
         self._weights.append(weights)
         return self._counters.extend([(needed, -len(self._weights))])
 
+    def new_large_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
+        """A new set of any size; the first `needed` bits must be there at the end, for which there are weights."""
+        known = cache(weights)
+        counter = self._counters.extend([(-1 - needed, -1 - len(self._weights))])
+        for first in range(0, max(needed, 1), BITS):
+            self._weights.append(lambda first=first: known()[first : first + BITS])
+        return counter
+
     def weights(self, first: int) -> list[list[int]]:
-        """The weights of the sets from number `first` on."""
+        """The weights of the sets from number `first` on; a large set has several numbers."""
         return [weights() for weights in self._weights[first:]]
 
     def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
-        """A link within a set; see `guards` of kernels/chart.py."""
+        """A link within a set; see `guards` of kernels/chart.py, and kernels/sets.py for large sets."""
         return (GUARD, target, self._guards.extend([(needed, refused, kept, added)]))
 
     def promise_span(self, node: int, ranges: Ranges) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from .compiling import wide_njit as njit
 from .interning import HI, LO, contains, intern, sort_records
+from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
 
 DEAD, EXPAND, CROWDED = -1, -3, -4
 
@@ -31,8 +32,6 @@ EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
 FINAL, LAZY, TAIL = 1, 2, 4
 # Kinds of links: (kind, target, argument).
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
-# Columns of Graph.guards.
-ALL, REFUSED, KEPT_BITS, ADDED = range(4)
 # Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: 1 once somebody was given
 # the state's number.
 ROW, SIGNATURE, KEPT = 2, 3, 4
@@ -43,6 +42,8 @@ STATES, BUNDLES, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
 SELF, ROOT, RESERVED = -1, 0, 2
 # A state's words are (bundle, accepting) followed by three words for every item; a bundle's are four per entry.
 HEADER, ITEM, ENTRY = 2, 3, 4
+# The last word of a signature.
+OF_BUNDLE, OF_STATE = -2, -3
 UNBOUNDED = 2**31 - 1
 
 
@@ -54,9 +55,10 @@ class Graph(NamedTuple):
     links: int32 [n, 3], kind, target, argument (CALL: the return node; INCREMENT and LEAVE: the counter;
     EPSILON: a counter that must be below its greatest count, or 0; GUARD: a row of guards)
     counters: int32 [n, 2], least and greatest count; counter 0 means none. A *set* is a counter whose count is a
-    set of bits: the bits that must be there at the end, and a number below 0 that tells sets apart
+    set of bits: the bits that must be there at the end, and a number below 0 that tells sets apart. The count of a
+    *large set* is the number of a set of bits: -1 - how many of the first bits must be there, and as above
     guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
-    missing (0 if none need be), those that are kept, and those that are added
+    missing (0 if none need be), those that are kept, and those that are added; of a large set see kernels/sets.py
     spans: uint64 [n, 3], sets of characters (ASCII in two words, then whether all others): from a node with span
     k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
     """
@@ -76,6 +78,7 @@ class Chart(NamedTuple):
     states, bundles, signatures: int32 [n, 5 | 3 | 2], spans of words and what belongs to them
     state_index, bundle_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
     rows: int32 [n, 256], complete transition rows; loops: uint64 [n, 3], see kernels/rows.py
+    sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
     sizes: int64 [12], see above and kernels/interning.py; missing: int32 [n], lazy nodes that were reached
     work, leaves: int32 [n, 3]; entries: int32 [n, 4]; done: int32 [n]; seen: int32 [2n, 2]; buffer: int32; scratch
     """
@@ -90,6 +93,10 @@ class Chart(NamedTuple):
     rows: NDArray[np.int32]
     loops: NDArray[np.uint64]
     memo: NDArray[np.int32]
+    set_words: NDArray[np.int32]
+    sets: NDArray[np.int32]
+    set_index: NDArray[np.int32]
+    set_sizes: NDArray[np.int64]
     sizes: NDArray[np.int64]
     missing: NDArray[np.int32]
     work: NDArray[np.int32]
@@ -104,6 +111,12 @@ class Chart(NamedTuple):
 def is_set(graph, counter):
     """Whether the counter counts nothing, but holds a set of bits."""
     return graph.counters[counter, 1] < 0
+
+
+@njit(cache=True, nogil=True)
+def is_large(graph, counter):
+    """Whether the counter holds the number of a set of bits."""
+    return graph.counters[counter, 1] < 0 and graph.counters[counter, 0] < 0
 
 
 @njit(cache=True, nogil=True)
@@ -181,8 +194,20 @@ def complete(graph, chart, node, origin, length, entry_count):
 
 
 @njit(cache=True, nogil=True)
+def behind_guard(graph, chart, counter, argument, count):
+    """The count behind a guard; DEAD if it does not let through, or a code."""
+    guard = graph.guards[argument]
+    if is_large(graph, counter):
+        return pass_guard(chart, guard, counter, count)
+    refused = guard[REFUSED]
+    if count & guard[ALL] != guard[ALL] or (refused and count & refused == refused):
+        return DEAD
+    return count & guard[KEPT_BITS] | guard[ADDED]
+
+
+@njit(cache=True, nogil=True)
 def follow_links(graph, chart, node, origin, count, length, entry_count, done_count):
-    """Push what `node` reaches without reading a byte; returns (work length, entry count)."""
+    """Push what `node` reaches without reading a byte; returns (work length or a code, entry count)."""
     for at in range(graph.nodes[node, LINK_LO], graph.nodes[node, LINK_HI]):
         kind, target, argument = graph.links[at, 0], graph.links[at, 1], graph.links[at, 2]
         if kind == EPSILON:
@@ -201,14 +226,15 @@ def follow_links(graph, chart, node, origin, count, length, entry_count, done_co
             more = count + 1 if most != UNBOUNDED or count < least else count
             length = push(chart, target, origin, more, length)
         elif kind == GUARD:
-            guard = graph.guards[argument]
-            refused = guard[REFUSED]
-            if count & guard[ALL] == guard[ALL] and (refused == 0 or count & refused != refused):
-                length = push(chart, target, origin, count & guard[KEPT_BITS] | guard[ADDED], length)
+            after = behind_guard(graph, chart, graph.nodes[node, COUNTER], argument, count)
+            if after >= 0:
+                length = push(chart, target, origin, after, length)
+            elif after != DEAD:
+                return after, entry_count
         elif count >= graph.counters[argument, 0]:
             length = push(chart, target, origin, 0, length)
         if length < 0:
-            return CROWDED, entry_count
+            return length, entry_count
     return length, entry_count
 
 
@@ -238,7 +264,7 @@ def close(graph, chart, length):
         if nodes[node, LINK_HI] > nodes[node, LINK_LO]:
             length, entry_count = follow_links(graph, chart, node, origin, count, length, entry_count, done_count)
             if length < 0:
-                return CROWDED
+                return length
         if nodes[node, FLAGS] & FINAL:
             if origin == ROOT:
                 accepting = 1
@@ -365,7 +391,7 @@ def intern_bundle(graph, chart, leaf_count, entry_count):
         buffer[ENTRY * i + 2] = clamp(graph, horizon, entries[i, 1], entries[i, 2])
         if entries[i, 3] != SELF:
             buffer[ENTRY * i + 3] = chart.bundles[entries[i, 3], CANON]
-    buffer[length] = -2
+    buffer[length] = OF_BUNDLE
     canon = intern(chart.words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
     if canon < 0:
         return canon
@@ -405,7 +431,7 @@ def signature(graph, chart, state):
         buffer[at] = node
         buffer[at + 1] = SELF if origin == SELF else chart.bundles[origin, CANON]
         buffer[at + 2] = clamp(graph, horizon, node, words[lo + at + 2])
-    buffer[length] = -3
+    buffer[length] = OF_STATE
     number = intern(words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
     if number >= 0:
         chart.states[state, SIGNATURE] = number

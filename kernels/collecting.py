@@ -5,9 +5,24 @@ Numbers of what stays are as they were; those given up are used again.
 
 import numpy as np
 
-from .chart import BUNDLES, CANON, ENTRY, HEADER, ITEM, KEPT, RESERVED, SIGNATURE, SIGNATURES, STATES
+from .chart import (
+    BUNDLES,
+    CANON,
+    COUNTER,
+    ENTRY,
+    HEADER,
+    ITEM,
+    KEPT,
+    OF_STATE,
+    RESERVED,
+    SIGNATURE,
+    SIGNATURES,
+    STATES,
+    is_large,
+)
 from .compiling import wide_njit as njit
 from .interning import FREE, HI, LO, WORDS
+from .sets import SETS
 
 
 @njit(cache=True, nogil=True)
@@ -94,3 +109,37 @@ def move(words, spans, number, target, used):
     spans[number, LO] = used
     spans[number, HI] = used + hi - lo
     return used + hi - lo
+
+
+@njit(cache=True, nogil=True)
+def keep_sets(graph, chart, target):
+    """Copy the words of the large sets that are still spoken of to `target`, after `keep_needed`; give up the rest."""
+    needed = np.zeros(len(chart.sets), np.uint8)
+    words, sizes = chart.words, chart.set_sizes
+    for state in range(chart.sizes[STATES]):
+        mark_sets(graph, words, chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM, 0, needed)
+    for bundle in range(chart.sizes[BUNDLES]):
+        mark_sets(graph, words, chart.bundles[bundle, LO], chart.bundles[bundle, HI], ENTRY, 1, needed)
+    for number in range(chart.sizes[SIGNATURES]):
+        lo, last = chart.signatures[number, LO], chart.signatures[number, HI] - 1
+        if last > lo and words[last] == OF_STATE:
+            mark_sets(graph, words, lo + HEADER, last, ITEM, 0, needed)
+        elif last > lo:
+            mark_sets(graph, words, lo, last, ENTRY, 1, needed)
+    used, free = 0, -1
+    for number in range(sizes[SETS] - 1, 0, -1):
+        if needed[number]:
+            used = move(chart.set_words, chart.sets, number, target, used)
+        else:
+            free = give_up(chart.sets, number, free)
+    sizes[FREE + SETS] = free
+    sizes[WORDS] = used
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def mark_sets(graph, words, lo, hi, width, column, needed):
+    """Note which large sets the records words[lo:hi] speak of; their node is in `column`, the set in column 2."""
+    for at in range(lo, hi, width):
+        if is_large(graph, graph.nodes[words[at + column], COUNTER]):
+            needed[words[at + 2]] = 1

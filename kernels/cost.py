@@ -35,11 +35,13 @@ from .chart import (
     RULE,
     SELF,
     first_entry,
+    is_large,
     is_set,
 )
 from .compiling import wide_njit as njit
 from .interning import HI, LO
 from .rows import PENDING, fill_low, fill_row, step_high
+from .sets import BITS, bits_of, has_first
 
 NEVER = 2**30
 # Columns of Costs.onward.
@@ -53,7 +55,7 @@ class Costs(NamedTuple):
     promised: int32, what a node promised while it was lazy, -1 for others; lacking: int32, what it promised for
     the case that bits are missing; after: int32, the node that the promise leads to, -1 for the end of the rule
     turns, exits: int32, by counter, of one turn and after the loop
-    weights: int32 [n, 32], by set and bit
+    weights: int32 [n, 32], by set and bit; of large sets in several rows
     entries: int32, beside Chart.words, of everything after the call entry at that place, -1 where not known yet
     onward: int32 [n, 4], by state: the first byte of a shortest text, the state after it, the fewest tokens that
     spell the text, and its bytes; -1 where not known yet
@@ -149,27 +151,42 @@ def settle_nodes(graph, costs, first, last):
 
 
 @njit(cache=True, nogil=True)
-def within_set(graph, costs, node, counter, bits):
+def within_set(graph, chart, costs, node, counter, bits):
     """As within_rule, for a node of a set."""
+    weights = -1 - graph.counters[counter, 1]
+    if is_large(graph, counter):
+        needed = -1 - graph.counters[counter, 0]
+        if has_first(chart, bits, needed):
+            return np.int64(costs.nodes[node])
+        total = np.int64(costs.unmet[node])
+        for word in range((needed + BITS - 1) // BITS):
+            wanted = (1 << min(BITS, needed - word * BITS)) - 1
+            total += weight_of(costs.weights[weights + word], wanted & ~bits_of(chart, bits, word))
+        return total
     missing = graph.counters[counter, 0] & ~bits
     if missing == 0:
         return np.int64(costs.nodes[node])
-    total = np.int64(costs.unmet[node])
-    weights = costs.weights[-1 - graph.counters[counter, 1]]
-    for bit in range(31):
+    return np.int64(costs.unmet[node]) + weight_of(costs.weights[weights], missing)
+
+
+@njit(cache=True, nogil=True)
+def weight_of(weights, missing):
+    """What the missing bits weigh together."""
+    total = np.int64(0)
+    for bit in range(BITS):
         if missing >> bit & 1:
             total += weights[bit]
     return total
 
 
 @njit(cache=True, nogil=True)
-def within_rule(graph, costs, node, count):
+def within_rule(graph, chart, costs, node, count):
     """The fewest bytes from an item to the end of its rule."""
     counter = graph.nodes[node, COUNTER]
     if counter == 0:
         return np.int64(costs.nodes[node])
     if is_set(graph, counter):
-        return within_set(graph, costs, node, counter, count)
+        return within_set(graph, chart, costs, node, counter, count)
     left = max(0, graph.counters[counter, 0] - count - 1)
     return np.int64(costs.nodes[node]) + left * np.int64(costs.turns[counter]) + costs.exits[counter]
 
@@ -205,7 +222,7 @@ def settle_bundle(graph, chart, costs, bundle):
         changed = False
         for at in range(lo, hi, ENTRY):
             target, origin = words[at + 1], words[at + 3]
-            cost = within_rule(graph, costs, target, words[at + 2])
+            cost = within_rule(graph, chart, costs, target, words[at + 2])
             if origin != ROOT:
                 cost += after_call(chart, costs, bundle if origin == SELF else origin, graph.nodes[target, RULE])
             cost = min(cost, NEVER)
@@ -262,7 +279,7 @@ def state_cost(graph, chart, costs, state):
         if best == 0:
             break
         node, origin = words[at], words[at + 1]
-        cost = within_rule(graph, costs, node, words[at + 2])
+        cost = within_rule(graph, chart, costs, node, words[at + 2])
         cost += after_rule(graph, chart, costs, words[lo] if origin == SELF else origin, graph.nodes[node, RULE])
         best = min(best, cost)
     costs.onward[state, COST] = best

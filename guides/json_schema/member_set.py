@@ -10,25 +10,27 @@ from ..graph import Link
 from .cases import Object
 from .formula import Formula
 from .member_names import MemberNames
+from .name_bits import MAX_BITS, FewNames, ManyNames
 from .spelling import spelt
 
 if TYPE_CHECKING:
     from .lowering import SchemaLowering
 
-MAX_NAMES = 30
+MAX_NAMES = 1000
 
 
 def suits(case: Object, names: MemberNames) -> bool:
-    """Whether the object can be told by a set: few names, no counts, no rule that some member must meet."""
+    """Whether a set tells of the object: no counts, no rule that some member must meet, many names in any order."""
     counted = case.max_properties is not None or case.min_properties > names.required.bit_count()
-    return not counted and not case.some and len(names.names) <= MAX_NAMES
+    most = MAX_NAMES if names.schema_names == 0 else min(MAX_NAMES, MAX_BITS)
+    return not counted and not case.some and len(names.names) <= most
 
 
 class MemberSet:
     """One object case at one depth, in the current rule, before the node `target`.
 
     There is one node for every place between members, whatever came before: which names can come no more is a
-    bit each in the count of the items (see `guards` of kernels/chart.py).
+    bit each in the count of the items (see name_bits.py).
     """
 
     def __init__(self, owner: SchemaLowering, names: MemberNames, depth: int, target: int) -> None:
@@ -37,7 +39,7 @@ class MemberSet:
         self._names = names
         self._depth = depth
         self._target = target
-        self._in_order = (1 << names.schema_names) - 1
+        self._bits = (FewNames if len(names.names) <= MAX_BITS else ManyNames)(self._graph, names, self._weight)
 
     def entry(self) -> int:
         """The node before the opening brace."""
@@ -46,7 +48,7 @@ class MemberSet:
         empty = owner.gap(spacing.when_empty(), owner.text(b"}", self._target))
         close = owner.gap(spacing.at_end(self._depth), owner.text(b"}", self._target))
         outside = graph.counter
-        graph.counter = graph.new_set(required, self._weights)
+        graph.counter = self._bits.counter
         links: list[Link] = [] if required else [(EPSILON, empty, 0)]
         if self._names.names or self._names.regions:
             # What a missing member weighs has a comma and a line too many where it is the first or next.
@@ -64,9 +66,8 @@ class MemberSet:
         """The node after a member: a comma and the next one, or the end."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
         comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), member))
-        every = 0 if self._names.regions else (1 << len(self._names.names)) - 1
-        more = graph.guard(owner.gap(spacing.before_comma(), comma), refused=every)
-        return graph.node(links=(graph.guard(close, needed=self._names.required, kept=0), more))
+        more = owner.gap(spacing.before_comma(), comma)
+        return graph.node(links=(self._bits.done(close), self._bits.more(more)))
 
     def _define(self, node: int, after: int) -> None:
         """The names that may come next."""
@@ -75,14 +76,12 @@ class MemberSet:
         for index, name in enumerate(names.names):
             entry = self._name(name, self._tail(names.formulas[index], after))
             if entry is not None:
-                used, before = 1 << index, self._in_order & ((1 << index) - 1)
-                added = used | before if index < names.schema_names else used | self._in_order
-                links.append(graph.guard(entry, needed=names.required & before, refused=used, added=added))
+                links.append(self._bits.name(index, entry))
         for region, formula in names.regions:
             entry = self._owner.string_rule(region)
             if entry is not None:
                 call = graph.node(links=((CALL, entry, self._tail(formula, after)),))
-                links.append(graph.guard(call, needed=names.required & self._in_order, added=self._in_order))
+                links.append(self._bits.other(call))
         graph.define(node, links=links)
 
     def _name(self, name: str, tail: int) -> int | None:
@@ -97,12 +96,9 @@ class MemberSet:
         back = self._graph.node(links=((EPSILON, after, 0),))
         return self._owner.after_name(formula, self._depth, back)
 
-    def _weights(self) -> list[int]:
-        """The bytes of each name's member, with what stands before it."""
-        names, line = self._names, self._owner.line(self._depth)
-        return [
-            1 + line + self._length(index) if names.required >> index & 1 else 0 for index in range(len(names.names))
-        ]
+    def _weight(self, index: int) -> int:
+        """The bytes of a name's member, with what stands before it."""
+        return 1 + self._owner.line(self._depth) + self._length(index)
 
     def _length(self, index: int) -> int:
         return len(spelt(self._names.names[index])) + self._owner.length_after_name(

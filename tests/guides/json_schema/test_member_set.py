@@ -52,6 +52,41 @@ def test_sets_and_places_are_the_same(name: str, order: Any, whitespace: Any, mo
     assert by_set.distance(by_set.start) == by_place.distance(by_place.start)
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_large_sets_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_set = guide_of(name, "any", "pretty")
+    monkeypatch.setattr(member_set, "MAX_BITS", -1)
+    by_large_set = JSONGuide(
+        {"type": "object", "$comment": "by large set", **SCHEMAS[name]}, BYTES, order="any", whitespace="pretty"
+    )
+    ones, others = Dfa.of(by_set.automaton), Dfa.of(by_large_set.automaton)
+    assert np.array_equal(ones.transitions, others.transitions)
+    assert np.array_equal(ones.accepting, others.accepting)
+    assert all(by_set.distance(state) == by_large_set.distance(state) for state in range(len(ones)))
+
+
+def test_many_names_leave_few_nodes() -> None:
+    """Every name at most once, and the required ones: the graph does not grow with what has come."""
+    names = [f"name {index}" for index in range(100)]
+    guide = JSONGuide(
+        {"properties": dict.fromkeys(names, ONE), "required": names[30:95], "type": "object", **CLOSED}, BYTES
+    )
+    state = guide.read(guide.start, b"{" + b",".join(f'"{name}":1'.encode() for name in names[94:10:-1]))
+    nodes = guide.automaton.graph.node_count
+    assert guide.distance(state) == len("}")
+    assert guide.read(state, b',"name 50"') < 0
+    states = [guide.read(state, f',"{name}":1'.encode()) for name in names[:11]]
+    assert all(state >= 0 and guide.distance(state) == 1 for state in states)
+    automaton = guide.automaton
+    kept = automaton.collect()
+    assert kept.states[states].all()
+    assert not kept.states.all()
+    ends = [guide.read(state, f',"{name}":1}}'.encode()) for name, state in zip(names[1:12], states, strict=True)]
+    assert all(guide.is_accepting(end) for end in ends[:10])
+    assert ends[10] < 0, "name 11 has come before"
+    assert automaton.graph.node_count == nodes
+
+
 @pytest.mark.parametrize("order", ["any", "schema"])
 def test_every_order_and_choice_of_members(order: Any) -> None:
     guide = guide_of("required", order, "compact")
