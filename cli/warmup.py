@@ -48,7 +48,9 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
     from ..guides.crossing import Crossings
     from ..tokenizers_adapter import Vocabulary
 
-    vocabulary = Vocabulary.from_bytes()
+    single = Vocabulary.from_bytes()
+    # A longer token, so that a way to the end by single bytes may not be the shortest.
+    vocabulary = Vocabulary([*single.tokens, b"aa"], single.eos_ids)
     guides: dict[str, RegexGuide] = {}
 
     def make() -> None:

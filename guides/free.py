@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..kernels.calling import call
-from ..kernels.walk import allow
+from ..kernels.walk import allow_span
 from ..tokenizers_adapter import Vocabulary
 from .mask_table import Cache, MaskTable
 from .protocol import DEAD, UNREACHABLE, Mask
@@ -83,7 +83,7 @@ class FreeGuide:
         mask = np.zeros(self._tables.words, np.uint32)
         if left is None or left > 0:
             below = self._tables.below(node)
-            call(allow, self._tables.trie, below.start, below.stop, mask)
+            call(allow_span, self._tables.trie, below.start, below.stop, mask)
         return mask
 
     def distance_below(self, state: int, node: int) -> int:

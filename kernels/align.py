@@ -3,10 +3,10 @@
 The text is uint8 [n]. A place in it is 0 ... n; an edge is a token that spells what lies between two places.
 """
 
-from .compiling import wide_njit as njit
+from .wide import inner_njit, njit
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def child_of(trie, node, value):
     """The child of a trie node by its byte, -1 if there is none."""
     child, end = node + 1, trie.skip[node]
@@ -17,7 +17,7 @@ def child_of(trie, node, value):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def nodes_along(trie, data, begin, out):
     """Write the nodes of data[begin:begin + 1], data[begin:begin + 2] ... to out (int32); how many there are."""
     node, count = 0, 0
@@ -30,7 +30,7 @@ def nodes_along(trie, data, begin, out):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit
 def end_nodes(trie, data, out):
     """Write the node of data[place:] for each place to out (int32 [n]), -1 where no token begins so."""
     for place in range(len(data)):
@@ -43,7 +43,7 @@ def end_nodes(trie, data, out):
         out[place] = node
 
 
-@njit(cache=True, nogil=True)
+@njit
 def shorten(trie, data, cost, needed):
     """Lower needed (int32 [n + 1]), what it takes from each place, to what it takes with edges at `cost` each."""
     for place in range(len(data) - 1, -1, -1):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiling import njit
+from .compiling import inner_njit, njit
 
 WORDS_PER_BLOCK = 32
 BLOCK = 32 * WORDS_PER_BLOCK
@@ -42,20 +42,20 @@ _FASTMATH = {"reassoc", "contract", "nsz"}
 LOG2E = 1.4426950408889634
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def key_of(bits):
     """The integer whose order is that of the float32 with these bits; both zeros give 0."""
     magnitude = np.int32(bits & _MAGNITUDE)
     return magnitude if bits >= 0 else np.int32(-magnitude)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def bits_of(key):
     """The bits of the float32 with this key."""
     return key if key >= 0 else np.int32(np.int32(-key) | np.int32(-0x80000000))
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def load(row, mask, word, values, bases):
     """Copy the logits of the next words that allow anything, at most a block of them.
 
@@ -93,7 +93,7 @@ def load(row, mask, word, values, bases):
     return count << 5, word
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def _is_filled(words):
     """Whether so many words allow something that it does not pay to skip the others."""
     count = 0
@@ -102,7 +102,7 @@ def _is_filled(words):
     return 4 * count > WORDS_PER_BLOCK
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def _load_block(row, mask, word, values, bases):
     lanes = _LANES
     first = word << 5
@@ -117,7 +117,7 @@ def _load_block(row, mask, word, values, bases):
     return BLOCK, word + WORDS_PER_BLOCK
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def _load_all(row, word, values, bases):
     first = word << 5
     source = row[first : first + BLOCK]
@@ -131,7 +131,7 @@ def _load_all(row, word, values, bases):
     return words << 5, word + words
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def _any_of_eight(mask, word):
     seen = np.int32(0)
     for offset in range(8):
@@ -139,7 +139,7 @@ def _any_of_eight(mask, word):
     return seen != 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def top_of(values, count):
     """The largest key among the first `count` values, and their largest magnitude (above INFINITE: a NaN)."""
     top = NO_KEY
@@ -152,7 +152,7 @@ def top_of(values, count):
     return top, largest
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+@inner_njit(fastmath=_FASTMATH)
 def weight_of(value, top, scale):
     """2 ** ((value - top) * scale), 0 where that is below 2 ** -125; float32.
 
@@ -169,7 +169,7 @@ def weight_of(value, top, scale):
     return power * two if exponent > _LOWEST else _ZERO
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+@njit(fastmath=_FASTMATH)
 def weigh(values, count, top, scale, weights):
     """Write the weights of the first `count` values; returns their sum."""
     total = _ZERO
@@ -180,7 +180,7 @@ def weigh(values, count, top, scale, weights):
     return total
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def merge_sums(top, total, other, amount):
     """Add `amount` * exp(other) to `total` * exp(top), all float64: the new top and total."""
     if other == -np.inf:
@@ -190,25 +190,25 @@ def merge_sums(top, total, other, amount):
     return top, total + amount * np.exp(other - top)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def code_of(key, token):
     """An int64 that orders candidates: by key, then the lower token first."""
     return (np.int64(key) << np.int64(32)) | np.int64(0x7FFFFFFF - token)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def key_in(code):
     """The key in a code."""
     return np.int32(code >> np.int64(32))
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def token_in(code):
     """The token in a code."""
     return np.int32(0x7FFFFFFF - (code & np.int64(0x7FFFFFFF)))
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def sift_down(heap, size, index):
     """Restore the order of a min-heap of `size` codes below `index`."""
     code = heap[index]
@@ -223,7 +223,7 @@ def sift_down(heap, size, index):
     heap[index] = code
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def push(heap, size, code):
     """Offer a code to the heap of the largest codes, `size` of its places taken: the new size."""
     if size == heap.size:
@@ -239,7 +239,7 @@ def push(heap, size, code):
     return size + 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def sort_heap(heap, size):
     """Turn a min-heap into codes in descending order."""
     while size > 1:

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiling import wide_njit as njit
 from .interning import HI, LO, contains, intern, sort_records
 from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
+from .wide import inner_njit, njit, shared_njit
 
 DEAD, EXPAND, CROWDED = -1, -3, -4
 
@@ -107,19 +107,19 @@ class Chart(NamedTuple):
     buffer: NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def is_set(graph, counter):
     """Whether the counter counts nothing, but holds a set of bits."""
     return graph.counters[counter, 1] < 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def is_large(graph, counter):
     """Whether the counter holds the number of a set of bits."""
     return graph.counters[counter, 1] < 0 and graph.counters[counter, 0] < 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def push(chart, node, origin, count, length):
     """Add an item to the work list unless it is there; returns the list's new length, or CROWDED."""
     stamp = np.int32(chart.sizes[STAMP])
@@ -143,7 +143,7 @@ def push(chart, node, origin, count, length):
     return length + 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def add_entry(chart, rule, target, count, origin, length):
     """Add a call entry unless it is there; returns the new number of entries, or CROWDED."""
     entries = chart.entries
@@ -159,7 +159,7 @@ def add_entry(chart, rule, target, count, origin, length):
     return length + 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def first_entry(chart, bundle, rule):
     """Where the entries of `rule` begin among the words of a bundle, which are in order of their rules."""
     words = chart.words
@@ -174,7 +174,7 @@ def first_entry(chart, bundle, rule):
     return lo + ENTRY * low
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def complete(graph, chart, node, origin, length, entry_count):
     """Return from the rule that ends at `node` to everything that called it; the work list's new length."""
     rule = graph.nodes[node, RULE]
@@ -193,7 +193,7 @@ def complete(graph, chart, node, origin, length, entry_count):
     return length
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def behind_guard(graph, chart, counter, argument, count):
     """The count behind a guard; DEAD if it does not let through, or a code."""
     guard = graph.guards[argument]
@@ -205,7 +205,7 @@ def behind_guard(graph, chart, counter, argument, count):
     return count & guard[KEPT_BITS] | guard[ADDED]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def follow_links(graph, chart, node, origin, count, length, entry_count, done_count):
     """Push what `node` reaches without reading a byte; returns (work length or a code, entry count)."""
     for at in range(graph.nodes[node, LINK_LO], graph.nodes[node, LINK_HI]):
@@ -238,7 +238,7 @@ def follow_links(graph, chart, node, origin, count, length, entry_count, done_co
     return length, entry_count
 
 
-@njit(cache=True, nogil=True)
+@shared_njit
 def close(graph, chart, length):
     """The state of the items in work[:length] and all they imply; see the module for the codes."""
     entry_count = 0
@@ -285,7 +285,7 @@ def close(graph, chart, length):
     return intern_state(chart, bundle, accepting, leaf_count)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def flatten_tails(graph, chart, entry_count):
     """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries."""
     entries = chart.entries
@@ -319,12 +319,13 @@ def flatten_tails(graph, chart, entry_count):
     kept = 0
     for i in range(entry_count):
         if graph.nodes[entries[i, 1], FLAGS] & TAIL == 0 or entries[i, 3] == ROOT:
-            entries[kept, :] = entries[i, :]
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
             kept += 1
     return kept
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def prune_entries(graph, chart, leaf_count, entry_count):
     """Keep the entries of rules that can still be completed from this state's bundle; their number."""
     entries, done = chart.entries, chart.done
@@ -349,12 +350,13 @@ def prune_entries(graph, chart, leaf_count, entry_count):
     kept = 0
     for i in range(entry_count):
         if contains(done, needed, entries[i, 0]):
-            entries[kept, :] = entries[i, :]
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
             kept += 1
     return kept
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def clamp(graph, horizon, node, count):
     """What a text of `horizon` bytes can tell of the count at `node`: how near its bounds it is."""
     counter = graph.nodes[node, COUNTER]
@@ -367,7 +369,7 @@ def clamp(graph, horizon, node, count):
     return below * (horizon + 2) + above
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def intern_bundle(graph, chart, leaf_count, entry_count):
     """The number of the bundle in entries[:entry_count], after flattening and pruning."""
     entry_count = flatten_tails(graph, chart, entry_count)
@@ -382,7 +384,8 @@ def intern_bundle(graph, chart, leaf_count, entry_count):
     if length + 1 > len(buffer):
         return CROWDED
     for i in range(entry_count):
-        buffer[ENTRY * i : ENTRY * i + ENTRY] = entries[i]
+        for k in range(ENTRY):
+            buffer[ENTRY * i + k] = entries[i, k]
     bundle = intern(chart.words, chart.bundles, chart.bundle_index, buffer, length, chart.sizes, BUNDLES)
     if bundle < 0 or chart.bundles[bundle, CANON] >= 0:
         return bundle
@@ -399,7 +402,7 @@ def intern_bundle(graph, chart, leaf_count, entry_count):
     return bundle
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def intern_state(chart, bundle, accepting, leaf_count):
     """The number of the state with this bundle and the items in leaves[:leaf_count]."""
     sort_records(chart.leaves, leaf_count, ITEM)
@@ -410,11 +413,12 @@ def intern_state(chart, bundle, accepting, leaf_count):
     buffer[0] = bundle
     buffer[1] = accepting
     for i in range(leaf_count):
-        buffer[HEADER + ITEM * i : HEADER + ITEM * i + ITEM] = chart.leaves[i]
+        for k in range(ITEM):
+            buffer[HEADER + ITEM * i + k] = chart.leaves[i, k]
     return intern(chart.words, chart.states, chart.state_index, buffer, length, chart.sizes, STATES)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def signature(graph, chart, state):
     """A number that states share when no text of up to `horizon` bytes tells them apart; FULL without room."""
     known = chart.states[state, SIGNATURE]
@@ -438,7 +442,7 @@ def signature(graph, chart, state):
     return number
 
 
-@njit(cache=True, nogil=True)
+@njit
 def begin(graph, chart, node):
     """The state in which the rule that starts at `node` is the whole text."""
     chart.sizes[STAMP] += 1

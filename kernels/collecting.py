@@ -20,12 +20,12 @@ from .chart import (
     STATES,
     is_large,
 )
-from .compiling import wide_njit as njit
 from .interning import FREE, HI, LO, WORDS
 from .sets import SETS
+from .wide import inner_njit, njit
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def mark(bundle, bundles, stack, depth):
     """Note that a bundle is needed, if it was not known; the new depth of the stack of those to look into."""
     if bundle < 0 or bundles[bundle]:
@@ -35,7 +35,7 @@ def mark(bundle, bundles, stack, depth):
     return depth + 1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def find_needed(chart, bundles, signatures):
     """Mark the bundles and signatures (uint8, by number) that kept states need; how many words all that has."""
     words, sizes = chart.words, chart.sizes
@@ -66,7 +66,7 @@ def find_needed(chart, bundles, signatures):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit
 def keep_needed(chart, bundles, signatures, target):
     """Copy the words of all that is needed to `target`, and give up the rest; returns nothing of use."""
     words, sizes, states = chart.words, chart.sizes, chart.states
@@ -93,7 +93,7 @@ def keep_needed(chart, bundles, signatures, target):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def give_up(spans, number, free):
     """Let a number be used again, before `free`, the next such number; returns the number."""
     spans[number, :] = -1
@@ -101,17 +101,18 @@ def give_up(spans, number, free):
     return number
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def move(words, spans, number, target, used):
     """Copy one span's words to target[used:]; the number of words in use there."""
     lo, hi = spans[number, LO], spans[number, HI]
-    target[used : used + hi - lo] = words[lo:hi]
+    for at in range(lo, hi):
+        target[used + at - lo] = words[at]
     spans[number, LO] = used
     spans[number, HI] = used + hi - lo
     return used + hi - lo
 
 
-@njit(cache=True, nogil=True)
+@njit
 def keep_sets(graph, chart, target):
     """Copy the words of the large sets that are still spoken of to `target`, after `keep_needed`; give up the rest."""
     needed = np.zeros(len(chart.sets), np.uint8)
@@ -137,7 +138,7 @@ def keep_sets(graph, chart, target):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def mark_sets(graph, words, lo, hi, width, column, needed):
     """Note which large sets the records words[lo:hi] speak of; their node is in `column`, the set in column 2."""
     for at in range(lo, hi, width):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import event, types
 from numba.core.dispatcher import Dispatcher
+
+from .linking import POSSIBLE, make_inner, make_shared
 
 _HERE = Path(__file__).parent
 _MARKER = "trellm-kernels.sha256"
@@ -24,42 +26,59 @@ class _State:
     kept = True
 
 
-def njit(*, cache: bool = True, **options: Any) -> Callable[[Any], Any]:
-    """A decorator: `numba.njit` with these options.
+def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache: bool = True, **options: Any) -> Any:
+    """A decorator, with options or without: `numba.njit`, for a kernel that Python calls.
 
     Where no folder can be written to, a kernel is compiled in every process; NUMBA_CACHE_DIR names another.
+
+    wide: for kernels on tuples of arrays. It is all the same to them whether an integer has 32 or 64 bits, or is a
+    constant: Numba compiles a kernel for every combination of argument types that other kernels call it with, so
+    integers are passed as int64. And unless they make arrays they do not count references: all arrays are those of
+    the caller, and to count those of thirty would take longer than many a call does.
     """
-
-    def decorate(function: Any) -> Any:
-        try:
-            kernel = numba.njit(cache=cache, **options)(function)
-        except RuntimeError:  # no place for a cache
-            _State.kept = False
-            return numba.njit(**options)(function)
-        stats = getattr(kernel, "stats", None)
-        if stats is not None and not _State.checked:
-            _State.checked = True
-            _forget_stale(Path(stats.cache_path))
+    if function is None:
+        return partial(njit, wide=wide, kind=kind, cache=cache, **options)
+    kind = kind if POSSIBLE else "entry"
+    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": kind != "entry"}
+    options = {"nogil": True, "_nrt": not wide or _makes_arrays(function), **wrappers, **options}
+    kernel = _compiled(function, cache and kind != "inner", options)
+    if not isinstance(kernel, Dispatcher):  # NUMBA_DISABLE_JIT
         return kernel
+    if wide:
+        template = kernel.get_call_template
+        kernel.get_call_template = lambda args, kws: template([_widened(each) for each in args], kws)
+    if kind == "inner":
+        make_inner(kernel)
+    elif POSSIBLE:
+        make_shared(kernel, from_python=kind == "entry")
+    return kernel
 
-    return decorate
+
+# For kernels that only other kernels call (see linking.py): `inner_njit` for one that is small, or has one caller;
+# `shared_njit` for one with several callers that takes much longer than a call does.
+inner_njit = partial(njit, kind="inner")
+shared_njit = partial(njit, kind="shared")
 
 
-def wide_njit(*, cache: bool = True, **options: Any) -> Callable[[Any], Any]:
-    """As `njit`, for kernels to which it is all the same whether an integer has 32 or 64 bits, or is a constant.
+# Functions and methods that make arrays. Assigning an array to a part of another makes one as well; kernels use loops.
+_MAKERS = {"arange", "copy", "empty", "full", "searchsorted", "zeros"}
 
-    Numba compiles a kernel for every combination of argument types that other kernels call it with; here
-    integers are passed as int64, so that it is compiled once.
-    """
 
-    def decorate(function: Any) -> Any:
-        kernel = njit(cache=cache, **options)(function)
-        if isinstance(kernel, Dispatcher):
-            template = kernel.get_call_template
-            kernel.get_call_template = lambda args, kws: template([_widened(kind) for kind in args], kws)
-        return kernel
+def _makes_arrays(function: Any) -> bool:
+    return not _MAKERS.isdisjoint(function.__code__.co_names)
 
-    return decorate
+
+def _compiled(function: Any, cache: bool, options: dict[str, Any]) -> Any:
+    try:
+        kernel = numba.njit(cache=cache, **options)(function)
+    except RuntimeError:  # no place for a cache
+        _State.kept = False
+        return numba.njit(**options)(function)
+    stats = getattr(kernel, "stats", None)
+    if stats is not None and stats.cache_path and not _State.checked:
+        _State.checked = True
+        _forget_stale(Path(stats.cache_path))
+    return kernel
 
 
 def _widened(kind: Any) -> Any:
@@ -75,7 +94,9 @@ def keep_quiet() -> None:
 def _forget_stale(folder: Path) -> None:
     """Delete compiled kernels if any source has changed; Numba looks at a kernel's own file, not at what it calls."""
     sources = [path.read_bytes() for path in sorted(_HERE.glob("*.py"))]
-    digest = hashlib.sha256(b"".join(source for source in sources if b"njit" in source)).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(source for source in sources if b"njit" in source or b"numba" in source)
+    ).hexdigest()
     marker = folder / _MARKER
     try:
         if marker.is_file() and marker.read_text() == digest:
@@ -102,7 +123,7 @@ class _Announcer(event.Listener):
             if _State.kept
             else ("in every process, because no folder for them can be written to; set NUMBA_CACHE_DIR to one that can")
         )
-        print(f"trellm: compiling kernels {how_often}; about a minute in all ...", file=sys.stderr, flush=True)
+        print(f"trellm: compiling kernels {how_often}; about half a minute in all ...", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         """Nothing is said at the end."""

@@ -38,10 +38,10 @@ from .chart import (
     is_large,
     is_set,
 )
-from .compiling import wide_njit as njit
 from .interning import HI, LO
 from .rows import PENDING, fill_low, fill_row, step_high
 from .sets import BITS, bits_of, has_first
+from .wide import inner_njit, njit, shared_njit
 
 NEVER = 2**30
 # Columns of Costs.onward.
@@ -73,7 +73,7 @@ class Costs(NamedTuple):
     onward: NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def node_cost(graph, costs, node):
     """The cost of a node given those of the nodes after it; notes what it learns about counters."""
     nodes, edges, links = graph.nodes, graph.edges, graph.links
@@ -102,13 +102,13 @@ def node_cost(graph, costs, node):
     return min(NEVER, min(best, turn))
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def lacking_from(graph, costs, node):
     """The cost of a node while bits are missing, if it is one of a set."""
     return np.int64(costs.unmet[node] if is_set(graph, graph.nodes[node, COUNTER]) else costs.nodes[node])
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def unmet_cost(graph, costs, node):
     """As node_cost, for a node of a set while bits are missing, and without what the missing bits weigh."""
     nodes, edges, links = graph.nodes, graph.edges, graph.links
@@ -127,7 +127,7 @@ def unmet_cost(graph, costs, node):
     return min(NEVER, best)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def settle_nodes(graph, costs, first, last):
     """Compute the costs of the nodes first ... last - 1, by rounds until nothing changes.
 
@@ -150,7 +150,7 @@ def settle_nodes(graph, costs, first, last):
         begin, end, stride = end - stride, begin - stride, -stride
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def within_set(graph, chart, costs, node, counter, bits):
     """As within_rule, for a node of a set."""
     weights = -1 - graph.counters[counter, 1]
@@ -169,7 +169,7 @@ def within_set(graph, chart, costs, node, counter, bits):
     return np.int64(costs.unmet[node]) + weight_of(costs.weights[weights], missing)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def weight_of(weights, missing):
     """What the missing bits weigh together."""
     total = np.int64(0)
@@ -179,7 +179,7 @@ def weight_of(weights, missing):
     return total
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def within_rule(graph, chart, costs, node, count):
     """The fewest bytes from an item to the end of its rule."""
     counter = graph.nodes[node, COUNTER]
@@ -191,7 +191,7 @@ def within_rule(graph, chart, costs, node, count):
     return np.int64(costs.nodes[node]) + left * np.int64(costs.turns[counter]) + costs.exits[counter]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def after_call(chart, costs, bundle, rule):
     """The fewest bytes after a rule that returns to `bundle`, as far as the bundle's entries are settled."""
     best = np.int64(NEVER)
@@ -203,14 +203,14 @@ def after_call(chart, costs, bundle, rule):
     return best
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def is_settled(chart, costs, bundle):
     """Whether the costs of a bundle's entries are known; what ends the text, and nothing, needs none."""
     lo = chart.bundles[bundle, LO]
     return lo == chart.bundles[bundle, HI] or costs.entries[lo] >= 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def settle_bundle(graph, chart, costs, bundle):
     """Compute the costs of a bundle's entries, by rounds; the bundles of their origins must be settled."""
     words = chart.words
@@ -231,7 +231,7 @@ def settle_bundle(graph, chart, costs, bundle):
                 changed = True
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def settle(graph, chart, costs, bundle):
     """Settle a bundle, and before it those that its entries come from, however long their chain is."""
     stack = np.empty(64, np.int32)
@@ -256,7 +256,7 @@ def settle(graph, chart, costs, bundle):
             depth -= 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def after_rule(graph, chart, costs, bundle, rule):
     """The fewest bytes after a rule that returns to `bundle`."""
     if bundle == ROOT:
@@ -266,7 +266,7 @@ def after_rule(graph, chart, costs, bundle, rule):
     return after_call(chart, costs, bundle, rule)
 
 
-@njit(cache=True, nogil=True)
+@shared_njit
 def state_cost(graph, chart, costs, state):
     """The fewest bytes from a state to an accepting one."""
     known = costs.onward[state, COST]
@@ -286,7 +286,7 @@ def state_cost(graph, chart, costs, state):
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit
 def state_costs(graph, chart, costs, states, out):
     """The costs of the given states (int32 [n]) into out (int32 [n]); 0 for accepting states."""
     for i in range(len(states)):
@@ -294,7 +294,7 @@ def state_costs(graph, chart, costs, states, out):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def find_onward(graph, chart, costs, state):
     """Note in Costs.onward a byte that a shortest text from `state` goes on with; DEAD, or a code."""
     row = fill_row(graph, chart, state)
@@ -313,7 +313,7 @@ def find_onward(graph, chart, costs, state):
     return DEAD
 
 
-@njit(cache=True, nogil=True)
+@njit
 def spell(graph, chart, costs, trie, state, needed):
     """The least number of tokens that spell a shortest text from `state`; DEAD if it has more than `needed` bytes.
 
@@ -341,7 +341,7 @@ def spell(graph, chart, costs, trie, state, needed):
     return onward[way[0] if length else state, TOKENS]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def fewest_tokens(trie, onward, state):
     """The least number of tokens that spell the text that `onward` leads along, NEVER if they cannot."""
     fewest = NEVER
@@ -360,7 +360,7 @@ def fewest_tokens(trie, onward, state):
     return fewest
 
 
-@njit(cache=True, nogil=True)
+@njit
 def nearest(graph, chart, costs, trie, state, detour):
     """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
 

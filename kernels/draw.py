@@ -27,7 +27,7 @@ from .blocks import (
     weigh,
     weight_of,
 )
-from .compiling import njit
+from .compiling import inner_njit, njit
 from .scan import bad_number, mask_of, status_of
 from .topk import push_block
 
@@ -39,7 +39,7 @@ _STEEPEST = 3e38
 _LAST_TOKEN = np.int32(0x7FFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def peak_of_row(row, mask, values, bases):
     """The largest key among the allowed logits and the row's status."""
     best, largest, word = NO_KEY, np.int32(0), ZERO
@@ -50,7 +50,7 @@ def peak_of_row(row, mask, values, bases):
     return best, status_of(best, largest)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def kth_largest(row, mask, k, values, bases):
     """The k-th largest allowed logit, -inf if fewer are above -inf."""
     heap = np.empty(k, np.int64)
@@ -63,7 +63,7 @@ def kth_largest(row, mask, k, values, bases):
     return np.int32(bits_of(key_in(heap[0]))).view(np.float32) if taken == k else _NOTHING
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def apply_cut(logits, bases, count, cut, cut_token):
     """Set the logits of a block that are not kept to -inf."""
     for place in range(count >> 5):
@@ -74,13 +74,13 @@ def apply_cut(logits, bases, count, cut, cut_token):
             part[lane] = value if value > cut or (value == cut and lane <= room) else _NOTHING
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def bin_of(value, peak, scale):
     """The histogram bin of a logit; larger logits have lower bins."""
     return np.int32(min((peak - value) * scale * _BINS_PER_OCTAVE, _LAST_BIN))
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights):
     """The bin in which the mass of the best tokens reaches `p` of the mass above the cut.
 
@@ -105,7 +105,7 @@ def nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights):
     return place, counts[place], wanted
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def nucleus_cut(row, mask, p, peak, scale, cut, values, bases, weights):
     """Narrow a cut to the fewest best tokens that have at least `p` of the mass: cut and cut_token."""
     chosen, size, wanted = nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights)
@@ -133,7 +133,7 @@ def nucleus_cut(row, mask, p, peak, scale, cut, values, bases, weights):
     return cut, cut_token
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def pick(row, mask, uniform, peak, scale, cut, cut_token, values, bases, weights):
     """The first kept token, in order of tokens, at which the distribution function exceeds `uniform`."""
     logits = values.view(np.float32)
@@ -168,7 +168,7 @@ def pick(row, mask, uniform, peak, scale, cut, cut_token, values, bases, weights
     return token
 
 
-@njit(cache=True, nogil=True)
+@njit
 def draw_kernel(bits, stride, size, words, numbers, uniforms, settings, tokens, status):
     """Draw one token for each row: int32 [B], -1 unless its status uint8 [B] is OK.
 

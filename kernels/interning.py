@@ -1,6 +1,6 @@
 """Interning: contents of any length get numbers, equal contents the same one."""
 
-from .compiling import wide_njit as njit
+from .wide import inner_njit, njit
 
 FULL = -2
 # Columns of spans. A number that was given up has no words (HI is -1); its LO is the next such number, or -1.
@@ -9,7 +9,7 @@ LO, HI = 0, 1
 WORDS, FREE = 0, 8
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def hash_words(words, lo, hi):
     """A hash of words[lo:hi] below 2**32; the arithmetic stays below 2**63, so that it is the same without JIT."""
     value = 0x811C9DC5
@@ -19,7 +19,7 @@ def hash_words(words, lo, hi):
     return value
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def intern(words, spans, index, buffer, length, sizes, kind):
     """The number of buffer[:length] among the spans of one kind, adding it if it is new. FULL when there is no room."""
     mask = len(index) - 1
@@ -41,7 +41,8 @@ def intern(words, spans, index, buffer, length, sizes, kind):
     used = sizes[WORDS]
     if number >= len(spans) or used + length > len(words) or 2 * number >= len(index):
         return FULL
-    words[used : used + length] = buffer[:length]
+    for i in range(length):
+        words[used + i] = buffer[i]
     if free >= 0:
         sizes[FREE + kind] = spans[number, LO]
     else:
@@ -54,7 +55,7 @@ def intern(words, spans, index, buffer, length, sizes, kind):
     return number
 
 
-@njit(cache=True, nogil=True)
+@njit
 def reindex(words, spans, index, count):
     """Fill an empty index with the spans numbered 0 ... count - 1, as far as they have words."""
     mask = len(index) - 1
@@ -67,7 +68,7 @@ def reindex(words, spans, index, count):
         index[slot] = number
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def sort_records(records, count, width):
     """Sort records[:count] by their columns, by Shell's method: the lists are short and nearly sorted."""
     gap = 1
@@ -83,7 +84,7 @@ def sort_records(records, count, width):
         gap //= 3
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def precedes(records, a, b, width):
     for k in range(width):
         if records[a, k] != records[b, k]:
@@ -91,7 +92,7 @@ def precedes(records, a, b, width):
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def contains(values, length, value):
     for i in range(length):  # noqa: SIM110
         if values[i] == value:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiling import njit
+from .compiling import inner_njit, njit
 from .contracts import bad_row, check, check_mask, flat_bits, mask_rows
 
 _LANES = np.array([1 << lane for lane in range(32)], np.uint32).view(np.int32)
@@ -74,7 +74,7 @@ def allowed_ids(mask: Any, size: int | None = None) -> NDArray[np.int32]:
     return ids_kernel(words, limit)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def mask_kernel(bits, stride, width, size, words, numbers, minus_infinity):
     """Mask rows of logits given as integers; the index of the first bad row number, or -1."""
     for index in range(numbers.size):
@@ -88,7 +88,7 @@ def mask_kernel(bits, stride, width, size, words, numbers, minus_infinity):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def _mask_row(row, size, mask, minus_infinity):
     lanes = _LANES
     for word in range((size + 31) >> 5):
@@ -104,7 +104,7 @@ def _mask_row(row, size, mask, minus_infinity):
                 target[lane] = target[lane] if (allowed & lanes[lane]) != 0 else minus_infinity
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def _count_bits(word, lanes):
     count = np.int32(0)
     for lane in range(lanes.size):
@@ -112,7 +112,7 @@ def _count_bits(word, lanes):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit
 def count_kernel(masks):
     """Set bits in each row: int64 [R]."""
     lanes = _LANES
@@ -125,7 +125,7 @@ def count_kernel(masks):
     return counts
 
 
-@njit(cache=True, nogil=True)
+@njit
 def ids_kernel(words, size):
     """The positions of the set bits below `size`: int32 [n]."""
     lanes = _LANES

@@ -28,8 +28,8 @@ from .chart import (
     is_set,
     push,
 )
-from .compiling import wide_njit as njit
 from .interning import FULL, HI, LO
+from .wide import inner_njit, njit, shared_njit
 
 # Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), then the flags and the room.
 ASCII_LOW, ASCII_HIGH, ROOM = 0, 1, 2
@@ -43,7 +43,7 @@ PENDING = -7
 NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def is_shift(graph, chart, state, other):
     """Whether `other` is `state` with every counter one higher (SHIFTED), perhaps with more items besides (GROWN).
 
@@ -75,7 +75,7 @@ def is_shift(graph, chart, state, other):
     return answer if counted else NO_SHIFT
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def room_of(graph, chart, state):
     """How many more characters the counted loops of `state` have room for."""
     room = UNBOUNDED
@@ -87,7 +87,7 @@ def room_of(graph, chart, state):
     return room
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def find_loop(graph, chart, state, row):
     """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted."""
     loops, rows = chart.loops, chart.rows
@@ -114,7 +114,7 @@ def find_loop(graph, chart, state, row):
     loops[row, ROOM] = np.uint64(room) << ROOM_SHIFT
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def number_classes(graph, chart, state, first, last):
     """Which of the bytes first ... last no edge of the state's items tells apart, numbered in order: int32 [257], and
     their number."""
@@ -133,7 +133,7 @@ def number_classes(graph, chart, state, first, last):
     return classes, classes[last] + 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def read_all(graph, chart, state, classes, count, first, last):
     """The items behind each class of bytes: int32 [n, 3], and where those of each class begin, int32 [count + 1]."""
     words, nodes, edges = chart.words, graph.nodes, graph.edges
@@ -168,7 +168,7 @@ def read_all(graph, chart, state, classes, count, first, last):
     return items, begins
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def recall(chart, items, begin, end):
     """The slot of the memo for items[begin:end], and the state that they have led to, UNKNOWN if that is not there.
 
@@ -191,7 +191,7 @@ def recall(chart, items, begin, end):
     return slot, known[1]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def close_items(graph, chart, items, begin, end):
     """The state of items[begin:end] and all they imply, DEAD if there are none; or a code."""
     if begin == end:
@@ -216,7 +216,7 @@ def close_items(graph, chart, items, begin, end):
     return after
 
 
-@njit(cache=True, nogil=True)
+@shared_njit
 def fill_part(graph, chart, state, row, first, last):
     """Compute the transitions of a state by the bytes first ... last; 0 or a code."""
     classes, count = number_classes(graph, chart, state, first, last)
@@ -238,7 +238,7 @@ def fill_part(graph, chart, state, row, first, last):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@shared_njit
 def fill_low(graph, chart, state):
     """The number of the state's transition row, computed if need be; beyond ASCII it may still be PENDING."""
     known = chart.states[state, ROW]
@@ -257,7 +257,7 @@ def fill_low(graph, chart, state):
     return row
 
 
-@njit(cache=True, nogil=True)
+@njit
 def fill_row(graph, chart, state):
     """The number of the state's complete transition row, computed if need be."""
     row = fill_low(graph, chart, state)
@@ -268,14 +268,14 @@ def fill_row(graph, chart, state):
     return row
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def step_high(graph, chart, state, row, byte):
     """The state after a byte of a row that was PENDING; DEAD or a code."""
     code = fill_part(graph, chart, state, row, 0x80, 0xFF)
     return code if code < 0 else chart.rows[row, byte]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def explore(graph, chart, limit):
     """Fill the rows of all states that can be reached; how many there are (stops above `limit`), or a code."""
     state = 0
@@ -287,7 +287,7 @@ def explore(graph, chart, limit):
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit
 def advance(graph, chart, state, data, first, last):
     """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
     for at in range(first, last):

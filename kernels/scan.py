@@ -24,14 +24,14 @@ from .blocks import (
     top_of,
     weigh,
 )
-from .compiling import njit
+from .compiling import inner_njit, njit
 
 ARGMAX, CHOSEN, CHOSEN_AND_RAW = 0, 1, 2  # how much scan_kernel computes
 
 _LOG2E = np.float32(LOG2E)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def bad_number(words, numbers):
     """The index of the first row number that is not in the table, or -1."""
     for index in range(numbers.size):
@@ -40,13 +40,13 @@ def bad_number(words, numbers):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def mask_of(words, number):
     """The mask with a number; an empty one for -1, no mask."""
     return words[max(number, 0), : 0 if number < 0 else words.shape[1]]
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def status_of(top, largest):
     """What a row is whose allowed logits have this largest key and largest magnitude."""
     if largest > INFINITE or top == INFINITE:
@@ -54,7 +54,7 @@ def status_of(top, largest):
     return EMPTY if top <= -INFINITE else OK
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def add_block(values, count, key, top, total, weights):
     """Add a block whose largest key is `key` to a log-sum-exp kept as (top, total)."""
     if key <= -INFINITE or key >= INFINITE:
@@ -64,7 +64,7 @@ def add_block(values, count, key, top, total, weights):
     return merge_sums(top, total, np.float64(peak), np.float64(amount))
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def add_raw(row, first, last, top, total, weights):
     """Add logits first..last, masked or not, to a log-sum-exp: top, total, and whether they are unusable."""
     unusable = False
@@ -76,7 +76,7 @@ def add_raw(row, first, last, top, total, weights):
     return top, total, unusable
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def locate(row, mask, word, key, values, bases):
     """The lowest token with this key in the block that starts at `word`."""
     count, _ = load(row, mask, word, values, bases)
@@ -86,7 +86,7 @@ def locate(row, mask, word, key, values, bases):
     return np.int32(-1)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def scan_row(row, mask, much, values, bases, weights):
     """One row: the best token, its status, and log-sum-exp over the allowed and over all logits."""
     top, total, raw_top, raw_total = -np.inf, 0.0, -np.inf, 0.0
@@ -112,7 +112,7 @@ def scan_row(row, mask, much, values, bases, weights):
     return token, status, chosen, chosen if mask.size == 0 else raw
 
 
-@njit(cache=True, nogil=True)
+@njit
 def scan_kernel(bits, stride, size, words, numbers, much, tokens, status, chosen, raw):
     """Masked argmax int32 [B] and status uint8 [B]; log-sum-exp float64 [B] of allowed and of all logits."""
     wrong = bad_number(words, numbers)

@@ -6,8 +6,8 @@ be missing (REFUSED - 1) or of how many of the first bits some must be missing (
 (ADDED - 1); KEPT_BITS is 0 where the set is forgotten.
 """
 
-from .compiling import wide_njit as njit
 from .interning import HI, LO, intern
+from .wide import inner_njit
 
 BITS = 31
 # Entry of Chart.set_sizes: how many sets there are, with the empty one. The others are those of kernels/interning.py.
@@ -17,14 +17,14 @@ ALL, REFUSED, KEPT_BITS, ADDED = range(4)
 NOT_THROUGH, CROWDED = -1, -4
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def bits_of(chart, number, word):
     """The bits of one word of a set."""
     at = chart.sets[number, LO] + 1 + word
     return int(chart.set_words[at]) if at < chart.sets[number, HI] else 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def has_first(chart, number, count):
     """Whether the first `count` bits are all there."""
     for word in range(count // BITS):
@@ -34,7 +34,7 @@ def has_first(chart, number, count):
     return rest == 0 or bits_of(chart, number, count // BITS) & rest == rest
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def with_bit(chart, counter, number, bit):
     """The number of a set with one more bit; FULL or CROWDED where there is no room."""
     word = bit // BITS
@@ -50,7 +50,7 @@ def with_bit(chart, counter, number, bit):
     return intern(chart.set_words, chart.sets, chart.set_index, buffer, length, chart.set_sizes, SETS)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def pass_guard(chart, guard, counter, number):
     """The number of the set behind a guard; NOT_THROUGH if it lets nothing through, or a code."""
     refused = guard[REFUSED]

@@ -18,7 +18,6 @@ from .chart import (
     ROW,
     SPAN,
 )
-from .compiling import wide_njit as njit
 from .interning import HI, LO
 from .rows import (
     ASCII_HIGH,
@@ -34,6 +33,7 @@ from .rows import (
     step_high,
 )
 from .walk import TokenTrie, allow, high_loops, loop_target, refuse, utf8_step, walk
+from .wide import inner_njit, njit
 
 UNSPLITTABLE = 1
 # Columns of Split.way.
@@ -63,7 +63,7 @@ class Split(NamedTuple):
     tail_root: NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def divide(trie, low, high, wide, stay_chars, exit_chars):
     """Mark the trie nodes: stay_chars (int32 [n]) or exit_chars is the characters begun, both -1 where neither.
 
@@ -97,7 +97,7 @@ def divide(trie, low, high, wide, stay_chars, exit_chars):
         node += 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def stay(split, room, out):
     """Allow the tokens that stay in the loop and begin at most `room` characters."""
     count = len(split.chars)
@@ -117,7 +117,7 @@ def stay(split, room, out):
         out[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def next_in_loop(graph, chart, row, state):
     """The state after one more looping character, if all looping characters lead there; -1 if not, or a code."""
     target = loop_target(chart, row)
@@ -141,13 +141,13 @@ def next_in_loop(graph, chart, row, state):
     return target if before == now else -1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def leads_on(chart, state):
     """Whether the state has items, so that more bytes may follow."""
     return chart.states[state, HI] - chart.states[state, LO] > HEADER
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def goes_on(chart, row, full):
     """Whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
     for byte in range(256):
@@ -157,7 +157,7 @@ def goes_on(chart, row, full):
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def leave(graph, chart, trie, node, after, out):
     """Allow the tokens at and below an exit whose byte led to `after`; 0 or a code."""
     allow(trie, trie.token_start[node], trie.token_start[node + 1], out)
@@ -166,7 +166,7 @@ def leave(graph, chart, trie, node, after, out):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def count_on(graph, chart, rows, known, wanted, state):
     """Extend rows[: known + 1], after so many looping characters each, to `wanted`; the last state or -1; or a code."""
     while known < wanted:
@@ -180,7 +180,7 @@ def count_on(graph, chart, rows, known, wanted, state):
     return state
 
 
-@njit(cache=True, nogil=True)
+@njit
 def walk_split(graph, chart, trie, split, state, out):
     """The mask of a looping state; 0, UNSPLITTABLE if its loop turns out not to be uniform, or a code."""
     row = fill_row(graph, chart, state)
@@ -228,7 +228,7 @@ def walk_split(graph, chart, trie, split, state, out):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def follow_way(graph, chart, trie, way, state, afters):
     """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
     row = fill_low(graph, chart, state)
@@ -262,7 +262,7 @@ def follow_way(graph, chart, trie, way, state, afters):
     return missing
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def majorities(way, afters):
     """For each byte the state after it that most exits have, if one has the majority: int32 [256] (Boyer and Moore)."""
     found = np.full(256, DEAD, np.int32)
@@ -276,7 +276,7 @@ def majorities(way, afters):
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit
 def walk_span(graph, chart, trie, split, state, out):
     """The mask of a state from which every text of the split's characters can be read; 0 or a code.
 
@@ -308,7 +308,7 @@ def walk_span(graph, chart, trie, split, state, out):
 LOOP, SPANNED = 1, 2
 
 
-@njit(cache=True, nogil=True)
+@njit
 def probe(graph, chart, state, loop):
     """What shortcut there is to the mask of a state: 0 none, LOOP, SPANNED; or a code.
 
@@ -329,6 +329,7 @@ def probe(graph, chart, state, loop):
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
         span = graph.nodes[words[at], SPAN]
         if span:
-            loop[:] = graph.spans[span]
+            for k in range(3):
+                loop[k] = graph.spans[span, k]
             return SPANNED
     return 0

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .chart import DEAD
-from .compiling import wide_njit as njit
 from .cost import NEVER
 from .suffix_tree import END
 from .walk import allow
+from .wide import inner_njit, njit
 
 
 class Quotable(NamedTuple):
@@ -55,7 +55,7 @@ class Branches(NamedTuple):
     deepest: int
 
 
-@njit(cache=True, nogil=True)
+@njit
 def spread_reach(lo, hi, child_begin, child, reach, furthest):
     """Write the greatest reach below each inner node to furthest (int32 [I]).
 
@@ -88,7 +88,7 @@ def spread_reach(lo, hi, child_begin, child, reach, furthest):
             node = above
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def suffixes_below(quotable, node):
     """The first suffix below a node that is not ANY, and the one after the last."""
     nodes = len(quotable.lo)
@@ -97,7 +97,7 @@ def suffixes_below(quotable, node):
     return np.int64(node - nodes), np.int64(node - nodes + 1)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def next_place(quotable, node, depth):
     """Where in the text the next byte stands, for the first suffix below the node."""
     nodes = len(quotable.lo)
@@ -108,7 +108,7 @@ def next_place(quotable, node, depth):
     return np.int64(depth)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def has_room(quotable, node, depth):
     """Whether some quotation below the node is longer than `depth` bytes, as far as its limit goes."""
     if len(quotable.reach) == 0:
@@ -117,7 +117,7 @@ def has_room(quotable, node, depth):
     return depth < (quotable.furthest[node] if node < nodes else quotable.reach[node - nodes])
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def step(quotable, node, depth, byte):
     """The place after a byte; node DEAD if no quotation goes on so."""
     nodes = len(quotable.lo)
@@ -134,7 +134,7 @@ def step(quotable, node, depth, byte):
     return node, depth + 1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def follow(quotable, place, data, first, last):
     """Move place (int64 [2]: node, depth) on by the bytes data[first:last]; whether some quotation goes on so."""
     node, depth = place[0], place[1]
@@ -146,7 +146,7 @@ def follow(quotable, place, data, first, last):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit
 def read(quotable, place, data, first, last):
     """As `follow`, and places with equal futures become the same one if that is seen at once (see ANY)."""
     if not follow(quotable, place, data, first, last):
@@ -158,7 +158,7 @@ def read(quotable, place, data, first, last):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit
 def accepts(quotable, node, depth):
     """Whether a quotation may end here."""
     nodes = len(quotable.lo)
@@ -176,7 +176,7 @@ def accepts(quotable, node, depth):
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def child_by(trie, node, byte):
     """The child of a trie node by a byte, or -1."""
     low, end = np.int64(trie.first[node]), np.int64(trie.first[node + 1])
@@ -190,7 +190,7 @@ def child_by(trie, node, byte):
     return low if low < last and trie.byte[low] == byte else np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def count_tokens(text, ends, trie, needed):
     """Write to needed (int32 [n]) how many tokens at least spell the text from each place to one where it may end."""
     for begin in range(len(text) - 1, -1, -1):
@@ -211,7 +211,7 @@ def count_tokens(text, ends, trie, needed):
         needed[begin] = min(best, NEVER)
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def one_more(text, trie, needed, begin):
     """The fewest tokens from a place to an end that is not the place itself."""
     best = NEVER
@@ -226,7 +226,7 @@ def one_more(text, trie, needed, begin):
     return best
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def stays_within(text, trie, needed, begin, last):
     """Whether the first way to spell what is needed from `begin` ends at `last` or before."""
     while needed[begin] and begin <= last:
@@ -240,7 +240,7 @@ def stays_within(text, trie, needed, begin, last):
     return begin <= last
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def spell(quotable, trie, needed, begin, least, last):
     """The fewest tokens from a place to an end between `least` and `last`, which are places too."""
     text = quotable.text
@@ -267,7 +267,7 @@ def spell(quotable, trie, needed, begin, least, last):
     return np.int64(fewest[0])
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def fewest_tokens_of(quotable, trie, needed, i, depth):
     """The fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER if there is no way."""
     begin = quotable.starts[i] + depth
@@ -281,7 +281,7 @@ def fewest_tokens_of(quotable, trie, needed, i, depth):
     return spell(quotable, trie, needed, begin, start + quotable.least[i], start + quotable.reach[i])
 
 
-@njit(cache=True, nogil=True)
+@njit
 def fewest_tokens(quotable, trie, needed, stride, node, depth, enough):
     """The fewest tokens to an end from a place, or any number up to `enough` that suffices.
 
@@ -306,7 +306,7 @@ def fewest_tokens(quotable, trie, needed, stride, node, depth, enough):
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit
 def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack, out):
     """Allow every token that goes on quoting from a place, and after which `most` tokens complete the quotation.
 
@@ -343,7 +343,7 @@ def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack
             allow(trie, first, end, out)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def unfolded_size(quotable, inner, later):
     """How many places there are; numbers them, in inner (int64 [2, I]) and later (int64 [m] or [n], filled with -1).
 
@@ -375,7 +375,7 @@ def unfolded_size(quotable, inner, later):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit
 def unfold(quotable, inner, later, ends, edges, exits):
     """Write the places as numbered by `unfolded_size`, each with its edges, in order; how many edges there are.
 
@@ -411,7 +411,7 @@ def unfold(quotable, inner, later, ends, edges, exits):
     return used
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def unfold_node(quotable, inner, later, node, ends, edges, exits, used):
     """The places of one inner node, for `unfold`."""
     nodes, limited = len(quotable.lo), len(quotable.reach) > 0

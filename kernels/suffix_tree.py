@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiling import wide_njit as njit
+from .wide import njit
 
 # Stands in the text wherever no suffix goes on; no text of UTF-8 has this byte.
 END = 0xFF
@@ -95,7 +95,7 @@ def sort_suffixes(text: NDArray[np.uint8]) -> NDArray[np.int32]:
         length *= 2
 
 
-@njit(cache=True, nogil=True)
+@njit
 def measure_common(text, order, common):
     """Write how many bytes each suffix in `order` shares with the one before it, up to END, to common (int32 [n])."""
     count = len(order)
@@ -120,7 +120,7 @@ def measure_common(text, order, common):
         common[i] = before[order[i]]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def find_nodes(between, inner, parents):
     """Write the inner nodes to inner (int32 [4, m + 1]: lo, hi, depth, parent) and each suffix's parent; their number.
 
@@ -154,7 +154,7 @@ def find_nodes(between, inner, parents):
     return nodes
 
 
-@njit(cache=True, nogil=True)
+@njit
 def list_children(text, starts, lo, depth, above, parents, by_lo, child_begin, child_byte, child):
     """Fill the lists of children, in the order of their bytes; how many there are.
 

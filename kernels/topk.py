@@ -22,11 +22,11 @@ from .blocks import (
     token_in,
     top_of,
 )
-from .compiling import njit
+from .compiling import inner_njit, njit
 from .scan import CHOSEN, CHOSEN_AND_RAW, add_block, add_raw, bad_number, mask_of, status_of
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def push_block(values, bases, count, heap, taken):
     """Offer a block's values above -inf to a heap of codes: the new number of places taken."""
     floor = key_in(heap[0]) if taken == heap.size else key_of(MINUS_INFINITY)
@@ -39,7 +39,7 @@ def push_block(values, bases, count, heap, taken):
     return taken
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def best_of_row(row, mask, much, heap, values, bases, weights):
     """The best codes of one row, sorted into `heap`: how many, the row's status, and its log-sum-exp."""
     top, total, taken, word = -np.inf, 0.0, ZERO, ZERO
@@ -61,7 +61,7 @@ def best_of_row(row, mask, much, heap, values, bases, weights):
     return taken, status, top + np.log(total) if total > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def merge_row(row, offset, heap, taken, scores, rows, tokens, found):
     """Merge one row's codes, best first, into a group's best so far: how many the group has now."""
     for place in range(taken):
@@ -78,7 +78,7 @@ def merge_row(row, offset, heap, taken, scores, rows, tokens, found):
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit
 def topk_kernel(bits, stride, size, words, numbers, much, added, best, rows, tokens, normaliser, status):
     """The best k of each group of rows by added[row] + logit - normaliser[row].
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .chart import DEAD, EXPAND, ROW
-from .compiling import wide_njit as njit
 from .rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -27,6 +26,7 @@ from .rows import (
     fill_row,
     step_high,
 )
+from .wide import inner_njit, njit, shared_njit
 
 # Values of Trie.high: no byte above ASCII below the node; only well-formed UTF-8; something else.
 NO_HIGH, WELL_FORMED, ILL_FORMED = 0, 1, 2
@@ -65,7 +65,7 @@ class TokenTrie(NamedTuple):
     deepest: int
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def utf8_step(state, byte):
     """A small automaton of well-formed UTF-8: 0 is a character boundary, -1 is ill-formed."""
     if state == 0:
@@ -85,7 +85,7 @@ def utf8_step(state, byte):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def annotate(byte, skip, ascii, high, chars):
     """Fill TokenTrie.ascii, .high and .chars, bottom up."""
     count = len(byte)
@@ -111,7 +111,7 @@ def annotate(byte, skip, ascii, high, chars):
             high[node] = WELL_FORMED if formed[node] & 1 else ILL_FORMED
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def only_lead(chart, row, first, last, target):
     """Whether the bytes first ... last lead to `target` and all others nowhere."""
     for byte in range(256):  # noqa: SIM110
@@ -120,7 +120,7 @@ def only_lead(chart, row, first, last, target):
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def form_loops(graph, chart, state, form, target):
     """1 if what follows a lead byte of one form of UTF-8, from `state`, leads just to `target`, else 0; or a code."""
     last = FORMS[form, 4]
@@ -137,7 +137,7 @@ def form_loops(graph, chart, state, form, target):
         state, first, final, last = after, 0x80, 0xBF, last - 1
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def loop_target(chart, row):
     """The state that the loop bytes of a row lead to, or DEAD without a loop."""
     for half in range(2):
@@ -150,7 +150,7 @@ def loop_target(chart, row):
     return DEAD
 
 
-@njit(cache=True, nogil=True)
+@shared_njit
 def high_loops(graph, chart, state, row):
     """1 if every character above ASCII loops as the row's ASCII loop does, else 0; or a code. Remembers the answer."""
     info = chart.loops[row, ROOM]
@@ -176,7 +176,7 @@ def high_loops(graph, chart, state, row):
     return answer
 
 
-@njit(cache=True, nogil=True)
+@inner_njit
 def allow(trie, first, last, out):
     """Set the bits of the tokens ids[first:last]."""
     for at in range(first, last):
@@ -184,7 +184,13 @@ def allow(trie, first, last, out):
         out[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
 
 
-@njit(cache=True, nogil=True)
+@njit
+def allow_span(trie, first, last, out):
+    """`allow`, to be called from Python."""
+    allow(trie, first, last, out)
+
+
+@inner_njit
 def refuse(trie, first, last, out):
     """Clear the bits of the tokens ids[first:last]."""
     for at in range(first, last):
@@ -192,7 +198,7 @@ def refuse(trie, first, last, out):
         out[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
 
 
-@njit(cache=True, nogil=True)
+@njit
 def walk(graph, chart, trie, state, root, out):
     """Allow every token below the trie node `root` whose bytes after it can be read from `state`; 0 or a code.
 
@@ -260,7 +266,7 @@ def walk(graph, chart, trie, state, root, out):
     return missing
 
 
-@njit(cache=True, nogil=True)
+@njit
 def successors(graph, chart, trie, state, root, out):
     """Write the state after each token below `root`, read from its bytes after it, to out; 0 or a code.
 
