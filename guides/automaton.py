@@ -122,6 +122,11 @@ class ChartAutomaton:
         """How many states have been met."""
         return int(self._chart.sizes[kernel.STATES])
 
+    @property
+    def held_bytes(self) -> int:
+        """How much memory there is room for in the chart; pages that were never written to are not taken yet."""
+        return sum(array.nbytes for array in self._chart)
+
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""
         with self.lock:

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 from ..tokenizers_adapter import Vocabulary
@@ -23,8 +24,12 @@ from .source import Span
 from .tables import VocabularyTables
 
 MAX_REMEMBERED = 256
+MAX_REMEMBERED_BYTES = 256 << 20
+# After how many new guides the remembered ones, which grow while they are used, are weighed again
+WEIGHED_EVERY = 16
 
 _remembered: OrderedDict[Any, JSONGuide] = OrderedDict()
+_entered = count(1)
 _remembered_lock = threading.Lock()
 
 
@@ -42,7 +47,8 @@ class JSONGuide(LiftedGuide):
     or a `Quote`. Quoted strings are written with canonical escapes.
     formats: whether the standard formats are enforced; max_cases: how many alternatives one value may have
     Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError for
-    what is too large. The last schemas are remembered: compiling one again costs next to nothing.
+    what is too large. The schemas used last are remembered, in about 256 MiB: compiling one again costs next to
+    nothing.
     """
 
     def __init__(
@@ -80,10 +86,7 @@ class JSONGuide(LiftedGuide):
             horizon = VocabularyTables.of(vocabulary).trie.deepest
             super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
             if key[0] is not None:
-                with _remembered_lock:
-                    _remembered[key] = self
-                    if len(_remembered) > MAX_REMEMBERED:
-                        _remembered.popitem(last=False)
+                _remember(key, self)
         finally:
             resume(was_running)
 
@@ -93,6 +96,18 @@ class JSONGuide(LiftedGuide):
 
     def __repr__(self) -> str:
         return f"JSONGuide({self.schema.root!r})"
+
+
+def _remember(key: Any, guide: JSONGuide) -> None:
+    """Keep a guide, and as many of those used last as there is room for."""
+    with _remembered_lock:
+        _remembered[key] = guide
+        if len(_remembered) > MAX_REMEMBERED:
+            _remembered.popitem(last=False)
+        if next(_entered) % WEIGHED_EVERY == 0:
+            held = sum(known.automaton.held_bytes for known in _remembered.values())
+            while held > MAX_REMEMBERED_BYTES and len(_remembered) > 1:
+                held -= _remembered.popitem(last=False)[1].automaton.held_bytes
 
 
 def _whole(digits: str) -> int:

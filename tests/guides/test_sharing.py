@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, mask_within
+from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, json_guide, mask_within
 from trellm.guides.lift import LiftedGuide
 from trellm.guides.mask_table import MaskTable
 from trellm.guides.protocol import tokens_of
@@ -165,3 +165,14 @@ def test_the_guide_of_a_forgotten_vocabulary_goes_with_it() -> None:
     del vocabulary, guide
     gc.collect()
     assert gone[0]() is None and gone[1]() is None
+
+
+@pytest.mark.parametrize("room", [json_guide.MAX_REMEMBERED_BYTES, 1])
+def test_remembered_schemas_are_forgotten_when_they_take_too_much(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_guide, "MAX_REMEMBERED_BYTES", room)
+    vocabulary = copy_of(SMALL)
+    first = JSONGuide({"const": -1}, vocabulary)
+    assert JSONGuide({"const": -1}, vocabulary).automaton is first.automaton
+    for number in range(json_guide.WEIGHED_EVERY):
+        JSONGuide({"const": number}, vocabulary)
+    assert (JSONGuide({"const": -1}, vocabulary).automaton is first.automaton) == (room > 1)
