@@ -1,17 +1,14 @@
 """Masks of a JSON grammar: trellm beside llguidance and xgrammar, in turn, in one process on one core.
 
-    python benchmarks/grammar_masks.py compare TOKENIZER DATA.jsonl.gz
-    python benchmarks/grammar_masks.py memory TOKENIZER
+    python benchmarks/grammar_masks.py TOKENIZER DATA.jsonl.gz
 
-compare: every line of the data holds {"tests": [{"data": any JSON value}, ...]}. For each token of each value,
+Every line of the data holds {"tests": [{"data": any JSON value}, ...]}. For each token of each value,
 as `json.dumps(value, ensure_ascii=False)` writes it, an engine computes the mask and takes the token over; the
 processor time of both is one sample. Engines take turns value by value, each round with grammars compiled
 anew; the first mask is timed from the grammar's text on. Kernels are loaded before, with another vocabulary; the
 first round of an engine also pays for what is computed once per vocabulary. Figures are medians over rounds, the
 maximum is the greatest of all rounds. Then long texts: the mean time per token in each quarter of a text.
-
-memory: many distinct grammars alive at once, a random walk of many tokens through each with the mask of every
-step; what the process holds after each.
+What many grammars hold is measured by grammar_memory.py.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import random
 import statistics
 import time
 from pathlib import Path
@@ -279,80 +275,17 @@ def figures(name: str, number: int, firsts: list[float], samples: list[float]) -
     }
 
 
-def memory(options: argparse.Namespace) -> None:
-    """Every documented grammar in turn, each made another by an alternative of its own."""
-    from tokenizers import Tokenizer
-    from trellm import Vocabulary
-    from trellm.guides import CFGGuide
-
-    tokenizer = Tokenizer.from_file(str(Path(options.tokenizer) / "tokenizer.json"))
-    before = resident()
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, eos_ids=[0])
-    plain = frozenset(
-        token for token, text in enumerate(vocabulary.tokens) if text and len(text) == 1 and 32 <= text[0] < 127
-    )
-    files = sorted(GRAMMARS.glob("*.lark"))
-    texts = [file.read_text(encoding="utf-8") for file in files]
-    guides: list[CFGGuide] = []
-    rows: list[dict[str, Any]] = []
-    choose = random.Random(0)
-    for number in range(options.grammars):
-        text = texts[number % len(texts)] + f'\n%extend start: "grammar {number}"\n'
-        guides.append(CFGGuide(text, vocabulary))
-        states = walk(guides[-1], options.tokens, plain, choose)
-        row = {"grammar": files[number % len(files)].stem, "number": number, "states": states}
-        rows.append(row | {"resident_mib": round(resident(), 1), "before_trellm_mib": round(before, 1)})
-    save("grammar_memory", rows, ["trellm"], options.tokenizer)
-    show(rows[-7:])
-
-
-def walk(guide: Any, length: int, plain: frozenset[int], choose: random.Random) -> int:
-    """Take random allowed tokens, every other one of a single character if there is one; start again at the end.
-
-    Returns how many states the automaton has then.
-    """
-    state = guide.start
-    for _ in range(length):
-        mask = guide.mask(state)
-        token = pick(mask, choose)
-        if choose.random() < 0.5:
-            token = choose.choice([other for other in plain if int(mask[other >> 5]) >> (other & 31) & 1] or [token])
-        state = guide.start if token in guide.vocabulary.eos_ids else guide.advance(state, token)
-    return guide.automaton.state_count
-
-
-def pick(mask: np.ndarray, choose: random.Random) -> int:
-    """A random token of a mask: a random word that has bits, then a random bit of it."""
-    words = np.flatnonzero(mask)
-    word = int(words[choose.randrange(len(words))])
-    bits = [bit for bit in range(32) if int(mask[word]) >> bit & 1]
-    return 32 * word + choose.choice(bits)
-
-
-def resident() -> float:
-    """MiB of memory that the process holds now."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise SystemExit("there is no VmRSS in /proc/self/status")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    modes = parser.add_subparsers(dest="mode", required=True)
-    comparing, remembering = modes.add_parser("compare"), modes.add_parser("memory")
-    for mode in (comparing, remembering):
-        mode.add_argument("tokenizer", help="a folder with a tokenizer")
-    comparing.add_argument("data", help="a .jsonl.gz of JSON values")
-    comparing.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
-    comparing.add_argument("--rounds", type=int, default=2)
-    comparing.add_argument("--compiles", type=int, default=11, help="how often each round compiles a grammar")
-    comparing.add_argument("--instances", type=int, default=0, help="so many values instead of all")
-    remembering.add_argument("--grammars", type=int, default=100)
-    remembering.add_argument("--tokens", type=int, default=10_000)
+    parser.add_argument("tokenizer", help="a folder with a tokenizer")
+    parser.add_argument("data", help="a .jsonl.gz of JSON values")
+    parser.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--compiles", type=int, default=11, help="how often each round compiles a grammar")
+    parser.add_argument("--instances", type=int, default=0, help="so many values instead of all")
     options = parser.parse_args()
     pin_to_one_core()
-    (compare if options.mode == "compare" else memory)(options)
+    compare(options)
 
 
 if __name__ == "__main__":
