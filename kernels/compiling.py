@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import sys
 from functools import partial
@@ -110,23 +111,39 @@ def _forget_stale(folder: Path) -> None:
         return
 
 
-class _Announcer(event.Listener):
-    """Prints a line when the first kernel of this package is compiled; loading one from the disk is no event."""
+class _Watch(event.Listener):
+    """Prints a line when the first kernel of this package is compiled; loading one from the disk is no event.
+
+    While Numba compiles, garbage is not collected: it makes millions of objects and keeps most, and to look through
+    all of them again and again takes a tenth of the time.
+    """
+
+    depth = 0
+    collects = False
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
-        if _State.announced or Path(function.__code__.co_filename).parent != _HERE:
-            return
-        _State.announced = True
-        how_often = (
-            "once (`trellm warmup` does it beforehand)"
-            if _State.kept
-            else ("in every process, because no folder for them can be written to; set NUMBA_CACHE_DIR to one that can")
-        )
-        print(f"trellm: compiling kernels {how_often}; about half a minute in all ...", file=sys.stderr, flush=True)
+        if not _State.announced and Path(function.__code__.co_filename).parent == _HERE:
+            _announce()
+        if self.depth == 0:
+            self.collects = gc.isenabled()
+            gc.disable()
+        self.depth += 1
 
     def on_end(self, event: Any) -> None:
-        """Nothing is said at the end."""
+        self.depth -= 1
+        if self.depth == 0 and self.collects:
+            gc.enable()
 
 
-event.register("numba:compile", _Announcer())
+def _announce() -> None:
+    _State.announced = True
+    how_often = (
+        "once (`trellm warmup` does it beforehand)"
+        if _State.kept
+        else "in every process, because no folder for them can be written to; set NUMBA_CACHE_DIR to one that can"
+    )
+    print(f"trellm: compiling kernels {how_often}; about half a minute in all ...", file=sys.stderr, flush=True)
+
+
+event.register("numba:compile", _Watch())

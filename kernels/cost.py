@@ -245,7 +245,8 @@ def settle(graph, chart, costs, bundle):
             if origin != SELF and not is_settled(chart, costs, origin):
                 if depth == len(stack):
                     larger = np.empty(2 * depth, np.int32)
-                    larger[:depth] = stack
+                    for i in range(depth):
+                        larger[i] = stack[i]
                     stack = larger
                 stack[depth] = origin
                 depth += 1
