@@ -144,10 +144,10 @@ class ObjectWitnesses:
             split: list[tuple[String, Formula]] = []
             for part, formula in parts:
                 inside = strings.intersect(part, rule.names, self._language)
-                if inside is None:
+                if inside is None or self._is_empty(inside.patterns):
                     split.append((part, formula))
                     continue
-                split.append((inside, self._formulas.all_of((formula, rule.formula))))
+                split.append((self._tidied(inside), self._formulas.all_of((formula, rule.formula))))
                 outside = strings.difference(part, rule.names, self._language)
                 split.extend((other, formula) for other in outside)
             parts = [(part, formula) for part, formula in split if formula is not NOTHING]
@@ -157,6 +157,26 @@ class ObjectWitnesses:
                     "the option max_cases raises the limit"
                 )
         return parts
+
+    def _is_empty(self, patterns: frozenset[str]) -> bool:
+        """Whether no name meets several patterns at once; where that is not asked, regions double with each pattern."""
+        if len(patterns) < 2:
+            return False
+        try:
+            return self._language.is_empty(String(patterns=patterns))
+        except LimitError:
+            return False
+
+    def _tidied(self, names: String) -> String:
+        """The same names without conditions that the patterns leave nothing to."""
+        if not names.patterns or not (names.not_patterns or names.excluded):
+            return names
+        matching = String(patterns=names.patterns)
+        return replace(
+            names,
+            not_patterns=frozenset(one for one in names.not_patterns if not self._is_empty(names.patterns | {one})),
+            excluded=frozenset(name for name in names.excluded if self._language.contains(matching, name)),
+        )
 
     def more(self, case: Object, count: int, ask: Ask) -> Iterator[Any]:
         """Further objects of the case: with other values, and with further members."""

@@ -307,3 +307,13 @@ def test_the_way_to_the_end_meets_rules_and_brings_required_members() -> None:
     guide = JSONGuide({"type": "object", "required": ["abcd"], **some_x}, BYTES)
     fitting = guide.distance(guide.start)
     assert fitting == len('{"abcd":0,"x":0}')
+
+
+def test_patterns_that_no_name_meets_together_do_not_multiply() -> None:
+    patterns = {f"^kind{index}:(en|nl)$": {"const": index} for index in range(30)}
+    named = {"kind3:en": {"const": "named"}}
+    guide = JSONGuide({"properties": named, "patternProperties": patterns, "additionalProperties": False}, BYTES)
+    assert reads(guide, '{"kind7:en":7,"kind29:nl":29,"kind3:nl":3}')
+    assert not reads(guide, '{"kind7:en":8}')
+    assert not reads(guide, '{"kind3:en":3}')
+    assert not reads(guide, '{"kind7:pt":7}')
