@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ...errors import LimitError
 from . import annotations, arrays, numbers, objects, strings, translate
+from .absorption import absorbed
 from .cases import (
     ANY,
     ANY_ARRAY,
@@ -37,6 +38,9 @@ from .strings import StringLanguage
 from .subschema import Subschema
 
 MAX_GLANCES = 3
+MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
+"""How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
+
 FEW = 64
 
 Case = TypeVar("Case")
@@ -62,6 +66,8 @@ class Normaliser:
         self._meaning: dict[Formula, Formula] = {}
         self._busy: set[Formula] = set()
         self._glances = 0
+        self._pairs = 0
+        self._max_pairs = max(MIN_PAIRS, PAIRS_PER_CASE * options.max_cases)
 
     def normal(self, formula: Formula) -> Normal:
         """The normal form; alternatives without an instance may be left in it.
@@ -81,6 +87,8 @@ class Normaliser:
                 f"combinators are nested more than {self._max_nesting} deep on one value; "
                 "the option max_nesting raises the limit"
             )
+        if not self._busy:
+            self._pairs = 0
         self._busy.add(formula)
         try:
             result = self._work_out(formula)
@@ -242,11 +250,12 @@ class Normaliser:
                     continue
                 parts: list[Any] = self._settled(case) if isinstance(case, Object) else [case]
                 found.update({_key(part): part for part in parts})
-                if len(found) > self.max_cases:
-                    raise LimitError(
-                        f"the schema falls into more than {self.max_cases} alternatives for one value; "
-                        "the option max_cases raises the limit"
-                    )
+            self._pairs += 1 if held else len(b)
+            if len(found) > self.max_cases or self._pairs > self._max_pairs:
+                raise LimitError(
+                    f"the schema falls into more than {self.max_cases} alternatives for one value, or takes as long "
+                    "as if it did; the option max_cases raises the limit"
+                )
         return _absorbed(tuple(found.values()))
 
     def _both_strings(self, a: String, b: String) -> String | None:
@@ -361,13 +370,7 @@ class Normaliser:
 
 def _absorbed(cases: tuple[Any, ...]) -> tuple[Any, ...]:
     """The cases without those that lie within another of them."""
-    if len(cases) < 2 or not isinstance(cases[0], Object):
-        return cases
-    kept: list[Object] = []
-    for case in sorted(cases, key=objects.weight):
-        if not any(objects.covers(other, case) for other in kept):
-            kept.append(case)
-    return tuple(kept)
+    return tuple(absorbed(cases)) if len(cases) > 1 and isinstance(cases[0], Object) else cases
 
 
 def _covers(wide: Any, narrow: Any) -> bool:

@@ -78,22 +78,6 @@ def only_names(case: Object) -> frozenset[str] | None:
     return None
 
 
-def weight(case: Object) -> int:
-    """How much a case asks for; a case that covers another asks for no more."""
-    return (
-        sum(_size(formula) for formula in case.properties.values())
-        + len(case.rules)
-        + len(case.required)
-        + len(case.some)
-        + (case.min_properties > 0)
-        + (case.max_properties is not None)
-    )
-
-
-def _size(formula: Formula) -> int:
-    return 0 if formula is EVERYTHING else len(formula.parts) if formula.kind == "all" else 1
-
-
 def covers(wide: Object, narrow: Object) -> bool:
     """Whether everything in `narrow` is in `wide`, as far as their words show."""
     if not wide.required <= narrow.required or wide.min_properties > narrow.min_properties:

@@ -317,3 +317,10 @@ def test_patterns_that_no_name_meets_together_do_not_multiply() -> None:
     assert not reads(guide, '{"kind7:en":8}')
     assert not reads(guide, '{"kind3:en":3}')
     assert not reads(guide, '{"kind7:pt":7}')
+
+
+def test_products_without_end_are_refused_soon() -> None:
+    """Exactly one of ten things that any member may get wrong: whatever is left out on the way, they multiply."""
+    kinds = [{"properties": {f"{kind}{at}": {"const": at} for at in range(6)}} for kind in "abcdefghij"]
+    with pytest.raises(LimitError, match="max_cases"):
+        JSONGuide({"type": "object", "oneOf": kinds}, BYTES)

@@ -1,0 +1,63 @@
+"""Leaving out alternatives that lie within another: cases of objects as sets of the single things they ask for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .cases import Object
+from .formula import EVERYTHING, NOTHING
+
+
+def absorbed(cases: Sequence[Object]) -> list[Object]:
+    """The cases without those that another covers, as far as their words show (see `objects.covers`).
+
+    A case covers those that ask for all it asks for, and perhaps more. Only such cases are compared with one as ask
+    for the rarest thing that it asks for.
+    """
+    asked = _asked(cases)
+    often = Counter(bit for bits in asked for bit in bits)
+    masks = [sum(1 << bit for bit in bits) for bits in asked]
+    kept: list[Object] = []
+    by_rarest: dict[int, list[int]] = {}
+    for at in sorted(range(len(cases)), key=lambda at: len(asked[at])):
+        mask = masks[at]
+        if any(wide & mask == wide for bit in (-1, *asked[at]) for wide in by_rarest.get(bit, ())):
+            continue
+        kept.append(cases[at])
+        by_rarest.setdefault(min(asked[at], key=often.__getitem__, default=-1), []).append(mask)
+    return kept
+
+
+def _asked(cases: Sequence[Object]) -> list[set[int]]:
+    """For each case the numbers of the things that it asks for."""
+    numbers: dict[Any, int] = {}
+    of_name: dict[str, set[int]] = {}
+    least = {case.min_properties for case in cases if case.min_properties}
+    most = {case.max_properties for case in cases if case.max_properties is not None}
+    found: list[set[int]] = []
+    for case in cases:
+        bits = {numbers.setdefault(thing, len(numbers)) for thing in _things(case, least, most)}
+        for name, formula in case.properties.items():
+            if formula is not EVERYTHING:
+                parts = formula.parts if formula.kind == "all" else (formula,)
+                own = {numbers.setdefault((name, part), len(numbers)) for part in parts}
+                of_name.setdefault(name, set()).update(own)
+                bits |= own
+        found.append(bits)
+    for case, bits in zip(cases, found, strict=True):
+        for name, formula in case.properties.items():
+            if formula is NOTHING:
+                bits |= of_name[name]
+    return found
+
+
+def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
+    """What a case asks for beside the values of named members."""
+    yield from (("required", name) for name in case.required)
+    yield from (("rule", rule) for rule in case.rules)
+    yield from (("some", rule) for rule in case.some)
+    yield from (("least", count) for count in least if case.min_properties >= count)
+    if case.max_properties is not None:
+        yield from (("most", count) for count in most if case.max_properties <= count)
