@@ -17,6 +17,7 @@ import argparse
 import gzip
 import json
 import math
+import re
 import signal
 import time
 import warnings
@@ -106,10 +107,41 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, old)
 
 
-def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any]) -> tuple[str, str, int]:
-    """How the walks through a schema went ("fine", "refused", or what failed), the reason, and the bytes written."""
+def in_python(pattern: str) -> str:
+    """A pattern of ECMA-262 as Python reads it: the ends of lines differ, and what is a digit or letter."""
+    pieces = re.findall(r"\\.|\[(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
+    changed = {".": "[^\\n\\r\\u2028\\u2029]", "$": r"\Z", r"\d": "[0-9]", r"\w": "[A-Za-z0-9_]"}
+    return "".join(changed.get(piece, piece) for piece in pieces)
+
+
+def with_python_patterns(schema: Any) -> Any:
+    """A schema with its patterns as Python reads them."""
+    if isinstance(schema, list):
+        return [with_python_patterns(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: with_python_patterns(value) for name, value in schema.items()}
+    if isinstance(found.get("pattern"), str):
+        found["pattern"] = in_python(found["pattern"])
+    if isinstance(found.get("patternProperties"), dict):
+        found["patternProperties"] = {in_python(name): value for name, value in found["patternProperties"].items()}
+    return found
+
+
+def first_error(schema: Any, value: Any) -> Any:
+    """What is wrong with a value, or None; patterns mean what they do in ECMA-262."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    found = next(iter(kind(schema, format_checker=kind.FORMAT_CHECKER).iter_errors(value)), None)
+    if found is None:
+        return None
+    return next(iter(kind(with_python_patterns(schema), format_checker=kind.FORMAT_CHECKER).iter_errors(value)), None)
+
+
+def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any]) -> tuple[str, str, int]:
+    """How the walks through a schema went ("fine", "refused", or what failed), the reason, and the bytes written."""
     from trellm.engine.constraint import Constraint
     from trellm.errors import TrellmError
     from trellm.guides import JSONGuide
@@ -118,8 +150,6 @@ def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any
         guide = JSONGuide(schema, vocabulary, **options)
     except TrellmError as error:
         return "refused", f"{type(error).__name__}: {error}", 0
-    kind = validator_for(schema, default=Draft202012Validator)
-    validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
     walker, constraint, written = Walker(vocabulary), Constraint(guide, 64), 0
     shortest = max(1, guide.distance(guide.start))
     for number_ in range(walks):
@@ -129,7 +159,7 @@ def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any
         except AssertionError as error:
             return "dead end", str(error), written
         value = json.loads(text, parse_float=number, parse_int=whole)
-        found = next(iter(validator.iter_errors(value)), None)
+        found = first_error(schema, value)
         if found is not None:
             return (
                 "invalid",
