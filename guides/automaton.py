@@ -275,7 +275,7 @@ class ChartAutomaton:
         chart.states[: chart.sizes[kernel.STATES], kernel.ROW] = -1
         chart.sizes[kernel.ROWS] = 0
         self._dropped = True
-        return chart._replace(rows=chart.rows[: self._max_rows].copy(), loops=chart.loops[: self._max_rows].copy())
+        return chart._replace(rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
 
 
 def _reindexed(chart: Chart, *names: str) -> Chart:
@@ -315,7 +315,8 @@ def _scratch(size: int) -> dict[str, Any]:
 def _new_chart(horizon: int) -> Chart:
     """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
 
-    There is room for what most constraints come to; memory that is never written to costs nothing.
+    There is room for what most constraints come to: memory that is never written to costs nothing, while larger
+    arrays must be copied to and indexed anew.
     """
     sizes = np.zeros(12, np.int64)
     sizes[FREE:] = -1
@@ -324,15 +325,15 @@ def _new_chart(horizon: int) -> Chart:
     set_sizes[FREE:] = -1
     set_sizes[SETS] = 1
     chart = Chart(
-        words=np.empty(1 << 16, np.int32),
-        states=np.empty((4096, 5), np.int32),
-        bundles=np.empty((1024, 3), np.int32),
+        words=np.empty(1 << 18, np.int32),
+        states=np.empty((8192, 5), np.int32),
+        bundles=np.empty((2048, 3), np.int32),
         signatures=np.empty((4096, 2), np.int32),
-        state_index=np.full(1 << 14, -1, np.int32),
-        bundle_index=np.full(1 << 12, -1, np.int32),
+        state_index=np.full(1 << 15, -1, np.int32),
+        bundle_index=np.full(1 << 13, -1, np.int32),
         signature_index=np.full(1 << 14, -1, np.int32),
-        rows=np.empty((1024, 256), np.int32),
-        loops=np.empty((1024, 3), np.uint64),
+        rows=np.empty((2048, 256), np.int32),
+        loops=np.empty((2048, 3), np.uint64),
         memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
         set_words=np.empty(4096, np.int32),
         sets=np.zeros((64, 2), np.int32),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 from numpy.typing import NDArray
 
 Mask = NDArray[np.uint32]
 Cache = dict[int, int]
 
-MAX_BYTES = 64 << 20
+MAX_BYTES = 32 << 20
 
 
 class MaskTable:
@@ -25,21 +27,18 @@ class MaskTable:
         # Zeros that nobody has written yet take no memory.
         self.rows: NDArray[np.uint32] = np.zeros((self.max_rows, words), np.uint32)
         self.version = 0
-        self._owners: list[tuple[Cache, int]] = []
-        self._last_use = np.zeros(self.max_rows, np.int64)
-        self._clock = 0
+        # Who has each row, the one that was longest unused first.
+        self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()
 
     def store(self, cache: Cache, key: int, mask: Mask) -> int:
         """Keep a mask under cache[key]; the number of its row. One thread at a time."""
         row = len(self._owners)
-        if row < self.max_rows:
-            self._owners.append((cache, key))
-        else:
-            row = int(self._last_use.argmin())
+        if row >= self.max_rows:
+            row = next(iter(self._owners))
             owner, known_as = self._owners[row]
             if owner.get(known_as) == row:
                 owner.pop(known_as, None)
-            self._owners[row] = (cache, key)
+        self._owners[row] = (cache, key)
         self.rows[row] = mask
         self.touch(row)
         self.version += 1
@@ -48,5 +47,4 @@ class MaskTable:
 
     def touch(self, row: int) -> None:
         """Note that a row is used now."""
-        self._clock += 1
-        self._last_use[row] = self._clock
+        self._owners.move_to_end(row)
