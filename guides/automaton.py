@@ -303,6 +303,7 @@ def _larger(array: Any) -> Any:
 
 def _scratch(size: int) -> dict[str, Any]:
     return {
+        "items": np.empty((size, kernel.ITEM), np.int32),
         "work": np.empty((size, kernel.ITEM), np.int32),
         "leaves": np.empty((size, kernel.ITEM), np.int32),
         "entries": np.empty((size, kernel.ENTRY), np.int32),

@@ -48,7 +48,7 @@ class JSONGuide(LiftedGuide):
     or a `Quote`. Quoted strings are written with canonical escapes.
     formats: whether the standard formats are enforced; max_cases: how many alternatives one value may have
     Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError for
-    what is too large. The schemas used last are remembered, in about 256 MiB: compiling one again costs next to
+    what is too large. The schemas used last are remembered, in about 64 MiB: compiling one again costs next to
     nothing.
     """
 

@@ -13,8 +13,8 @@ from ..kernels.calling import call
 from ..kernels.chart import DEAD
 from ..kernels.cost import NEVER
 from ..kernels.rows import advance
-from ..kernels.split import LOOP, UNSPLITTABLE, probe, walk_span, walk_split
-from ..kernels.walk import walk
+from ..kernels.split import BESIDE, LOOP, UNSPLITTABLE, probe, walk_span, walk_split
+from ..kernels.walk import walk, walk_beside
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton, Kept
 from .closing import Closing
@@ -47,7 +47,7 @@ class LiftedGuide:
         self._signatures: dict[int, int] = {}
         self._steps: dict[int, int] = {}
         self._eos = frozenset(vocabulary.eos_ids)
-        self._loop = np.zeros(3, np.uint64)
+        self._found = np.zeros(5, np.uint64)
         self._closing = Closing(automaton, self._tables)
         automaton.watch(self)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
@@ -146,7 +146,7 @@ class LiftedGuide:
         with self._lock:
             if left is None and self._tables.spells_all_bytes:
                 mask = np.zeros(self._tables.words, np.uint32)
-                self._run_walk(walk, mask, self._tables.trie, state, node)
+                self._run_walk(walk, mask, self._tables.branches, state, self._tables.branch_numbers.item(node))
                 return mask
             fitting = self._closing.fitting(state, NEVER if left is None else left, node)
             return self._tables.pack(fitting, node)
@@ -221,9 +221,7 @@ class LiftedGuide:
 
     def _compute(self, state: int) -> int:
         with self._lock, self._tables.lock:
-            signature = self._signatures.get(state)
-            if signature is None:
-                signature = self._signatures[state] = self._automaton.run(kernel.signature, state)
+            signature = self._signatures[state] = self._automaton.run(probe, state, self._found)
             row = self._rows.get(signature)
             if row is None:
                 mask = self._walk(state)
@@ -235,19 +233,22 @@ class LiftedGuide:
             return row
 
     def _walk(self, state: int) -> Mask:
-        """The mask of a state, without EOS."""
+        """The mask of a state that was probed last, without EOS."""
         if not self._tables.spells_all_bytes:
             return self._tables.pack(self._closing.fitting(state, NEVER))
-        trie = self._tables.trie
+        trie = self._tables.branches
+        low, high, wide, usual, kind = self._found.tolist()
+        if kind == BESIDE:
+            mask = self._tables.masks.rows[self._compute(usual)] & ~self._tables.eos_words
+            self._run_walk(walk_beside, mask, trie, state, usual)
+            return mask
         mask = np.zeros(self._tables.words, np.uint32)
-        shortcut = self._automaton.run(probe, state, self._loop)
-        if shortcut:
-            low, high, wide = self._loop.tolist()
+        if kind:
             split = self._tables.split((low, high, wide))
-            short_walk = walk_split if shortcut == LOOP else walk_span
+            short_walk = walk_split if kind == LOOP else walk_span
             if split is not None and self._run_walk(short_walk, mask, trie, split, state) != UNSPLITTABLE:
                 return mask
-        mask[:] = 0
+            mask[:] = 0
         self._run_walk(walk, mask, trie, state, 0)
         return mask
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.split import Split, divide
-from ..kernels.suffix import Branches
-from ..kernels.walk import TokenTrie, annotate
+from ..kernels.walk import Branches, TokenTrie, annotate
 from ..tokenizers_adapter import Trie, Vocabulary
 from .mask_table import MaskTable
 
@@ -40,7 +39,7 @@ class VocabularyTables:
     _known_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.trie = _annotated(vocabulary.trie)
+        self.trie = TokenTrie(*vocabulary.trie, int(vocabulary.trie.depth.max()))
         texts = [text or b"" for text in vocabulary.tokens]
         start = np.zeros(len(texts) + 1, np.int32)
         np.cumsum([len(text) for text in texts], out=start[1:])
@@ -95,32 +94,26 @@ class VocabularyTables:
 
     @cached_property
     def levels(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """The nodes of the trie at depth 1, 2, ..., ascending, and the parent of each."""
-        by_depth = np.argsort(self.trie.depth, kind="stable")
-        nodes = np.split(by_depth, np.cumsum(np.bincount(self.trie.depth))[:-1])
-        return [(below, above[np.searchsorted(above, below) - 1]) for above, below in pairwise(nodes)]
+        """See `levels_of`."""
+        return levels_of(self.trie)
 
     @cached_property
     def branches(self) -> Branches:
-        """The trie once more, numbered by levels, for walks that look for single children."""
-        trie = self.trie
-        order = np.concatenate([[0], *(nodes for nodes, _ in self.levels)])
-        children = np.bincount(np.concatenate([parents for _, parents in self.levels]), minlength=len(order))
-        count = np.diff(trie.token_start)[order]
-        token_start = np.concatenate([[0], np.cumsum(count)])
-        places = np.repeat(trie.token_start[order] - token_start[:-1], count) + np.arange(len(trie.ids))
-        return Branches(
-            np.concatenate([[1], 1 + np.cumsum(children[order])]).astype(np.int32),
-            trie.byte[order],
-            token_start.astype(np.int32),
-            trie.ids[places],
-            trie.deepest,
-        )
+        """The trie once more, numbered by levels, for walks that look at all children of a node."""
+        return branches_of(self.trie)
 
     @cached_property
     def branch_numbers(self) -> NDArray[np.intp]:
         """The number that each node of `trie` has in `branches`."""
-        return np.argsort(np.concatenate([[0], *(nodes for nodes, _ in self.levels)]))
+        return np.argsort(by_level(self.trie))
+
+    @cached_property
+    def reach(self) -> NDArray[np.intp]:
+        """The length of the longest token at or below each node of `trie`."""
+        reach = self.trie.depth.astype(np.intp)
+        for nodes, parents in reversed(self.levels):
+            np.maximum.at(reach, parents, reach[nodes])
+        return reach
 
     @cached_property
     def token_nodes(self) -> NDArray[np.intp]:
@@ -143,14 +136,27 @@ class VocabularyTables:
             np.packbits(row, bitorder="little").view(np.uint32),
             trie.ids[order],
             chars[order],
-            exits.astype(np.int32),
+            self.branch_numbers[exits].astype(np.int32),
             exit_chars[exits],
+            self.reach[exits].astype(np.int32),
             np.searchsorted(trie.byte[exits], np.arange(257)).astype(np.int32),
-            _way_to(trie, np.sort(exits)),
+            self._way_to(np.sort(exits)),
             *self._tails(exits),
         )
 
-    def _tails(self, exits: NDArray[np.intp]) -> tuple[TokenTrie, NDArray[np.int32]]:
+    def _way_to(self, exits: NDArray[np.intp]) -> NDArray[np.int32]:
+        """`Split.way` for exits in preorder: every node that has an exit at or below it."""
+        trie = self.trie
+        before = np.zeros(len(trie.byte) + 1, np.int32)
+        before[exits + 1] = 1
+        is_exit = before[1:] == 1
+        np.cumsum(before, out=before)
+        on_way = np.flatnonzero(before[trie.skip] > before[:-1])[1:]
+        after = np.searchsorted(on_way, trie.skip[on_way])
+        columns = [self.branch_numbers[on_way], after, is_exit[on_way], trie.byte[on_way], trie.depth[on_way]]
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def _tails(self, exits: NDArray[np.intp]) -> tuple[Branches, NDArray[np.int32]]:
         """`Split.tails` and `Split.tail_root`; without tails where too many tokens leave."""
         trie, data, start = self.trie, self.bytes.data.tobytes(), self.bytes.start
         first, end = trie.token_start[exits], trie.token_start[trie.skip[exits]]
@@ -162,36 +168,43 @@ class VocabularyTables:
         leaving = start[tokens] + np.repeat(trie.depth[exits] - 1, counts)
         texts = [data[at:end] for at, end in zip(leaving.tolist(), start[tokens + 1].tolist(), strict=True)]
         tails = Trie.build(texts)
-        tails = _annotated(tails._replace(ids=tokens[tails.ids]))
+        branches = branches_of(tails._replace(ids=tokens[tails.ids]))
         root = np.full(256, -1, np.int32)
-        node = 1
-        while node < len(tails.byte):
-            root[tails.byte[node]] = node
-            node = int(tails.skip[node])
-        return tails, root
+        children = np.arange(branches.first.item(0), branches.first.item(1))
+        root[branches.byte[children]] = children
+        return branches, root
 
 
-def _annotated(trie: Trie) -> TokenTrie:
-    """A trie with what the walks need to know of its nodes."""
-    count = len(trie.byte)
-    ascii_below = np.zeros((count, 2), np.uint64)
-    high = np.zeros(count, np.uint8)
-    chars = np.zeros(count, np.int32)
-    annotate(trie.byte, trie.skip, ascii_below, high, chars)
-    return TokenTrie(*trie, ascii_below, high, chars, int(trie.depth.max()))
+def by_level(trie: Trie | TokenTrie) -> NDArray[np.intp]:
+    """The nodes of a trie in preorder, ordered by levels."""
+    return np.argsort(trie.depth, kind="stable")
 
 
-def _way_to(trie: TokenTrie, exits: NDArray[np.intp]) -> NDArray[np.int32]:
-    """`Split.way` for exits in preorder: every node that has an exit at or below it."""
-    before = np.zeros(len(trie.byte) + 1, np.int32)
-    before[exits + 1] = 1
-    is_exit = before[1:] == 1
-    np.cumsum(before, out=before)
-    on_way = np.flatnonzero(before[trie.skip] > before[:-1])[1:]
-    is_exit = is_exit[on_way]
-    after = np.searchsorted(on_way, trie.skip[on_way])
-    columns = [on_way, after, is_exit, trie.byte[on_way], trie.depth[on_way]]
-    return np.stack(columns, axis=1).astype(np.int32)
+def levels_of(trie: Trie | TokenTrie) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """The nodes of a trie in preorder at depth 1, 2, ..., ascending, and the parent of each."""
+    nodes = np.split(by_level(trie), np.cumsum(np.bincount(trie.depth))[:-1])
+    return [(below, above[np.searchsorted(above, below) - 1]) for above, below in pairwise(nodes)]
+
+
+def branches_of(trie: Trie | TokenTrie) -> Branches:
+    """A trie numbered by levels, with what the walks need to know of its nodes."""
+    order = by_level(trie)
+    below = np.zeros((len(order), 3), np.uint64)
+    annotate(trie.byte, trie.skip, below)
+    children = np.bincount(
+        np.concatenate([[], *(parents for _, parents in levels_of(trie))]).astype(np.intp), minlength=len(order)
+    )
+    first = np.concatenate([[1], 1 + np.cumsum(children[order])])
+    start = trie.token_start
+    tokens = np.stack([start[:-1], start[1:], start[trie.skip]], axis=1)
+    return Branches(
+        first.astype(np.int32),
+        trie.byte[order],
+        trie.ids,
+        tokens[order].astype(np.int32),
+        below[order],
+        int(trie.depth.max()),
+    )
 
 
 def horizon_of(vocabulary: Vocabulary) -> int:

@@ -77,10 +77,10 @@ class Chart(NamedTuple):
     words: int32, the contents of states, bundles and signatures
     states, bundles, signatures: int32 [n, 5 | 3 | 2], spans of words and what belongs to them
     state_index, bundle_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
-    rows: int32 [n, 256], complete transition rows; loops: uint64 [n, 3], see kernels/rows.py
+    rows: int32 [n, 256], transition rows; loops: uint64 [n, 3], see kernels/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
     sizes: int64 [12], see above and kernels/interning.py; missing: int32 [n], lazy nodes that were reached
-    work, leaves: int32 [n, 3]; entries: int32 [n, 4]; done: int32 [n]; seen: int32 [2n, 2]; buffer: int32; scratch
+    scratch: items, work, leaves: int32 [n, 3]; entries: int32 [n, 4]; done: int32 [n]; seen: int32 [2n, 2]; buffer
     """
 
     words: NDArray[np.int32]
@@ -99,6 +99,7 @@ class Chart(NamedTuple):
     set_sizes: NDArray[np.int64]
     sizes: NDArray[np.int64]
     missing: NDArray[np.int32]
+    items: NDArray[np.int32]
     work: NDArray[np.int32]
     leaves: NDArray[np.int32]
     entries: NDArray[np.int32]

@@ -1,7 +1,7 @@
-"""Transition rows: the states after every byte, computed when a state is first left, and where a state loops.
+"""Transition rows: the state after every byte, worked out when it is first asked for, and where a state loops.
 
-All items of a state are read at once, byte class by byte class. What sets of items have led to is remembered
-in a small table (Chart.memo), because the states of a rule mostly go on alike.
+Bytes that no edge of a state's items tells apart are read at once. What sets of items have led to is remembered in
+a small table (Chart.memo), because the states of a rule mostly go on alike.
 
 All return codes are those of kernels/chart.py.
 """
@@ -33,11 +33,11 @@ from .wide import inner_njit, njit, shared_njit
 
 # Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), then the flags and the room.
 ASCII_LOW, ASCII_HIGH, ROOM = 0, 1, 2
-HIGH_KNOWN, HIGH_LOOPS = np.uint64(1), np.uint64(2)
+HIGH_KNOWN, HIGH_LOOPS, LOOP_KNOWN, COMPLETE = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(8)
 ROOM_SHIFT = np.uint64(8)
 # How many items an entry of Chart.memo has room for; what `recall` says of others.
 MEMO_ITEMS, UNKNOWN = 8, -9
-# What a row has for bytes beyond ASCII until somebody asks: most states are never left by them.
+# What a row has for a transition until somebody asks: most states are left by few bytes.
 PENDING = -7
 # What `is_shift` answers.
 NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
@@ -53,9 +53,10 @@ def is_shift(graph, chart, state, other):
     lo, hi = chart.states[state, LO], chart.states[state, HI]
     at, end = chart.states[other, LO], chart.states[other, HI]
     words = chart.words
-    if end - at < hi - lo or words[lo] != words[at]:
+    if words[lo] != words[at]:
         return NO_SHIFT
-    answer = SHIFTED if end - at == hi - lo and words[lo + 1] == words[at + 1] else GROWN
+    left = end - at - HEADER
+    same = words[lo + 1] == words[at + 1]
     counted = False
     at += HEADER
     for item in range(lo + HEADER, hi, ITEM):
@@ -72,7 +73,10 @@ def is_shift(graph, chart, state, other):
         if at >= end:
             return NO_SHIFT
         at += ITEM
-    return answer if counted else NO_SHIFT
+        left -= ITEM
+    if not counted:
+        return NO_SHIFT
+    return SHIFTED if same and left == 0 else GROWN
 
 
 @inner_njit
@@ -88,97 +92,16 @@ def room_of(graph, chart, state):
 
 
 @inner_njit
-def find_loop(graph, chart, state, row):
-    """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted."""
-    loops, rows = chart.loops, chart.rows
-    loops[row, :] = 0
-    target, tried, previous = DEAD, 0, DEAD
-    room = UNBOUNDED
-    for byte in range(126, 31, -1):
-        after = rows[row, byte]
-        if after == state:
-            target = state
-            break
-        if after >= 0 and after != previous and tried < 4:
-            tried += 1
-            previous = after
-            if is_shift(graph, chart, state, after) != NO_SHIFT:
-                target = after
-                room = room_of(graph, chart, state)
-                break
-    if target < 0:
-        return
-    for byte in range(128):
-        if rows[row, byte] == target:
-            loops[row, byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
-    loops[row, ROOM] = np.uint64(room) << ROOM_SHIFT
-
-
-@inner_njit
-def number_classes(graph, chart, state, first, last):
-    """Which of the bytes first ... last no edge of the state's items tells apart, numbered in order: int32 [257], and
-    their number."""
-    classes = np.zeros(257, np.int32)
-    words, nodes, edges = chart.words, graph.nodes, graph.edges
-    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
-        node = words[at]
-        for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
-            if edges[e, 0] > first:
-                classes[edges[e, 0]] = 1
-            if edges[e, 1] >= first:
-                classes[edges[e, 1] + 1] = 1
-    classes[first] = 0
-    for byte in range(first, last):
-        classes[byte + 1] += classes[byte]
-    return classes, classes[last] + 1
-
-
-@inner_njit
-def read_all(graph, chart, state, classes, count, first, last):
-    """The items behind each class of bytes: int32 [n, 3], and where those of each class begin, int32 [count + 1]."""
-    words, nodes, edges = chart.words, graph.nodes, graph.edges
-    begins = np.zeros(count + 2, np.int32)
-    lo, hi = chart.states[state, LO] + HEADER, chart.states[state, HI]
-    for at in range(lo, hi, ITEM):
-        node = words[at]
-        for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
-            if edges[e, 0] <= last and edges[e, 1] >= first:
-                begins[classes[max(edges[e, 0], first)] + 1] += 1
-                begins[classes[min(edges[e, 1], last)] + 2] -= 1
-    for i in range(count):
-        begins[i + 1] += begins[i]
-    for i in range(count):
-        begins[i + 1] += begins[i]
-    items = np.empty((begins[count], ITEM), np.int32)
-    ends = begins.copy()
-    bundle = words[chart.states[state, LO]]
-    for at in range(lo, hi, ITEM):
-        node, origin = words[at], words[at + 1]
-        if origin == SELF:
-            origin = bundle
-        for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
-            if edges[e, 0] > last or edges[e, 1] < first:
-                continue
-            for i in range(classes[max(edges[e, 0], first)], classes[min(edges[e, 1], last)] + 1):
-                end = ends[i]
-                items[end, 0] = edges[e, 2]
-                items[end, 1] = origin
-                items[end, 2] = words[at + 2]
-                ends[i] = end + 1
-    return items, begins
-
-
-@inner_njit
-def recall(chart, items, begin, end):
-    """The slot of the memo for items[begin:end], and the state that they have led to, UNKNOWN if that is not there.
+def recall(chart, count):
+    """The slot of the memo for chart.items[:count], and the state that they have led to, UNKNOWN if that is not there.
 
     The slot is -1 if there are too many items for one.
     """
-    count = end - begin
+    items = chart.items
     if count > MEMO_ITEMS:
         return -1, UNKNOWN
     value = int(count)
-    for at in range(begin, end):
+    for at in range(count):
         value = (value * 31 + int(items[at, 0]) * 0x5BD1 + int(items[at, 1]) * 0x1E35 + int(items[at, 2])) & 0x7FFFFFFF
     slot = (value ^ (value >> 11)) & (len(chart.memo) - 1)
     known = chart.memo[slot]
@@ -186,93 +109,178 @@ def recall(chart, items, begin, end):
         return slot, UNKNOWN
     for i in range(count):
         for k in range(ITEM):
-            if known[2 + ITEM * i + k] != items[begin + i, k]:
+            if known[2 + ITEM * i + k] != items[i, k]:
                 return slot, UNKNOWN
     return slot, known[1]
 
 
 @inner_njit
-def close_items(graph, chart, items, begin, end):
-    """The state of items[begin:end] and all they imply, DEAD if there are none; or a code."""
-    if begin == end:
+def close_items(graph, chart, count):
+    """The state of chart.items[:count] and all they imply, DEAD if there are none; or a code."""
+    if count == 0:
         return DEAD
-    slot, after = recall(chart, items, begin, end)
+    slot, after = recall(chart, count)
     if after != UNKNOWN:
         return after
+    items = chart.items
     chart.sizes[STAMP] += 1
     length = 0
-    for at in range(begin, end):
+    for at in range(count):
         length = push(chart, items[at, 0], items[at, 1], items[at, 2], length)
         if length < 0:
             return CROWDED
     after = close(graph, chart, length)
     if slot >= 0 and after >= DEAD:
         known = chart.memo[slot]
-        known[0] = end - begin
+        known[0] = count
         known[1] = after
-        for i in range(end - begin):
+        for i in range(count):
             for k in range(ITEM):
-                known[2 + ITEM * i + k] = items[begin + i, k]
+                known[2 + ITEM * i + k] = items[i, k]
     return after
 
 
-@shared_njit
-def fill_part(graph, chart, state, row, first, last):
-    """Compute the transitions of a state by the bytes first ... last; 0 or a code."""
-    classes, count = number_classes(graph, chart, state, first, last)
-    items, begins = read_all(graph, chart, state, classes, count, first, last)
-    after = np.empty(count, np.int32)
-    code = 0
-    for i in range(count):
-        after[i] = close_items(graph, chart, items, begins[i], begins[i + 1])
-        if after[i] < DEAD:
-            if after[i] != EXPAND:
-                return after[i]
-            # Go on, so that all that is missing is asked for at once.
-            code = EXPAND
-    if code:
-        return code
-    transitions = chart.rows[row]
-    for byte in range(first, last + 1):
-        transitions[byte] = after[classes[byte]]
-    return 0
-
-
-@shared_njit
-def fill_low(graph, chart, state):
-    """The number of the state's transition row, computed if need be; beyond ASCII it may still be PENDING."""
+@inner_njit
+def open_row(graph, chart, state):
+    """The number of the state's row, in which at first every transition that some edge has is PENDING; or FULL."""
     known = chart.states[state, ROW]
     if known >= 0:
         return known
     row = chart.sizes[ROWS]
     if row >= len(chart.rows):
         return FULL
-    code = fill_part(graph, chart, state, row, 0, 0x7F)
-    if code < 0:
-        return code
-    chart.rows[row, 0x80:] = PENDING
+    transitions, words = chart.rows[row], chart.words
+    transitions[:] = DEAD
+    may_loop = False
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        for e in range(graph.nodes[words[at], EDGE_LO], graph.nodes[words[at], EDGE_HI]):
+            low, high = graph.edges[e, 0], graph.edges[e, 1]
+            may_loop |= low < high and low < 0x80
+            for byte in range(low, high + 1):
+                transitions[byte] = PENDING
+    chart.loops[row, :] = 0
+    chart.loops[row, ROOM] = np.uint64(0) if may_loop else LOOP_KNOWN
     chart.sizes[ROWS] = row + 1
     chart.states[state, ROW] = row
-    find_loop(graph, chart, state, row)
     return row
 
 
-@njit
-def fill_row(graph, chart, state):
-    """The number of the state's complete transition row, computed if need be."""
-    row = fill_low(graph, chart, state)
-    if row >= 0 and chart.rows[row, 0xFF] == PENDING:
-        code = fill_part(graph, chart, state, row, 0x80, 0xFF)
+@shared_njit
+def step(graph, chart, state, row, byte):
+    """Work out a transition that is PENDING, and with it those of all bytes that no edge tells apart from it.
+
+    Returns the state after the byte, DEAD, or a code.
+    """
+    words, nodes, edges, items = chart.words, graph.nodes, graph.edges, chart.items
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    first, last, count = 0, 0xFF, 0
+    for at in range(lo + HEADER, hi, ITEM):
+        for e in range(nodes[words[at], EDGE_LO], nodes[words[at], EDGE_HI]):
+            low, high = edges[e, 0], edges[e, 1]
+            if high < byte:
+                first = max(first, high + 1)
+            elif low > byte:
+                last = min(last, low - 1)
+            else:
+                first, last = max(first, low), min(last, high)
+                if count == len(items):
+                    return CROWDED
+                items[count, 0] = edges[e, 2]
+                items[count, 1] = words[lo] if words[at + 1] == SELF else words[at + 1]
+                items[count, 2] = words[at + 2]
+                count += 1
+    after = close_items(graph, chart, count)
+    if after >= DEAD:
+        chart.rows[row, first : last + 1] = after
+    return after
+
+
+@shared_njit
+def fill_range(graph, chart, state, row, first, end):
+    """Work out the transitions of a row by the bytes first ... end - 1; 0 or a code."""
+    code = 0
+    for byte in range(first, end):
+        if chart.rows[row, byte] == PENDING:
+            after = step(graph, chart, state, row, byte)
+            if after == EXPAND:
+                # Go on, so that all that is missing is asked for at once.
+                code = EXPAND
+            elif after < DEAD:
+                return after
+    return code
+
+
+@shared_njit
+def loop_row(graph, chart, state):
+    """The number of the state's row, with its loop found, or a code."""
+    row = open_row(graph, chart, state)
+    if row >= 0 and chart.loops[row, ROOM] & LOOP_KNOWN == 0:
+        code = find_loop(graph, chart, state, row)
         if code < 0:
             return code
     return row
 
 
-@inner_njit
-def step_high(graph, chart, state, row, byte):
-    """The state after a byte of a row that was PENDING; DEAD or a code."""
-    code = fill_part(graph, chart, state, row, 0x80, 0xFF)
-    return code if code < 0 else chart.rows[row, byte]
+@shared_njit
+def fill_low(graph, chart, state):
+    """The number of the state's row, with its loop found and all ASCII bytes worked out, or a code."""
+    row = loop_row(graph, chart, state)
+    if row >= 0:
+        code = fill_range(graph, chart, state, row, 0, 0x80)
+        if code < 0:
+            return code
+    return row
+
+
+@njit
+def fill_row(graph, chart, state):
+    """The number of the state's row, with its loop found and all transitions worked out, or a code."""
+    row = loop_row(graph, chart, state)
+    if row >= 0 and chart.loops[row, ROOM] & COMPLETE == 0:
+        code = fill_range(graph, chart, state, row, 0, 0x100)
+        if code < 0:
+            return code
+        chart.loops[row, ROOM] |= COMPLETE
+    return row
+
+
+@shared_njit
+def find_loop(graph, chart, state, row):
+    """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted.
+
+    Only bytes that an edge has in common with others are tried: a loop of one byte is not worth while. 0 or a code.
+    """
+    loops, rows, words = chart.loops, chart.rows, chart.words
+    target, tried, previous = DEAD, 0, DEAD
+    room = UNBOUNDED
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        for e in range(graph.nodes[words[at], EDGE_LO], graph.nodes[words[at], EDGE_HI]):
+            low, byte = graph.edges[e, 0], min(graph.edges[e, 1], 0x7F)
+            if byte <= low or target >= 0 or tried == 4:
+                continue
+            after = rows[row, byte]
+            if after == PENDING:
+                after = step(graph, chart, state, row, byte)
+                if after < DEAD:
+                    return after
+            if after == state:
+                target = state
+            elif after >= 0 and after != previous:
+                tried += 1
+                previous = after
+                if is_shift(graph, chart, state, after) != NO_SHIFT:
+                    target = after
+                    room = room_of(graph, chart, state)
+    if target >= 0:
+        code = fill_range(graph, chart, state, row, 0, 0x80)
+        if code < 0:
+            return code
+        for byte in range(0x80):
+            if rows[row, byte] == target:
+                loops[row, byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
+        loops[row, ROOM] |= np.uint64(room) << ROOM_SHIFT
+    loops[row, ROOM] |= LOOP_KNOWN
+    return 0
 
 
 @njit
@@ -291,12 +299,12 @@ def explore(graph, chart, limit):
 def advance(graph, chart, state, data, first, last):
     """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
     for at in range(first, last):
-        row = fill_low(graph, chart, state)
+        row = open_row(graph, chart, state)
         if row < 0:
             return row
         after = chart.rows[row, data[at]]
         if after == PENDING:
-            after = step_high(graph, chart, state, row, data[at])
+            after = step(graph, chart, state, row, data[at])
         if after < 0:
             return after
         state = after

@@ -11,12 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .chart import (
+    COUNTER,
     DEAD,
+    EDGE_HI,
+    EDGE_LO,
     EXPAND,
     HEADER,
     ITEM,
     ROW,
     SPAN,
+    is_set,
+    signature,
 )
 from .interning import HI, LO
 from .rows import (
@@ -30,9 +35,10 @@ from .rows import (
     fill_low,
     fill_row,
     is_shift,
-    step_high,
+    open_row,
+    step,
 )
-from .walk import TokenTrie, allow, high_loops, loop_target, refuse, utf8_step, walk
+from .walk import OWN, SUBTREE_END, Branches, high_loops, leave, loop_target, refuse, utf8_step
 from .wide import inner_njit, njit
 
 UNSPLITTABLE = 1
@@ -44,9 +50,10 @@ class Split(NamedTuple):
     """How the tokens of a vocabulary divide at one set of looping characters.
 
     row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
-    exit_node, exit_chars: int32 [m], where a token leaves and after how many characters, by byte and then
-    characters; exit_start: int32 [257], where the exits of each byte begin
-    way: int32 [k, 5], the nodes on the way to an exit, in preorder: the trie node, the place in `way` after its
+    exit_node, exit_chars: int32 [m], where a token leaves (a node of Branches) and after how many characters, by byte
+    and then characters; exit_reach: int32 [m], the length of the longest token there; exit_start: int32 [257], where
+    the exits of each byte begin
+    way: int32 [k, 5], the nodes on the way to an exit, in preorder: the node of Branches, the place in `way` after its
     subtree, whether it is an exit, its byte and its depth (here as well, since the trie does not fit the caches)
     tails: the trie of what tokens have from the byte on with which they leave; tail_root: int32 [256], its node
     after each byte, -1 if there is none (without tails every exit is walked for itself)
@@ -57,9 +64,10 @@ class Split(NamedTuple):
     chars: NDArray[np.int32]
     exit_node: NDArray[np.int32]
     exit_chars: NDArray[np.int32]
+    exit_reach: NDArray[np.int32]
     exit_start: NDArray[np.int32]
     way: NDArray[np.int32]
-    tails: TokenTrie
+    tails: Branches
     tail_root: NDArray[np.int32]
 
 
@@ -142,28 +150,31 @@ def next_in_loop(graph, chart, row, state):
 
 
 @inner_njit
-def leads_on(chart, state):
-    """Whether the state has items, so that more bytes may follow."""
-    return chart.states[state, HI] - chart.states[state, LO] > HEADER
-
-
-@inner_njit
-def goes_on(chart, row, full):
-    """Whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
-    for byte in range(256):
-        low = chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) if byte < 128 else np.uint64(1)
-        if low and chart.rows[full, byte] >= 0:
-            return True
+def reads_on(graph, chart, state, row, room):
+    """Whether any item of a loop with `room` for so many characters could read more of its characters."""
+    words = chart.words
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        node = words[at]
+        counter = graph.nodes[node, COUNTER]
+        if counter and graph.counters[counter, 1] - words[at + 2] == room:
+            continue
+        for e in range(graph.nodes[node, EDGE_LO], graph.nodes[node, EDGE_HI]):
+            for byte in range(graph.edges[e, 0], graph.edges[e, 1] + 1):
+                if byte >= 0x80 or chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1):
+                    return True
     return False
 
 
 @inner_njit
-def leave(graph, chart, trie, node, after, out):
-    """Allow the tokens at and below an exit whose byte led to `after`; 0 or a code."""
-    allow(trie, trie.token_start[node], trie.token_start[node + 1], out)
-    if trie.skip[node] > node + 1 and leads_on(chart, after):
-        return walk(graph, chart, trie, after, node, out)
-    return 0
+def lacking(graph, chart, state):
+    """How many more characters the counted loops of `state` must have."""
+    most = 0
+    words = chart.words
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        counter = graph.nodes[words[at], COUNTER]
+        if counter and not is_set(graph, counter):
+            most = max(most, graph.counters[counter, 0] - words[at + 2])
+    return most
 
 
 @inner_njit
@@ -182,46 +193,56 @@ def count_on(graph, chart, rows, known, wanted, state):
 
 @njit
 def walk_split(graph, chart, trie, split, state, out):
-    """The mask of a looping state; 0, UNSPLITTABLE if its loop turns out not to be uniform, or a code."""
+    """The mask of a looping state; 0, UNSPLITTABLE if its loop turns out not to be uniform, or a code.
+
+    Once the loop has as many characters as it must have, it does not matter to tokens how many more it has, as long
+    as they are too short to fill it: what leaves then is walked together. Other exits are walked for themselves.
+    """
     row = fill_row(graph, chart, state)
     if row < 0:
         return row
     room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
+    if room < trie.deepest and reads_on(graph, chart, state, row, room):
+        return UNSPLITTABLE
     rows = np.empty(trie.deepest + 1, np.int32)
     rows[0] = row
-    known = 0
-    if room < trie.deepest:
-        state = count_on(graph, chart, rows, known, room, state)
-        if state < 0:
-            return UNSPLITTABLE if state == -1 else state
-        known = room
-        if goes_on(chart, row, rows[known]):
-            return UNSPLITTABLE
+    settled = min(lacking(graph, chart, state), room, trie.deepest)
+    state = count_on(graph, chart, rows, 0, settled, state)
+    if state < 0:
+        return UNSPLITTABLE if state == -1 else state
+    target = loop_target(chart, rows[settled])
+    if target >= 0 and target != state and is_shift(graph, chart, state, target) != SHIFTED:
+        return UNSPLITTABLE
+    known = settled
     for byte in range(256):
         first, end = split.exit_start[byte], split.exit_start[byte + 1]
         if first == end:
             continue
-        most = min(room, np.int64(split.exit_chars[end - 1]))
-        if most > known:
-            state = count_on(graph, chart, rows, known, most, state)
-            if state < 0:
-                return UNSPLITTABLE if state == -1 else state
-            known = most
-        after = chart.rows[row, byte]
-        alike = most == split.exit_chars[end - 1] and split.tail_root[byte] >= 0
-        for place in range(1, most + 1):
-            alike &= chart.rows[rows[place], byte] == after
-        if alike:
-            code = leave(graph, chart, split.tails, split.tail_root[byte], after, out) if after >= 0 else 0
+        together = split.tail_root[byte] >= 0
+        common = chart.rows[rows[settled], byte] if together else DEAD
+        if common >= 0:
+            code = leave(graph, chart, split.tails, split.tail_root[byte], common, out)
             if code < 0:
                 return code
+        if together and settled == 0 and room >= trie.deepest:
             continue
         for at in range(first, end):
-            if split.exit_chars[at] > room:
-                break
-            after = chart.rows[rows[split.exit_chars[at]], byte]
+            place = split.exit_chars[at]
+            if together and place >= settled and split.exit_reach[at] <= room:
+                continue
+            node = split.exit_node[at]
+            if common >= 0:
+                refuse(trie, trie.tokens[node, OWN], trie.tokens[node, SUBTREE_END], out)
+            if place > room:
+                continue
+            if place > known:
+                state = count_on(graph, chart, rows, known, place, state)
+                if state < 0:
+                    return UNSPLITTABLE if state == -1 else state
+                known = place
+            after = chart.rows[rows[place], byte]
             if after >= 0:
-                code = leave(graph, chart, trie, split.exit_node[at], after, out)
+                code = leave(graph, chart, trie, node, after, out)
                 if code < 0:
                     return code
     stay(split, room, out)
@@ -231,7 +252,7 @@ def walk_split(graph, chart, trie, split, state, out):
 @inner_njit
 def follow_way(graph, chart, trie, way, state, afters):
     """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
-    row = fill_low(graph, chart, state)
+    row = open_row(graph, chart, state)
     if row < 0:
         return row
     stack, passed = np.empty(trie.deepest + 1, np.int32), np.empty(trie.deepest + 1, np.int32)
@@ -242,12 +263,12 @@ def follow_way(graph, chart, trie, way, state, afters):
         level = way[at, DEPTH]
         after = chart.rows[stack[level - 1], way[at, BYTE]]
         if after == PENDING:
-            after = step_high(graph, chart, passed[level - 1], stack[level - 1], way[at, BYTE])
+            after = step(graph, chart, passed[level - 1], stack[level - 1], way[at, BYTE])
         row = DEAD
         if after >= 0 and not way[at, IS_EXIT]:
             row = chart.states[after, ROW]
             if row < 0:
-                row = fill_low(graph, chart, after)
+                row = open_row(graph, chart, after)
         if after == EXPAND or row == EXPAND:
             missing = EXPAND
             after = row = DEAD
@@ -297,7 +318,7 @@ def walk_span(graph, chart, trie, split, state, out):
         byte = way[at, BYTE]
         if way[at, IS_EXIT] and (split.tail_root[byte] < 0 or afters[at] != common[byte]):
             if split.tail_root[byte] >= 0 and common[byte] >= 0:
-                refuse(trie, trie.token_start[way[at, NODE]], trie.token_start[trie.skip[way[at, NODE]]], out)
+                refuse(trie, trie.tokens[way[at, NODE], OWN], trie.tokens[way[at, NODE], SUBTREE_END], out)
             if afters[at] >= 0:
                 code = leave(graph, chart, trie, way[at, NODE], afters[at], out)
                 missing = code if code < 0 else missing
@@ -305,31 +326,70 @@ def walk_span(graph, chart, trie, split, state, out):
     return missing
 
 
-LOOP, SPANNED = 1, 2
+# What `probe` answers, and where it puts what.
+LOOP, BESIDE, SPANNED = 1, 2, 3
+USUAL, KIND = 3, 4
+# So many of the 95 printable characters must lead to the usual state.
+MANY = 60
+
+
+@inner_njit
+def usual_state(chart, state, row):
+    """The looping state that most printable ASCII characters lead to from another one; DEAD if there is none.
+
+    The majority is found as by Boyer and Moore.
+    """
+    usual, lead, count = DEAD, 0, 0
+    for byte in range(0x20, 0x7F):
+        after = chart.rows[row, byte]
+        if lead == 0:
+            usual = after
+        lead += 1 if after == usual else -1
+    for byte in range(0x20, 0x7F):
+        count += chart.rows[row, byte] == usual
+    return usual if usual >= 0 and usual != state and count >= MANY else DEAD
 
 
 @njit
-def probe(graph, chart, state, loop):
-    """What shortcut there is to the mask of a state: 0 none, LOOP, SPANNED; or a code.
+def probe(graph, chart, state, found):
+    """The signature of a state, or a code; what shortcut there is to its mask.
 
-    Its characters are written to loop (uint64 [3]: ASCII low, ASCII high, all others).
+    found: uint64 [5], the characters of the loop or the span (ASCII in two words, then whether all others); USUAL, the
+    state beside which `walk_beside` may walk; KIND: 0 (no shortcut), LOOP, BESIDE or SPANNED
     """
+    code = find_shortcut(graph, chart, state, found)
+    if code < 0:
+        return code
+    found[KIND] = code
+    return signature(graph, chart, state)
+
+
+@inner_njit
+def find_shortcut(graph, chart, state, found):
+    """What shortcut there is to the mask of a state, as `probe`; 0, LOOP, BESIDE, SPANNED, or a code."""
     row = fill_low(graph, chart, state)
     if row < 0:
         return row
-    loop[0], loop[1] = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
-    loop[2] = 0
-    if loop[0] | loop[1]:
+    low, high = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
+    if low | high:
         wide = high_loops(graph, chart, state, row)
         if wide < 0:
             return wide
-        loop[2] = wide
+        found[0], found[1], found[2] = low, high, wide
         return LOOP
+    usual = usual_state(chart, state, row)
+    if usual >= 0:
+        row = fill_low(graph, chart, usual)
+        if row < 0:
+            return row
+        if loop_target(chart, row) == usual:
+            found[USUAL] = usual
+            return BESIDE
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
         span = graph.nodes[words[at], SPAN]
         if span:
             for k in range(3):
-                loop[k] = graph.spans[span, k]
+                found[k] = graph.spans[span, k]
             return SPANNED
     return 0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .chart import DEAD
 from .cost import NEVER
 from .suffix_tree import END
-from .walk import allow
+from .walk import OWN, OWN_END, allow
 from .wide import inner_njit, njit
 
 
@@ -39,20 +39,6 @@ class Quotable(NamedTuple):
     least: NDArray[np.int32]
     reach: NDArray[np.int32]
     furthest: NDArray[np.int32]
-
-
-class Branches(NamedTuple):
-    """The trie of a vocabulary by levels, so that a node's children lie side by side, in the order of their bytes.
-
-    first: int32 [N + 1], the first child of each node; byte: uint8 [N]; deepest: the length of the longest token
-    token_start: int32 [N + 1]; ids: int32, the tokens that end at node n are ids[token_start[n]:token_start[n + 1]]
-    """
-
-    first: NDArray[np.int32]
-    byte: NDArray[np.uint8]
-    token_start: NDArray[np.int32]
-    ids: NDArray[np.int32]
-    deepest: int
 
 
 @njit
@@ -202,7 +188,7 @@ def count_tokens(text, ends, trie, needed):
         node = child_by(trie, 0, byte) if byte != END else np.int64(-1)
         while node >= 0:
             at += 1
-            if trie.token_start[node + 1] > trie.token_start[node]:
+            if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
                 best = min(best, needed[at] + 1)
                 if best == 1:
                     break
@@ -221,7 +207,7 @@ def one_more(text, trie, needed, begin):
         if node < 0:
             break
         at += 1
-        if trie.token_start[node + 1] > trie.token_start[node]:
+        if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
             best = min(best, needed[at] + 1)
     return best
 
@@ -234,7 +220,7 @@ def stays_within(text, trie, needed, begin, last):
         while True:
             node = child_by(trie, node, text[at])
             at += 1
-            if trie.token_start[node + 1] > trie.token_start[node] and needed[at] == needed[begin] - 1:
+            if trie.tokens[node, OWN_END] > trie.tokens[node, OWN] and needed[at] == needed[begin] - 1:
                 break
         begin = at
     return begin <= last
@@ -260,7 +246,7 @@ def spell(quotable, trie, needed, begin, least, last):
                 if node < 0:
                     break
                 to += 1
-                if trie.token_start[node + 1] > trie.token_start[node]:
+                if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
                     fewest[at - begin] = min(fewest[at - begin], fewest[to - begin] + 1)
         if whole or limit == last:
             break
@@ -338,7 +324,7 @@ def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack
             return
         top -= 1
         below, node, depth = np.int64(stack[top, 0]), np.int64(stack[top, 1]), np.int64(stack[top, 2])
-        first, end = trie.token_start[below], trie.token_start[below + 1]
+        first, end = trie.tokens[below, OWN], trie.tokens[below, OWN_END]
         if end > first and (most >= NEVER or fewest_tokens(quotable, trie, needed, stride, node, depth, most) <= most):
             allow(trie, first, end, out)
 

@@ -13,23 +13,32 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .chart import DEAD, EXPAND, ROW
+from .chart import DEAD, EXPAND, HEADER, ROW
+from .interning import HI, LO
 from .rows import (
     ASCII_HIGH,
     ASCII_LOW,
+    COMPLETE,
     HIGH_KNOWN,
     HIGH_LOOPS,
+    LOOP_KNOWN,
     PENDING,
     ROOM,
     ROOM_SHIFT,
-    fill_low,
+    fill_range,
     fill_row,
-    step_high,
+    loop_row,
+    open_row,
+    step,
 )
 from .wide import inner_njit, njit, shared_njit
 
-# Values of Trie.high: no byte above ASCII below the node; only well-formed UTF-8; something else.
+# Columns of Branches.tokens and of Branches.below. In the last one the most characters begun are above two bits, which
+# say whether there is no byte above ASCII below the node, only well-formed UTF-8, or something else.
+OWN, OWN_END, SUBTREE_END = range(3)
+BELOW_LOW, BELOW_HIGH, BEYOND = range(3)
 NO_HIGH, WELL_FORMED, ILL_FORMED = 0, 1, 2
+BEGUN_SHIFT, KIND_MASK = np.uint64(2), np.uint64(3)
 # What every well-formed character of more than one byte looks like: lead bytes, second bytes, bytes after that.
 FORMS = np.array(
     [
@@ -47,11 +56,10 @@ FORMS = np.array(
 
 
 class TokenTrie(NamedTuple):
-    """The trie of a vocabulary and what lies below each of its nodes, for the walks.
+    """The trie of a vocabulary in preorder; see `tokenizers_adapter.Trie`.
 
-    byte: uint8 [n]; skip, depth: int32 [n]; token_start: int32 [n + 1]; ids: int32 [tokens] (preorder, node 0 = root)
-    ascii: uint64 [n, 2], the ASCII bytes below the node; high: uint8 [n]; chars: int32 [n], the most characters
-    begun below the node along one path; deepest: the length of the longest token
+    byte: uint8 [n]; skip, depth: int32 [n]; token_start: int32 [n + 1]; ids: int32 [tokens] (node 0 = root)
+    deepest: the length of the longest token
     """
 
     byte: NDArray[np.uint8]
@@ -59,9 +67,28 @@ class TokenTrie(NamedTuple):
     depth: NDArray[np.int32]
     token_start: NDArray[np.int32]
     ids: NDArray[np.int32]
-    ascii: NDArray[np.uint64]
-    high: NDArray[np.uint8]
-    chars: NDArray[np.int32]
+    deepest: int
+
+
+class Branches(NamedTuple):
+    """The same trie by levels, for walks: the children of a node lie side by side, in the order of their bytes.
+
+    A walk looks at all children of the nodes that it comes to, and at little else; so what it needs of a node lies
+    together, since the trie does not fit the caches.
+
+    first: int32 [n + 1], the first child of each node; they end where those of the next node begin
+    byte: uint8 [n]; ids: int32 [tokens], as those of `TokenTrie`
+    tokens: int32 [n, 3], where in ids the tokens of a node begin and end, and where those of its whole subtree end
+    below: uint64 [n, 3], the ASCII bytes below the node in two words; the most characters begun below the node along
+    one path, with what there is beyond ASCII: NO_HIGH, WELL_FORMED or ILL_FORMED
+    deepest: the length of the longest token
+    """
+
+    first: NDArray[np.int32]
+    byte: NDArray[np.uint8]
+    ids: NDArray[np.int32]
+    tokens: NDArray[np.int32]
+    below: NDArray[np.uint64]
     deepest: int
 
 
@@ -86,29 +113,32 @@ def utf8_step(state, byte):
 
 
 @njit
-def annotate(byte, skip, ascii, high, chars):
-    """Fill TokenTrie.ascii, .high and .chars, bottom up."""
+def annotate(byte, skip, below):
+    """Fill `Branches.below` for the nodes of a trie in preorder, bottom up."""
     count = len(byte)
     formed = np.full(count, (1 << 11) - 1, np.int32)
     for node in range(count - 1, -1, -1):
         child = node + 1
         has_high = False
+        most = 0
         while child < skip[node]:
             value = np.int32(byte[child])
-            ascii[node, 0] |= ascii[child, 0]
-            ascii[node, 1] |= ascii[child, 1]
+            below[node, BELOW_LOW] |= below[child, BELOW_LOW]
+            below[node, BELOW_HIGH] |= below[child, BELOW_HIGH]
             if value < 0x80:
-                ascii[node, value >> 6] |= np.uint64(1) << np.uint64(value & 63)
-            has_high |= value >= 0x80 or high[child] != NO_HIGH
-            begun = chars[child] + (1 if value & 0xC0 != 0x80 else 0)
-            chars[node] = max(chars[node], begun)
+                below[node, value >> 6] |= np.uint64(1) << np.uint64(value & 63)
+            has_high |= value >= 0x80 or below[child, BEYOND] & KIND_MASK != NO_HIGH
+            begun = np.int64(below[child, BEYOND] >> BEGUN_SHIFT) + (1 if value & 0xC0 != 0x80 else 0)
+            most = max(most, begun)
             for state in range(11):
                 after = utf8_step(state, value)
                 if after < 0 or formed[child] >> after & 1 == 0:
                     formed[node] &= ~(1 << state)
             child = skip[child]
+        kind = NO_HIGH
         if has_high:
-            high[node] = WELL_FORMED if formed[node] & 1 else ILL_FORMED
+            kind = WELL_FORMED if formed[node] & 1 else ILL_FORMED
+        below[node, BEYOND] = np.uint64(most << 2 | kind)
 
 
 @inner_njit
@@ -156,7 +186,7 @@ def high_loops(graph, chart, state, row):
     info = chart.loops[row, ROOM]
     if info & HIGH_KNOWN:
         return 1 if info & HIGH_LOOPS else 0
-    code = fill_row(graph, chart, state)
+    code = fill_range(graph, chart, state, row, 0x80, 0x100)
     if code < 0:
         return code
     target = loop_target(chart, row)
@@ -198,72 +228,141 @@ def refuse(trie, first, last, out):
         out[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
 
 
+@inner_njit
+def is_covered(graph, chart, trie, node, state, row):
+    """1 if all that is below a node of the trie stays in the loop of `state`, else 0; or a code."""
+    low, high, beyond = trie.below[node, BELOW_LOW], trie.below[node, BELOW_HIGH], trie.below[node, BEYOND]
+    if low & ~chart.loops[row, ASCII_LOW] or high & ~chart.loops[row, ASCII_HIGH]:
+        return 0
+    if beyond & KIND_MASK == ILL_FORMED or beyond >> BEGUN_SHIFT > chart.loops[row, ROOM] >> ROOM_SHIFT:
+        return 0
+    return high_loops(graph, chart, state, row) if beyond & KIND_MASK == WELL_FORMED else 1
+
+
 @njit
 def walk(graph, chart, trie, state, root, out):
-    """Allow every token below the trie node `root` whose bytes after it can be read from `state`; 0 or a code.
+    """Allow every token below the node `root` of Branches whose bytes after it can be read from `state`; 0 or a code.
 
     What is known already is read from the arrays in place: a call per node would cost more than the node.
     Where a lazy node is in the way the walk goes on elsewhere, to ask for all of them at once.
     """
-    row = fill_low(graph, chart, state)
+    row = open_row(graph, chart, state)
     if row < 0:
         return row
     missing = 0
-    base = trie.depth[root]
-    stack = np.empty(trie.deepest + 1, np.int32)
-    passed = np.empty(trie.deepest + 1, np.int32)
-    stack[0], passed[0] = row, state
-    node, end = root + 1, trie.skip[root]
-    starts, skip, rows, states, loops = trie.token_start, trie.skip, chart.rows, chart.states, chart.loops
-    while node < end:
-        level = trie.depth[node] - base
-        after = rows[stack[level - 1], trie.byte[node]]
+    stack = np.empty((trie.deepest + 1, 4), np.int32)
+    level = 0
+    first, byte, tokens, rows, states, loops = trie.first, trie.byte, trie.tokens, chart.rows, chart.states, chart.loops
+    at, end = first[root], first[root + 1]
+    while True:
+        while at < end and rows[row, byte[at]] == DEAD:
+            at += 1
+        if at == end:
+            if level == 0:
+                return missing
+            level -= 1
+            row, state, at, end = stack[level, 0], stack[level, 1], stack[level, 2], stack[level, 3]
+            continue
+        child = at
+        at += 1
+        after = rows[row, byte[child]]
         if after == PENDING:
-            after = step_high(graph, chart, passed[level - 1], stack[level - 1], trie.byte[node])
+            after = step(graph, chart, state, row, byte[child])
         if after < 0:
             if after == EXPAND:
                 missing = EXPAND
             elif after < DEAD:
                 return after
-            node = skip[node]
             continue
-        if skip[node] == node + 1:
-            allow(trie, starts[node], starts[node + 1], out)
-            node += 1
+        if first[child] == first[child + 1]:
+            allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
             continue
-        row = states[after, ROW]
-        if row < 0:
-            row = fill_low(graph, chart, after)
-            if row == EXPAND:
-                missing = EXPAND
-                node = skip[node]
-                continue
-            if row < 0:
-                return row
-        low, high = loops[row, ASCII_LOW], loops[row, ASCII_HIGH]
+        below = states[after, ROW]
+        if below < 0 or loops[below, ROOM] & LOOP_KNOWN == 0:
+            below = loop_row(graph, chart, after)
         covered = 0
-        if (
-            low | high
-            and trie.ascii[node, 0] & ~low == 0
-            and trie.ascii[node, 1] & ~high == 0
-            and trie.high[node] != ILL_FORMED
-            and np.uint64(trie.chars[node]) <= loops[row, ROOM] >> ROOM_SHIFT
-        ):
-            covered = high_loops(graph, chart, after, row) if trie.high[node] == WELL_FORMED else 1
-            if covered == EXPAND:
-                missing = EXPAND
-                node = skip[node]
-                continue
-            if covered < 0:
-                return covered
+        if below >= 0 and loops[below, ASCII_LOW] | loops[below, ASCII_HIGH]:
+            covered = is_covered(graph, chart, trie, child, after, below)
+        if below == EXPAND or covered == EXPAND:
+            missing = EXPAND
+            continue
+        if below < 0 or covered < 0:
+            return min(below, covered)
         if covered:
-            allow(trie, starts[node], starts[skip[node]], out)
-            node = skip[node]
-        else:
-            allow(trie, starts[node], starts[node + 1], out)
-            stack[level], passed[level] = row, after
-            node += 1
-    return missing
+            allow(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
+            continue
+        allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
+        stack[level, 0], stack[level, 1], stack[level, 2], stack[level, 3] = row, state, at, end
+        level += 1
+        row, state, at, end = below, after, first[child], first[child + 1]
+
+
+@inner_njit
+def leads_on(chart, state):
+    """Whether the state has items, so that more bytes may follow."""
+    return chart.states[state, HI] - chart.states[state, LO] > HEADER
+
+
+@inner_njit
+def leave(graph, chart, trie, node, after, out):
+    """Allow the tokens at and below a node whose byte led to `after`; 0 or a code."""
+    allow(trie, trie.tokens[node, OWN], trie.tokens[node, OWN_END], out)
+    if trie.first[node] < trie.first[node + 1] and leads_on(chart, after):
+        return walk(graph, chart, trie, after, node, out)
+    return 0
+
+
+@njit
+def walk_beside(graph, chart, trie, state, usual, out):
+    """Turn the mask of the state `usual` in `out` into that of `state`; 0 or a code.
+
+    Both are read side by side. Where they come to the same state there is nothing to do, and so this is quick for
+    states that most bytes lead back to the usual one, as in the names of an object that may have others as well.
+    """
+    row, other = open_row(graph, chart, state), open_row(graph, chart, usual)
+    if row < 0 or other < 0:
+        return min(row, other)
+    missing = 0
+    stack = np.empty((trie.deepest + 1, 6), np.int32)
+    level = 0
+    first, byte, tokens, rows = trie.first, trie.byte, trie.tokens, chart.rows
+    at, end = first[0], first[1]
+    while True:
+        while at < end and rows[row, byte[at]] == rows[other, byte[at]] and rows[row, byte[at]] != PENDING:
+            at += 1
+        if at == end:
+            if level == 0:
+                return missing
+            level -= 1
+            row, state, other, usual = stack[level, 0], stack[level, 1], stack[level, 2], stack[level, 3]
+            at, end = stack[level, 4], stack[level, 5]
+            continue
+        child = at
+        at += 1
+        after, common = rows[row, byte[child]], rows[other, byte[child]]
+        if after == PENDING:
+            after = step(graph, chart, state, row, byte[child])
+        if common == PENDING:
+            common = step(graph, chart, usual, other, byte[child])
+        code = min(after, common)
+        if code >= DEAD and after != common:
+            if after < 0:
+                refuse(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
+            elif common < 0:
+                code = leave(graph, chart, trie, child, after, out)
+            elif first[child] < first[child + 1]:
+                below, beside = open_row(graph, chart, after), open_row(graph, chart, common)
+                code = min(below, beside)
+                if code >= 0:
+                    stack[level, 0], stack[level, 1], stack[level, 2], stack[level, 3] = row, state, other, usual
+                    stack[level, 4], stack[level, 5] = at, end
+                    level += 1
+                    row, state, other, usual = below, after, beside, common
+                    at, end = first[child], first[child + 1]
+        if code == EXPAND:
+            missing = EXPAND
+        elif code < DEAD:
+            return code
 
 
 @njit
@@ -291,7 +390,7 @@ def successors(graph, chart, trie, state, root, out):
             out[at - first] = after
         if skip[node] > node + 1:
             row = states[after, ROW]
-            if row < 0 or rows[row, 0xFF] == PENDING:
+            if row < 0 or chart.loops[row, ROOM] & COMPLETE == 0:
                 row = fill_row(graph, chart, after)
                 if row < 0:
                     return row
