@@ -39,7 +39,7 @@ from .chart import (
     is_set,
 )
 from .interning import HI, LO
-from .rows import PENDING, fill_low, fill_row, step_high
+from .rows import PENDING, fill_row, open_row, step
 from .sets import BITS, bits_of, has_first
 from .wide import inner_njit, njit, shared_njit
 
@@ -368,7 +368,7 @@ def nearest(graph, chart, costs, trie, state, detour):
     The first in the order of the trie, among the tokens that begin a text at most `detour` bytes longer than a
     shortest. What is known already is read from the arrays in place, as in `walk`.
     """
-    row = fill_low(graph, chart, state)
+    row = open_row(graph, chart, state)
     if row < 0:
         return row
     stack = np.empty(trie.deepest + 1, np.int32)
@@ -382,7 +382,7 @@ def nearest(graph, chart, costs, trie, state, detour):
         level = trie.depth[node]
         after = rows[stack[level - 1], trie.byte[node]]
         if after == PENDING:
-            after = step_high(graph, chart, passed[level - 1], stack[level - 1], trie.byte[node])
+            after = step(graph, chart, passed[level - 1], stack[level - 1], trie.byte[node])
         if after < 0:
             if after < DEAD:
                 return after
@@ -399,7 +399,7 @@ def nearest(graph, chart, costs, trie, state, detour):
         if skip[node] > node + 1:
             row = states[after, ROW]
             if row < 0:
-                row = fill_low(graph, chart, after)
+                row = open_row(graph, chart, after)
                 if row < 0:
                     return row
             stack[level], passed[level] = row, after
