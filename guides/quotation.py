@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import OptionError
-from ..kernels.suffix import unfold, unfolded_size
+from ..kernels.unfolding import unfold, unfolded_size
 from .boundaries import Boundary
 from .source import Place, Rules, Source, Span, WhiteSpace
 from .substring import SubstringAutomaton
