@@ -59,6 +59,7 @@ def make_shared(kernel: Any, from_python: bool) -> None:
     def add_overload(result: Any) -> None:
         # What Numba keeps on disk to copy into callers. It is also where a later process learns what is defined.
         result.library._shared_module = _module(result, f"define void {_quoted(result)}() {{ ret void }}")
+        result.reload_init.extend(_needed_by(result.library))
         if from_python:
             add(result)
         else:
@@ -70,7 +71,7 @@ def make_shared(kernel: Any, from_python: bool) -> None:
         if len(kernel.overloads) > known:
             arguments, result = list(kernel.overloads.items())[-1]
             result.library._shared_module = _module(result, "")
-            result.library._reload_init.add(_Needed.of(kernel, arguments))
+            result.library.needed = _Needed.of(kernel, arguments)
         return entry_point
 
     def load_overload(signature: Any, context: Any) -> Any:
@@ -109,6 +110,15 @@ class _Needed:
             raise _OutOfDateError
 
 
+def _needed_by(library: Any) -> set[_Needed]:
+    """The kernels that a library refers to, itself or in what is copied into it."""
+    found: set[_Needed] = set()
+    for other in library._linking_libraries:
+        needed = getattr(other, "needed", None)
+        found |= _needed_by(other) if needed is None else {needed}
+    return found
+
+
 def _interpret(kernel: Any) -> None:
     """Have calls from Python run the function itself."""
     function: Callable[..., Any] = kernel.py_func
@@ -118,7 +128,6 @@ def _interpret(kernel: Any) -> None:
 def _only_link(library: Any) -> None:
     """`CodeLibrary.finalize` of an inner kernel: put together what it calls, and leave the rest to its callers."""
     for other in dict.fromkeys(library._linking_libraries):
-        library._reload_init.update(other._reload_init)
         library._final_module.link_in(other._get_module_for_linking(), preserve=True)
     library._finalized = True
 
