@@ -297,20 +297,27 @@ def state_costs(graph, chart, costs, states, out):
 
 @inner_njit
 def find_onward(graph, chart, costs, state):
-    """Note in Costs.onward a byte that a shortest text from `state` goes on with; DEAD, or a code."""
+    """Note in Costs.onward a byte that a shortest text from `state` goes on with; DEAD, or a code.
+
+    Where a promise was too low, all bytes lead farther from the end than they should: then white space that leads back
+    to where the text was looks as short as what goes on, and a text must not go round in it.
+    """
     row = fill_row(graph, chart, state)
     if row < 0:
         return row
-    previous, best = DEAD, np.int64(2 * NEVER)
+    onward = costs.onward
+    previous, best, way_on = DEAD, np.int64(4 * NEVER), DEAD
     for byte in range(256):
         after = chart.rows[row, byte]
         if after >= 0 and after != previous:
             previous = after
-            cost = state_cost(graph, chart, costs, after)
+            cost = np.int64(state_cost(graph, chart, costs, after))
+            if after == state or (onward[after, NEXT] >= 0 and onward[after, TOKENS] < 0):
+                cost += 2 * NEVER
             if cost < best:
-                best = cost
-                costs.onward[state, BYTE] = byte
-                costs.onward[state, NEXT] = after
+                best, way_on = cost, after
+                onward[state, BYTE] = byte
+    onward[state, NEXT] = way_on
     return DEAD
 
 
