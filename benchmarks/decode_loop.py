@@ -26,7 +26,9 @@ from recording import pin_to_one_core, save, show
 PROMPT = "Give me one record of a person, and nothing else."
 SHORT, LONG = 16, 96
 
-# Texts that hardly ever end: what ends them is one character among many that go on.
+# Texts that hardly ever end: what ends them is one character among many that go on. A random model may be fond of
+# just that character; then another of MARKS takes its place.
+MARKS = "§¶†‡¤"
 ENDLESS = [
     r"[^\n]*",
     r"([A-Z][a-z]+ )*§",
@@ -98,27 +100,37 @@ def steps(network: Any, tokenizer: Any, rounds: int) -> list[dict[str, Any]]:
 
     model = models.transformers(network, tokenizer)
     free = generate.text(model)
-    guided = [generate.regex(model, pattern) for pattern in ENDLESS]
+    guided = [endless(model, pattern) for pattern in ENDLESS]
     ids = list(tokenizer.encode(PROMPT))
     found: list[dict[str, Any]] = []
     for rows in (1, 8):
         raw = forward_pass(network, ids, rows)
         runs: dict[str, Callable[[int], Any]] = {
             "forward": raw,
-            "free": lambda tokens, rows=rows: free([PROMPT] * rows, max_tokens=tokens, batch_size=8),
+            "free": lambda tokens, rows=rows: free([PROMPT] * rows, max_tokens=tokens, batch_size=8, heal=False),
         }
         if rows == 1:
             for generator, pattern in zip(guided, ENDLESS, strict=True):
-                runs[pattern] = lambda tokens, generator=generator: generator(PROMPT, max_tokens=tokens)
-                made = len(generator.run(PROMPT, max_tokens=LONG).token_ids)
-                # A last turn of a loop may not fit any more.
-                if made < LONG - 8:
-                    raise SystemExit(f"the text of {pattern} ends after {made} tokens; it has to go on to {LONG}")
+                runs[pattern] = lambda tokens, generator=generator: generator(PROMPT, max_tokens=tokens, heal=False)
         else:
             pairs = [(generator, PROMPT) for generator in guided]
-            runs["8 guides"] = lambda tokens, pairs=pairs: generate.batch(pairs, max_tokens=tokens, batch_size=8)
+            runs["8 guides"] = lambda tokens, pairs=pairs: generate.batch(
+                pairs, max_tokens=tokens, batch_size=8, heal=False
+            )
         found += step_rows(rows, runs, rounds)
     return found
+
+
+def endless(model: Any, pattern: str) -> Any:
+    """A generator whose text for the prompt goes on to the end of the budget."""
+    from trellm import generate
+
+    for mark in MARKS:
+        generator = generate.regex(model, pattern.replace("§", mark))
+        # A last turn of a loop may not fit any more.
+        if len(generator.run(PROMPT, max_tokens=LONG, heal=False).token_ids) >= LONG - 8:
+            return generator
+    raise SystemExit(f"the text of {pattern} ends before it has {LONG} tokens; add another mark to MARKS")
 
 
 def step_rows(rows: int, runs: dict[str, Callable[[int], Any]], rounds: int) -> list[dict[str, Any]]:
@@ -216,7 +228,7 @@ def peers(network: Any, tokenizer: Any, rounds: int) -> list[dict[str, Any]]:
 
         makers = {"llguidance": llguidance_peer(tokenizer, pattern), "xgrammar": xgrammar_peer(tokenizer, pattern)}
         runs: dict[str, Callable[[], list[int]]] = {
-            "trellm": lambda generator=generator: list(generator.run(PROMPT, max_tokens=250).token_ids),
+            "trellm": lambda generator=generator: list(generator.run(PROMPT, max_tokens=250, heal=False).token_ids),
             **{engine: lambda make=make: peer(make) for engine, make in makers.items()},
         }
         found += peer_rows(name, runs, tokenizer.eos_token_id, rounds)
