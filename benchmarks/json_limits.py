@@ -1,0 +1,198 @@
+"""Large and hard JSON schemas: what compiling and masks cost, and what compiling a schema costs that was seen before.
+
+    python benchmarks/json_limits.py TOKENIZER [--save]
+
+Each schema is compiled and walked by the tokens of an instance, the mask computed before each, by `JSONGuide` and, if
+it is installed, by llguidance. first: compiling and the first mask; mean, max: of the masks, with advancing, along the
+instance; seen: compiling once more. All of it fresh, on one core, the engines in turn; medians of several runs. A
+schema that an engine refuses has the reason. --save writes results/json_limits.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from recording import pin_to_one_core, save, show
+
+RUNS = 3
+
+Case = tuple[dict[str, Any], Any]
+
+
+def cases() -> dict[str, Case]:
+    """Schemas by name, each with an instance."""
+    text = {"type": "string"}
+    some = {f"property {index}": index for index in range(0, 100, 7)}
+    numbers = {"type": "integer"}
+    return {
+        "enum of 10,000": (
+            {"enum": [f"value {index * 7919} of many" for index in range(10_000)]},
+            "value 7919 of many",
+        ),
+        "const among 10,000 names": (
+            {"propertyNames": {"enum": [f"name {index * 7919}" for index in range(10_000)]}},
+            {"name 7919": 1, "name 0": None},
+        ),
+        "500 properties": ({"properties": {f"property {i}": numbers for i in range(500)}, **CLOSED}, some),
+        "500 properties, 20 required": (
+            {"properties": {f"property {i}": numbers for i in range(500)}, "required": list(some), **CLOSED},
+            some,
+        ),
+        "50,000 properties": ({"properties": {f"property {i}": numbers for i in range(50_000)}, **CLOSED}, {}),
+        "maxLength 100,000": ({**text, "maxLength": 100_000}, "words and more words " * 20),
+        "minLength 100,000": ({**text, "minLength": 100_000}, "words and more words " * 5000),
+        "maxItems 10,000": ({"type": "array", "items": numbers, "maxItems": 10_000}, list(range(200))),
+        "minItems 10,000": ({"type": "array", "items": numbers, "minItems": 10_000}, list(range(10_000))),
+        "bounded repeats": ({**text, "pattern": "^([a-z]{3,200}[0-9]{2,100}-?){1,50}$"}, "abcdef0123-" * 10),
+        "bounded repeats inside": (
+            {**text, "pattern": "[A-Z][a-z]{0,30}( [A-Z][a-z]{0,30}){1,20}"},
+            "Ada King Lovelace",
+        ),
+        "pattern and length": (
+            {**text, "pattern": "^[a-z]+( [a-z]+)*$", "maxLength": 5000},
+            "a few words " * 50 + "end",
+        ),
+    }
+
+
+CLOSED = {"type": "object", "additionalProperties": False}
+
+
+class Trellm:
+    """This package."""
+
+    def __init__(self, tokenizer: str) -> None:
+        from transformers import AutoTokenizer
+        from trellm import Vocabulary
+
+        self.encode = AutoTokenizer.from_pretrained(tokenizer).encode
+        self.vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(tokenizer))
+        for run in range(2):  # kernels are compiled and loaded before the clock starts
+            for schema, instance in cases().values():
+                if len(str(schema)) < 1000:
+                    self.walk({**schema, "$comment": f"warm {run}"}, instance)
+
+    def compile(self, schema: Any) -> Any:
+        from trellm.guides import JSONGuide
+
+        return JSONGuide(schema, self.vocabulary)
+
+    def walk(self, schema: Any, instance: Any) -> dict[str, float]:
+        """Milliseconds; compiling again in microseconds."""
+        tokens = self.encode(json.dumps(instance, ensure_ascii=False), add_special_tokens=False)
+        begin = time.perf_counter()
+        guide = self.compile(schema)
+        state = guide.start
+        guide.mask(state)
+        first = time.perf_counter() - begin
+        steps: list[float] = []
+        for token in tokens:
+            begin = time.perf_counter()
+            guide.mask(state)
+            state = guide.advance(state, token)
+            steps.append(time.perf_counter() - begin)
+            assert state >= 0, "an instance is refused"
+        assert guide.is_accepting(state), "an instance is not complete"
+        begin = time.perf_counter()
+        self.compile(schema)
+        return row_of(first, steps, time.perf_counter() - begin)
+
+
+class Llguidance:
+    """llguidance, with its defaults."""
+
+    def __init__(self, tokenizer: str) -> None:
+        import llguidance
+        import llguidance.hf
+        from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+        from transformers import AutoTokenizer
+
+        self.encode = AutoTokenizer.from_pretrained(tokenizer).encode
+        self._engine = llguidance
+        self._fill = fill_next_token_bitmask
+        self._tokenizer = llguidance.hf.from_tokenizer(AutoTokenizer.from_pretrained(tokenizer))
+        self._bits = allocate_token_bitmask(1, self._tokenizer.vocab_size)
+
+    def walk(self, schema: Any, instance: Any) -> dict[str, float]:
+        """As Trellm.walk; nothing is remembered."""
+        tokens = self.encode(json.dumps(instance, ensure_ascii=False), add_special_tokens=False)
+        begin = time.perf_counter()
+        matcher = self._engine.LLMatcher(
+            self._tokenizer, self._engine.LLMatcher.grammar_from_json_schema(json.dumps(schema))
+        )
+        if matcher.is_error():
+            raise ValueError(matcher.get_error())
+        self._fill(matcher, self._bits, 0)
+        first = time.perf_counter() - begin
+        steps: list[float] = []
+        for token in tokens:
+            begin = time.perf_counter()
+            self._fill(matcher, self._bits, 0)
+            assert matcher.consume_token(token), "an instance is refused"
+            steps.append(time.perf_counter() - begin)
+        return row_of(first, steps, None)
+
+
+def row_of(first: float, steps: list[float], seen: float | None) -> dict[str, Any]:
+    """What was measured, in milliseconds and microseconds."""
+    row: dict[str, Any] = {
+        "first_ms": 1e3 * first,
+        "mean_ms": 1e3 * statistics.fmean(steps),
+        "max_ms": 1e3 * max(steps),
+    }
+    return row if seen is None else {**row, "seen_us": 1e6 * seen}
+
+
+def measure(walk: Callable[[Any, Any], dict[str, Any]], case: Case, run: int) -> dict[str, Any]:
+    """One run, of a schema that differs from those of other runs in an annotation; or why there is none."""
+    schema, instance = case
+    try:
+        return walk({**schema, "$comment": f"run {run}"}, instance)
+    except (Exception, AssertionError) as error:
+        return {"refused": f"{type(error).__name__}: {error}"[:100]}
+
+
+def main() -> None:
+    """Measure every case."""
+    parser = argparse.ArgumentParser(description="Large and hard JSON schemas")
+    parser.add_argument("tokenizer")
+    parser.add_argument("--only", default="", help="only cases with this in their name")
+    parser.add_argument("--save", action="store_true", help="write results/json_limits.csv")
+    arguments = parser.parse_args()
+    pin_to_one_core()
+    engines: dict[str, Any] = {"trellm": Trellm(arguments.tokenizer)}
+    packages = ["trellm"]
+    try:
+        engines["llguidance"] = Llguidance(arguments.tokenizer)
+        packages.append("llguidance")
+    except ImportError:
+        print("without llguidance, which is not installed")
+    rows: list[dict[str, Any]] = []
+    for name, case in cases().items():
+        if arguments.only not in name:
+            continue
+        runs = [{engine: measure(one.walk, case, run) for engine, one in engines.items()} for run in range(RUNS)]
+        for engine in engines:
+            found = [run[engine] for run in runs]
+            rows.append({"case": name, "engine": engine, **medians(found)})
+            show(rows[-1:])
+    show(rows)
+    if arguments.save:
+        print(save("json_limits", rows, packages, arguments.tokenizer))
+
+
+def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The median of each number; a reason as it is."""
+    return {
+        key: value if isinstance(value, str) else statistics.median(run[key] for run in runs)
+        for key, value in runs[0].items()
+    }
+
+
+if __name__ == "__main__":
+    main()
