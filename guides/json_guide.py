@@ -13,9 +13,10 @@ from typing import Any
 
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
+from .graph import span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
 from .json_schema.quoting import QUOTING, quoted_spans
-from .json_schema.spelling import Escapes
+from .json_schema.spelling import PLAIN, Escapes
 from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
 from .pausing import pause, resume
@@ -85,6 +86,8 @@ class JSONGuide(LiftedGuide):
             lowering = SchemaLowering(self.schema, form)
             lowering.check()
             horizon = VocabularyTables.of(vocabulary).trie.deepest
+            # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
+            VocabularyTables.of(vocabulary).split(span_of(PLAIN), at_once=True)
             super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
             if key[0] is not None:
                 _remember(key, self)

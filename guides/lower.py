@@ -9,6 +9,7 @@ count is reached. An item has one count, so a bounded repeat inside another beco
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -193,6 +194,7 @@ class Lowering:
         return self.graph.instantiate(known[1], target)
 
 
+@lru_cache(maxsize=256)
 def table_template(table: Table) -> Template:
     """A table as a template."""
     count = len(table.transitions)

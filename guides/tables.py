@@ -21,8 +21,9 @@ Loop = tuple[int, int, int]
 
 _UTF8_BYTES = frozenset(range(0xF5)) - {0xC0, 0xC1}
 MAX_SPLITS = 32
-MAX_TAILS = 16_384
+MAX_LEAVING = 16_384
 MIN_LOOP = 24
+WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
 
 class TokenBytes(NamedTuple):
@@ -54,7 +55,8 @@ class VocabularyTables:
         self.masks = MaskTable(self.words)
         self.lock = threading.RLock()
         self.goals: OrderedDict[Any, Any] = OrderedDict()  # see goals/tokens.py
-        self._splits: OrderedDict[Loop, Split | None] = OrderedDict()
+        # How often a loop was walked, until it is divided; None if it is not worth while
+        self._splits: OrderedDict[Loop, Split | int | None] = OrderedDict()
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
@@ -65,21 +67,23 @@ class VocabularyTables:
                 tables = cls._known[vocabulary] = cls(vocabulary)
             return tables
 
-    def split(self, loop: Loop) -> Split | None:
-        """How tokens divide at a loop; None for a small loop and at the first call, when a walk is cheaper."""
+    def split(self, loop: Loop, at_once: bool = False) -> Split | None:
+        """How tokens divide at a loop.
+
+        None for a small loop, for one that too many tokens leave, and at the first calls unless wanted `at_once`:
+        dividing takes as long as some walks, and those of loops that only have some ASCII characters are short.
+        """
         if loop[0].bit_count() + loop[1].bit_count() < MIN_LOOP:
             return None
         with self.lock:
-            if loop not in self._splits:
-                self._splits[loop] = None
-                if len(self._splits) > MAX_SPLITS:
-                    self._splits.popitem(last=False)
-                return None
-            self._splits.move_to_end(loop)
-            split = self._splits[loop]
-            if split is None:
-                split = self._splits[loop] = self._divide(loop)
-            return split
+            known = self._splits.pop(loop, 0)
+            if isinstance(known, int):
+                soon = not at_once and known < (WALKS_OF_WIDE if loop[2] else WALKS_OF_NARROW)
+                known = known + 1 if soon else self._divide(loop)
+            self._splits[loop] = known
+            if len(self._splits) > MAX_SPLITS:
+                self._splits.popitem(last=False)
+            return known if isinstance(known, Split) else None
 
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
         """A packed mask of the tokens below a node, all or the chosen ones of them in the order of `trie.ids`."""
@@ -120,18 +124,22 @@ class VocabularyTables:
         """The node at which each token ends, in the order of the trie."""
         return np.repeat(np.arange(len(self.trie.byte)), np.diff(self.trie.token_start))
 
-    def _divide(self, loop: Loop) -> Split:
+    def _divide(self, loop: Loop) -> Split | None:
         trie = self.trie
         stay_chars = np.empty(len(trie.byte), np.int32)
         exit_chars = np.empty(len(trie.byte), np.int32)
         divide(trie, np.uint64(loop[0]), np.uint64(loop[1]), bool(loop[2]), stay_chars, exit_chars)
+        exits = np.flatnonzero(exit_chars >= 0)
+        exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
+        first = trie.token_start[exits]
+        counts = trie.token_start[trie.skip[exits]] - first
+        if counts.sum() > MAX_LEAVING:
+            return None
         chars = np.repeat(stay_chars, np.diff(trie.token_start))
         order = np.argsort(chars.astype(np.int16), kind="stable")  # by radix, which is quicker
         order = order[np.searchsorted(chars[order], 0) :]
         row = np.zeros(32 * self.words, np.bool_)
         row[trie.ids[order]] = True
-        exits = np.flatnonzero(exit_chars >= 0)
-        exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
         return Split(
             np.packbits(row, bitorder="little").view(np.uint32),
             trie.ids[order],
@@ -141,7 +149,7 @@ class VocabularyTables:
             self.reach[exits].astype(np.int32),
             np.searchsorted(trie.byte[exits], np.arange(257)).astype(np.int32),
             self._way_to(np.sort(exits)),
-            *self._tails(exits),
+            *self._tails(trie.depth[exits] - 1, first, counts),
         )
 
     def _way_to(self, exits: NDArray[np.intp]) -> NDArray[np.int32]:
@@ -156,16 +164,14 @@ class VocabularyTables:
         columns = [self.branch_numbers[on_way], after, is_exit[on_way], trie.byte[on_way], trie.depth[on_way]]
         return np.stack(columns, axis=1).astype(np.int32)
 
-    def _tails(self, exits: NDArray[np.intp]) -> tuple[Branches, NDArray[np.int32]]:
-        """`Split.tails` and `Split.tail_root`; without tails where too many tokens leave."""
-        trie, data, start = self.trie, self.bytes.data.tobytes(), self.bytes.start
-        first, end = trie.token_start[exits], trie.token_start[trie.skip[exits]]
-        counts = end - first
-        if counts.sum() > MAX_TAILS:
-            exits, counts, first = exits[:0], counts[:0], first[:0]
+    def _tails(
+        self, depth: NDArray[np.int32], first: NDArray[np.int32], counts: NDArray[np.int32]
+    ) -> tuple[Branches, NDArray[np.int32]]:
+        """`Split.tails` and `Split.tail_root`, from where the tokens of each exit are, and how long what they keep."""
+        data, start = self.bytes.data.tobytes(), self.bytes.start
         begins: NDArray[np.int64] = first - np.cumsum(counts) + counts
-        tokens = trie.ids[np.repeat(begins, counts) + np.arange(counts.sum())]
-        leaving = start[tokens] + np.repeat(trie.depth[exits] - 1, counts)
+        tokens = self.trie.ids[np.repeat(begins, counts) + np.arange(counts.sum())]
+        leaving = start[tokens] + np.repeat(depth, counts)
         texts = [data[at:end] for at, end in zip(leaving.tolist(), start[tokens + 1].tolist(), strict=True)]
         tails = Trie.build(texts)
         branches = branches_of(tails._replace(ids=tokens[tails.ids]))

@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from .chart import (
     COUNTER,
     DEAD,
-    EDGE_HI,
-    EDGE_LO,
     EXPAND,
     HEADER,
     ITEM,
     ROW,
     SPAN,
+    STATES,
     is_set,
     signature,
 )
-from .interning import HI, LO
+from .interning import HI, LO, intern
 from .rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -56,7 +55,7 @@ class Split(NamedTuple):
     way: int32 [k, 5], the nodes on the way to an exit, in preorder: the node of Branches, the place in `way` after its
     subtree, whether it is an exit, its byte and its depth (here as well, since the trie does not fit the caches)
     tails: the trie of what tokens have from the byte on with which they leave; tail_root: int32 [256], its node
-    after each byte, -1 if there is none (without tails every exit is walked for itself)
+    after each byte, -1 if there is none
     """
 
     row: NDArray[np.uint32]
@@ -150,19 +149,50 @@ def next_in_loop(graph, chart, row, state):
 
 
 @inner_njit
-def reads_on(graph, chart, state, row, room):
-    """Whether any item of a loop with `room` for so many characters could read more of its characters."""
-    words = chart.words
-    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
-        node = words[at]
-        counter = graph.nodes[node, COUNTER]
-        if counter and graph.counters[counter, 1] - words[at + 2] == room:
-            continue
-        for e in range(graph.nodes[node, EDGE_LO], graph.nodes[node, EDGE_HI]):
-            for byte in range(graph.edges[e, 0], graph.edges[e, 1] + 1):
-                if byte >= 0x80 or chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1):
-                    return True
+def goes_on(chart, row, full):
+    """Whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
+    for byte in range(256):
+        low = chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) if byte < 128 else np.uint64(1)
+        if low and chart.rows[full, byte] >= 0:
+            return True
     return False
+
+
+@inner_njit
+def shifted(graph, chart, state, more):
+    """The state that is `state` with every counter so much higher, or a code."""
+    lo, length = chart.states[state, LO], chart.states[state, HI] - chart.states[state, LO]
+    words, buffer = chart.words, chart.buffer
+    for at in range(length):
+        buffer[at] = words[lo + at]
+    for at in range(HEADER, length, ITEM):
+        counter = graph.nodes[buffer[at], COUNTER]
+        if counter and not is_set(graph, counter):
+            buffer[at + 2] += more
+    return intern(words, chart.states, chart.state_index, buffer, length, chart.sizes, STATES)
+
+
+@inner_njit
+def row_shifted(graph, chart, state, more):
+    """The complete row of the state that is `state` with every counter so much higher, or a code."""
+    other = shifted(graph, chart, state, more)
+    return fill_row(graph, chart, other) if other >= 0 else other
+
+
+@inner_njit
+def row_at(graph, chart, rows, state, place, room, settled):
+    """The row after so many looping characters, settled <= place <= room, from the state after `settled`; or a code.
+
+    Until the loop is full all that changes is the counters. `rows` keeps what was found.
+    """
+    if rows[place] < 0:
+        if place == room:
+            last = row_shifted(graph, chart, state, place - 1 - settled)
+            state = loop_target(chart, last) if last >= 0 else last
+            rows[place] = fill_row(graph, chart, state) if state >= 0 else state
+        else:
+            rows[place] = row_shifted(graph, chart, state, place - settled)
+    return rows[place]
 
 
 @inner_njit
@@ -202,9 +232,7 @@ def walk_split(graph, chart, trie, split, state, out):
     if row < 0:
         return row
     room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
-    if room < trie.deepest and reads_on(graph, chart, state, row, room):
-        return UNSPLITTABLE
-    rows = np.empty(trie.deepest + 1, np.int32)
+    rows = np.full(trie.deepest + 1, -1, np.int32)
     rows[0] = row
     settled = min(lacking(graph, chart, state), room, trie.deepest)
     state = count_on(graph, chart, rows, 0, settled, state)
@@ -213,34 +241,38 @@ def walk_split(graph, chart, trie, split, state, out):
     target = loop_target(chart, rows[settled])
     if target >= 0 and target != state and is_shift(graph, chart, state, target) != SHIFTED:
         return UNSPLITTABLE
-    known = settled
+    if room < trie.deepest:
+        full = row_at(graph, chart, rows, state, room, room, settled)
+        if full < DEAD:
+            return full
+        if full == DEAD or goes_on(chart, row, full):
+            return UNSPLITTABLE
     for byte in range(256):
         first, end = split.exit_start[byte], split.exit_start[byte + 1]
         if first == end:
             continue
-        together = split.tail_root[byte] >= 0
-        common = chart.rows[rows[settled], byte] if together else DEAD
+        common = chart.rows[rows[settled], byte]
         if common >= 0:
             code = leave(graph, chart, split.tails, split.tail_root[byte], common, out)
             if code < 0:
                 return code
-        if together and settled == 0 and room >= trie.deepest:
+        if settled == 0 and room >= trie.deepest:
             continue
         for at in range(first, end):
             place = split.exit_chars[at]
-            if together and place >= settled and split.exit_reach[at] <= room:
+            if place >= settled and split.exit_reach[at] <= room:
                 continue
             node = split.exit_node[at]
             if common >= 0:
                 refuse(trie, trie.tokens[node, OWN], trie.tokens[node, SUBTREE_END], out)
             if place > room:
                 continue
-            if place > known:
-                state = count_on(graph, chart, rows, known, place, state)
-                if state < 0:
-                    return UNSPLITTABLE if state == -1 else state
-                known = place
-            after = chart.rows[rows[place], byte]
+            there = rows[place]
+            if place > settled:
+                there = row_at(graph, chart, rows, state, place, room, settled)
+                if there < 0:
+                    return UNSPLITTABLE if there == DEAD else there
+            after = chart.rows[there, byte]
             if after >= 0:
                 code = leave(graph, chart, trie, node, after, out)
                 if code < 0:
@@ -311,13 +343,13 @@ def walk_span(graph, chart, trie, split, state, out):
         return missing
     common = majorities(way, afters)
     for byte in range(256):
-        if split.tail_root[byte] >= 0 and common[byte] >= 0:
+        if common[byte] >= 0:
             code = leave(graph, chart, split.tails, split.tail_root[byte], common[byte], out)
             missing = code if code < 0 else missing
     for at in range(len(way)):
         byte = way[at, BYTE]
-        if way[at, IS_EXIT] and (split.tail_root[byte] < 0 or afters[at] != common[byte]):
-            if split.tail_root[byte] >= 0 and common[byte] >= 0:
+        if way[at, IS_EXIT] and afters[at] != common[byte]:
+            if common[byte] >= 0:
                 refuse(trie, trie.tokens[way[at, NODE], OWN], trie.tokens[way[at, NODE], SUBTREE_END], out)
             if afters[at] >= 0:
                 code = leave(graph, chart, trie, way[at, NODE], afters[at], out)
@@ -370,26 +402,27 @@ def find_shortcut(graph, chart, state, found):
     row = fill_low(graph, chart, state)
     if row < 0:
         return row
+    usual = usual_state(chart, state, row)
+    if usual >= 0:
+        beside = fill_low(graph, chart, usual)
+        if beside < 0:
+            return beside
+        if loop_target(chart, beside) == usual:
+            found[USUAL] = usual
+            return BESIDE
+    loop = 0
     low, high = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
     if low | high:
         wide = high_loops(graph, chart, state, row)
         if wide < 0:
             return wide
         found[0], found[1], found[2] = low, high, wide
-        return LOOP
-    usual = usual_state(chart, state, row)
-    if usual >= 0:
-        row = fill_low(graph, chart, usual)
-        if row < 0:
-            return row
-        if loop_target(chart, row) == usual:
-            found[USUAL] = usual
-            return BESIDE
+        loop = LOOP
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
         span = graph.nodes[words[at], SPAN]
-        if span:
+        if span and (loop == 0 or low != graph.spans[span, 0] or high != graph.spans[span, 1]):
             for k in range(3):
                 found[k] = graph.spans[span, k]
             return SPANNED
-    return 0
+    return loop

@@ -14,7 +14,7 @@ from ..lower import Lowering
 from ..syntax import Alternation, Node, Repeat
 from ..syntax import Literal as Text
 from . import strings
-from .cases import ANY_STRING, Array, Normal, Object, String
+from .cases import Array, Normal, Number, Object, String
 from .compiled import CompiledSchema
 from .decimals import number_node
 from .formula import NOTHING, Formula
@@ -70,6 +70,7 @@ class SchemaLowering:
         self._shortest: dict[Formula, tuple[int, int]] = {}
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._strings: dict[String, int | None] = {}
+        self._numbers: dict[Number, int] = {}
 
     def root(self) -> int:
         """The rule of the whole text."""
@@ -211,12 +212,13 @@ class SchemaLowering:
         """Give the current rule its body: the alternatives of the formula."""
         normal = self.schema.cases(formula)
         final = self.graph.final()
-        entries = [self.lowering.lower(_scalars(normal), final)]
+        entries = [self.lowering.lower(_literals(normal), final)]
+        # What many places have in common is a rule of its own: there it is worked out once.
+        entries += [self.graph.node(links=((CALL, self.number_rule(case), final),)) for case in normal.numbers]
         for case in normal.strings:
-            if case is ANY_STRING:
+            if case.values is None:
                 rule = self.string_rule(case)
-                assert rule is not None, "there are strings"
-                entries.append(self.graph.node(links=((CALL, rule, final),)))
+                entries.append(None if rule is None else self.graph.node(links=((CALL, rule, final),)))
             else:
                 entries.append(self.strings.entry(case, final))
         constants = [as_case(constant, self.schema.formulas) for constant in normal.constants]
@@ -235,6 +237,12 @@ class SchemaLowering:
         )
         return kind.entry()
 
+    def number_rule(self, case: Number) -> int:
+        """The rule of a set of numbers, of which there is one."""
+        if case not in self._numbers:
+            self._numbers[case] = self.lowering.rule(number_node(case))
+        return self._numbers[case]
+
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""
         if case not in self._strings:
@@ -245,11 +253,8 @@ class SchemaLowering:
         return self._strings[case]
 
 
-def _scalars(normal: Normal) -> Node:
-    """The alternatives without structure."""
-    items: list[Node] = []
-    if normal.null:
-        items.append(Text(b"null"))
+def _literals(normal: Normal) -> Node:
+    """The alternatives that are fixed words."""
+    items: list[Node] = [Text(b"null")] if normal.null else []
     items += [Text(b"true" if value else b"false") for value in sorted(normal.booleans)]
-    items += [number_node(case) for case in normal.numbers]
     return items[0] if len(items) == 1 else Alternation(tuple(items))

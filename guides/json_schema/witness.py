@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from ...errors import LimitError
@@ -83,13 +84,15 @@ class Witnesses:
         known = self._cases.get(formula)
         if known is None:
             normal = self.normaliser.normal(formula)
-            objects = (part for case in normal.objects for part in self.objects.spread(case))
-            known = self._cases[formula] = replace(
-                normal,
-                strings=tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE),
-                arrays=tuple(case for case in normal.arrays if self.has_array(case)),
-                objects=tuple(case for case in objects if self.has_object(case)),
-            )
+            spread = (part for case in normal.objects for part in self.objects.spread(case))
+            strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
+            arrays = tuple(case for case in normal.arrays if self.has_array(case))
+            objects = tuple(case for case in spread if self.has_object(case))
+            kept = (*strings, *arrays, *objects)
+            before = (*normal.strings, *normal.arrays, *normal.objects)
+            if len(kept) != len(before) or not all(map(is_, kept, before)):
+                normal = replace(normal, strings=strings, arrays=arrays, objects=objects)
+            known = self._cases[formula] = normal
         return known
 
     def has_array(self, case: Array) -> bool:

@@ -22,6 +22,7 @@ PATTERNS = [
 SCHEMAS = [
     {"properties": {"ab": {}, "aba": {"maxLength": 3}, "b": {"type": "integer"}, "éa": {}}},
     {"properties": {"a": {"minLength": 2}, "z": {"maxLength": 4}}, "minProperties": 1},
+    {"maxLength": 6, "not": {"enum": ["", "ab"]}},
     {"propertyNames": {"not": {"enum": ["ab", "abz"]}}},
     {"additionalProperties": {"minLength": 3, "maxLength": 5}, "propertyNames": {"maxLength": 6}},
 ]
