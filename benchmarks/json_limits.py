@@ -4,7 +4,7 @@
 
 Each schema is compiled and walked by the tokens of an instance, the mask computed before each, by `JSONGuide` and, if
 it is installed, by llguidance. first: compiling and the first mask; mean, max: of the masks, with advancing, along the
-instance; seen: compiling once more. All of it fresh, on one core, the engines in turn; medians of several runs. A
+instance; seen: compiling once more. On one core, the engines in turn; `first` is of the first run, else medians. A
 schema that an engine refuses has the reason. --save writes results/json_limits.csv.
 """
 
@@ -69,13 +69,11 @@ class Trellm:
     def __init__(self, tokenizer: str) -> None:
         from transformers import AutoTokenizer
         from trellm import Vocabulary
+        from trellm.cli.warmup import warm
 
         self.encode = AutoTokenizer.from_pretrained(tokenizer).encode
         self.vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(tokenizer))
-        for run in range(2):  # kernels are compiled and loaded before the clock starts
-            for schema, instance in cases().values():
-                if len(str(schema)) < 1000:
-                    self.walk({**schema, "$comment": f"warm {run}"}, instance)
+        warm(lambda *_: None)
 
     def compile(self, schema: Any) -> Any:
         from trellm.guides import JSONGuide
@@ -187,11 +185,10 @@ def main() -> None:
 
 
 def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The median of each number; a reason as it is."""
-    return {
-        key: value if isinstance(value, str) else statistics.median(run[key] for run in runs)
-        for key, value in runs[0].items()
-    }
+    """The median of each number, but the first of what comes first; a reason as it is."""
+    numbers = {key: [run[key] for run in runs] for key, value in runs[0].items() if not isinstance(value, str)}
+    middle = {key: found[0] if key == "first_ms" else statistics.median(found) for key, found in numbers.items()}
+    return {**runs[0], **middle}
 
 
 if __name__ == "__main__":
