@@ -31,8 +31,8 @@ MAX_SEARCH = 5_000
 MAX_IMPROVING = 500
 MAX_SEARCH_WORDS = 4_000_000
 MAX_WITNESS = 1 << 26
-# Up to how many bytes before the end tokens are tried that are on no shortest way, and how many bytes longer than a
-# shortest text one with such a token may be
+# Up to how many bytes before the end tokens are tried that are on no shortest way; and where very many may follow, how
+# many bytes longer than a shortest text one with such a token may be
 NEAR = 32
 DETOUR = 2
 # How many times as many bytes as it takes a front end may promise, which only knows some short text
@@ -47,8 +47,8 @@ class Closing:
     A distance is the lesser of two numbers of tokens: those that a shortest text in bytes can be split into,
     and those that end the text when each is the one that comes nearest to the end. Each depends on the state
     alone, whatever was asked before, and drops by one along its own way, which makes distances consistent. The
-    second is worked out near the end only, and among tokens of texts not much longer than a shortest one: a wide state
-    leads to hundreds of others, each of which would be searched in turn.
+    second is worked out near the end only, and in a wide state among tokens of texts not much longer than a shortest
+    one: it leads to hundreds of others, each of which would be searched in turn.
     When the vocabulary lacks single bytes, a distance is searched for among token sequences near the end, and wherever
     the shortest text cannot be spelt. A state from which such a search finds no way in reasonable time counts as
     having none (`gave_up`), so that no text is led there.

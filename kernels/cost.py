@@ -44,6 +44,8 @@ from .sets import BITS, bits_of, has_first
 from .wide import inner_njit, njit, shared_njit
 
 NEVER = 2**30
+# How many nodes `nearest` may look at in search of any token, and what says that they were not enough.
+PATIENCE, TOO_MANY = 512, -20
 # Columns of Costs.onward.
 BYTE, NEXT, TOKENS, COST = range(4)
 
@@ -368,12 +370,12 @@ def fewest_tokens(trie, onward, state):
     return fewest
 
 
-@njit
-def nearest(graph, chart, costs, trie, state, detour):
-    """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
+@inner_njit
+def nearest_within(graph, chart, costs, trie, state, detour, patience):
+    """As `nearest`, among the tokens that begin a text at most `detour` bytes longer than a shortest.
 
-    The first in the order of the trie, among the tokens that begin a text at most `detour` bytes longer than a
-    shortest. What is known already is read from the arrays in place, as in `walk`.
+    TOO_MANY if that takes a look at more than `patience` nodes of the trie. What is known already is read from the
+    arrays in place, as in `walk`.
     """
     row = open_row(graph, chart, state)
     if row < 0:
@@ -395,6 +397,9 @@ def nearest(graph, chart, costs, trie, state, detour):
                 return after
             node = skip[node]
             continue
+        patience -= 1
+        if patience < 0:
+            return TOO_MANY
         cost = np.int64(onward[after, COST])
         if cost < 0:
             cost = state_cost(graph, chart, costs, after)
@@ -411,4 +416,17 @@ def nearest(graph, chart, costs, trie, state, detour):
                     return row
             stack[level], passed[level] = row, after
         node += 1
+    return found
+
+
+@njit
+def nearest(graph, chart, costs, trie, state, detour):
+    """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
+
+    The first in the order of the trie. Where very many tokens may follow, only those that begin a text at most
+    `detour` bytes longer than a shortest.
+    """
+    found = nearest_within(graph, chart, costs, trie, state, NEVER, PATIENCE)
+    if found == TOO_MANY:
+        found = nearest_within(graph, chart, costs, trie, state, detour, NEVER)
     return found
