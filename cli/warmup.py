@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from ..tokenizers_adapter import Vocabulary
+
 Report = Callable[[str, float], None]
+Thunks = list[tuple[str, Callable[[], object]]]
 
 
 @click.command()
@@ -28,29 +34,71 @@ def warmup(verbose: bool) -> None:
 
 
 def warm(report: Report) -> float:
-    """Compile or load every CPU kernel; seconds it took. `report` is told each one's name and seconds."""
-    from ..kernels import warm
+    """Compile or load every CPU kernel; seconds it took. `report` is told each one's name and seconds.
+
+    Those that have nothing in common with most of the guides are compiled by a process beside this one.
+    """
     from ..kernels.compiling import keep_quiet
 
     keep_quiet()
     begin = time.perf_counter()
-    warm(report)
-    for name, thunk in _guide_thunks():
-        start = time.perf_counter()
-        thunk()
-        report(name, time.perf_counter() - start)
+    command = [sys.executable, "-c", f"from {__name__} import warm_apart; warm_apart()"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as beside:
+        _run(_guide_thunks(), report)
+        _, trouble = beside.communicate()
+    if beside.returncode:
+        raise RuntimeError(f"some kernels could not be compiled:\n{trouble}")
+    warm_apart(report)
     return time.perf_counter() - begin
 
 
-def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
-    """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
-    from ..guides import AlignedGuide, FreeGuide, JSONGuide, RegexGuide, SubstringGuide
-    from ..guides.crossing import Crossings
+def warm_apart(report: Report = lambda name, seconds: None) -> None:
+    """Compile or load the kernels on logits and those of quoting."""
+    from ..kernels import warm
+    from ..kernels.compiling import keep_quiet
+
+    keep_quiet()
+    warm(report)
+    _run(_quoting_thunks(), report)
+
+
+def _run(thunks: Thunks, report: Report) -> None:
+    for name, thunk in thunks:
+        start = time.perf_counter()
+        thunk()
+        report(name, time.perf_counter() - start)
+
+
+def _vocabulary() -> Vocabulary:
+    """Bytes, and a longer token, so that a way to the end by single bytes may not be the shortest."""
     from ..tokenizers_adapter import Vocabulary
 
     single = Vocabulary.from_bytes()
-    # A longer token, so that a way to the end by single bytes may not be the shortest.
-    vocabulary = Vocabulary([*single.tokens, b"aa"], single.eos_ids)
+    return Vocabulary([*single.tokens, b"aa"], single.eos_ids)
+
+
+def _quoting_thunks() -> Thunks:
+    """The kernels of quoting, with and without limits."""
+    from ..guides import SubstringGuide
+
+    limits: list[dict[str, Any]] = [{}, {"max_chars": 3}]
+    vocabulary = _vocabulary()
+
+    def quote(guide: SubstringGuide) -> None:
+        state = guide.advance(guide.start, ord("a"))
+        guide.mask_within(state, guide.distance(state) + 1)
+        guide.places("a b")
+
+    return [("guides: quoting", lambda: [quote(SubstringGuide("a b", vocabulary, **options)) for options in limits])]
+
+
+def _guide_thunks() -> Thunks:
+    """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
+    from ..guides import AlignedGuide, FreeGuide, JSONGuide, RegexGuide
+    from ..guides.crossing import Crossings
+    from ..tokenizers_adapter import Vocabulary
+
+    vocabulary = _vocabulary()
     guides: dict[str, RegexGuide] = {}
 
     def make() -> None:
@@ -75,13 +123,6 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
         guide.distance(guide.start)
         Crossings(FreeGuide(pairs)).cut([0])
 
-    limits: list[dict[str, Any]] = [{}, {"max_chars": 3}]
-
-    def quote(guide: SubstringGuide) -> None:
-        state = guide.advance(guide.start, ord("a"))
-        guide.mask_within(state, guide.distance(state) + 1)
-        guide.places("a b")
-
     def quote_in_json() -> None:
         guide = JSONGuide({"x-quote": "a"}, vocabulary, contexts={"a": "a b"})
         guide.mask(guide.advance(guide.start, ord('"')))
@@ -95,7 +136,6 @@ def _guide_thunks() -> list[tuple[str, Callable[[], object]]]:
         ("guides: aligning", align),
         ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
-        ("guides: quoting", lambda: [quote(SubstringGuide("a b", vocabulary, **options)) for options in limits]),
         ("guides: quoting in JSON", quote_in_json),
         ("guides: making room", lambda: guides["é[0-9]+"].automaton.collect()),
     ]
