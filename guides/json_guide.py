@@ -69,7 +69,8 @@ class JSONGuide(LiftedGuide):
     ) -> None:
         form = Form(order, Spacing(whitespace, indent), escapes)
         options = Options(formats=formats, max_cases=max_cases)
-        own, text = _own((dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {})))
+        given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
+        text = _text(given)
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
         key = (text, form, options, tuple(quotes.items()), id(vocabulary))
         with _remembered_lock:
@@ -79,6 +80,8 @@ class JSONGuide(LiftedGuide):
         if known is not None:
             self.__dict__.update(known.__dict__)
             return
+        # A copy that nobody else can change
+        own = given if text is None else marshal.loads(text)
         was_running = pause()
         try:
             self.schema = CompiledSchema(own[0], own[1], options, contexts=quotes)
@@ -119,11 +122,10 @@ def _whole(digits: str) -> int:
     return int(digits) if len(digits) < 4000 else int(Decimal(digits))
 
 
-def _own(value: Any) -> tuple[Any, bytes | None]:
-    """A copy that nobody else can change, and bytes that are equal for equal schemas in equal order."""
+def _text(value: Any) -> bytes | None:
+    """Bytes that are equal for equal schemas in equal order."""
     try:
-        text = marshal.dumps(value, 2)
-        return marshal.loads(text), text
+        return marshal.dumps(value, 2)
     except ValueError:
         # Nested deeper than marshal goes, or made of other things than JSON: not remembered.
-        return value, None
+        return None
