@@ -218,11 +218,14 @@ class _Machine:
         self._of_atom = [0] * atoms
         every = (1 << atoms) - 1
         self._universal = 0
+        of_set: dict[int, int] = {}
         for index, atom_bits in enumerate(positions.sets):
-            for atom in bits(atom_bits):
-                self._of_atom[atom] |= 1 << index
+            of_set[atom_bits] = of_set.get(atom_bits, 0) | 1 << index
             if atom_bits == every and self._follow[index] >> index & 1 and self._last >> index & 1:
                 self._universal |= 1 << index
+        for atom_bits, indices in of_set.items():
+            for atom in bits(atom_bits):
+                self._of_atom[atom] |= indices
         self._numbers: dict[tuple[int, bool], int] = {}
         self._after: dict[int, int] = {0: DEAD}
         self._befores: list[int] = []
@@ -257,9 +260,14 @@ class _Machine:
         """The state after each atom."""
         known = self._rows[state]
         if known is None:
-            follow, universal = self._befores[state], self._universal
-            reached = [follow & positions for positions in self._of_atom]
-            known = [self._number(universal if some & universal else some) for some in reached]
+            follow, universal, after = self._befores[state], self._universal, self._after
+            known = []
+            for positions in self._of_atom:
+                reached = follow & positions
+                if reached & universal:
+                    reached = universal
+                number = after.get(reached)
+                known.append(self._number(reached) if number is None else number)
             self._rows[state] = known
         return known
 
