@@ -197,9 +197,8 @@ def branches_of(trie: Trie | TokenTrie) -> Branches:
     order = by_level(trie)
     below = np.zeros((len(order), 3), np.uint64)
     annotate(trie.byte, trie.skip, below)
-    children = np.bincount(
-        np.concatenate([[], *(parents for _, parents in levels_of(trie))]).astype(np.intp), minlength=len(order)
-    )
+    parents: list[NDArray[np.intp]] = [order[:0], *(above for _, above in levels_of(trie))]
+    children = np.bincount(np.concatenate(parents), minlength=len(order))
     first = np.concatenate([[1], 1 + np.cumsum(children[order])])
     start = trie.token_start
     tokens = np.stack([start[:-1], start[1:], start[trie.skip]], axis=1)

@@ -261,14 +261,14 @@ class _Machine:
         known = self._rows[state]
         if known is None:
             follow, universal, after = self._befores[state], self._universal, self._after
-            known = []
+            row: list[int] = []
             for positions in self._of_atom:
                 reached = follow & positions
                 if reached & universal:
                     reached = universal
                 number = after.get(reached)
-                known.append(self._number(reached) if number is None else number)
-            self._rows[state] = known
+                row.append(self._number(reached) if number is None else number)
+            known = self._rows[state] = row
         return known
 
     def complete(self) -> None:
