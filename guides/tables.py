@@ -57,6 +57,8 @@ class VocabularyTables:
         self.goals: OrderedDict[Any, Any] = OrderedDict()  # see goals/tokens.py
         # How often a loop was walked, until it is divided; None if it is not worth while
         self._splits: OrderedDict[Loop, Split | int | None] = OrderedDict()
+        # Wanted by the first masks; here they do not hold up a text.
+        _ = self.branches, self.branch_numbers, self.reach
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
@@ -116,7 +118,9 @@ class VocabularyTables:
         """The length of the longest token at or below each node of `trie`."""
         reach = self.trie.depth.astype(np.intp)
         for nodes, parents in reversed(self.levels):
-            np.maximum.at(reach, parents, reach[nodes])
+            first = np.flatnonzero(np.diff(parents, prepend=-1))
+            above = parents[first]
+            reach[above] = np.maximum(reach[above], np.maximum.reduceat(reach[nodes], first))
         return reach
 
     @cached_property
