@@ -107,11 +107,24 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, old)
 
 
+CLASSES = {
+    r"\d": "0-9",
+    r"\w": "A-Za-z0-9_",
+    r"\s": r"\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff",
+}
+
+
 def in_python(pattern: str) -> str:
-    """A pattern of ECMA-262 as Python reads it: the ends of lines differ, and what is a digit or letter."""
+    """A pattern of ECMA-262 as Python reads it: the ends of lines differ, and what is a digit, a letter, a space."""
     pieces = re.findall(r"\\.|\[(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
-    changed = {".": "[^\\n\\r\\u2028\\u2029]", "$": r"\Z", r"\d": "[0-9]", r"\w": "[A-Za-z0-9_]"}
-    return "".join(changed.get(piece, piece) for piece in pieces)
+    changed = {".": "[^\\n\\r\\u2028\\u2029]", "$": r"\Z", **{name: f"[{inside}]" for name, inside in CLASSES.items()}}
+    escaped = re.compile(r"\\.", re.DOTALL)
+    return "".join(
+        escaped.sub(lambda found: CLASSES.get(found[0], found[0]), piece)
+        if piece.startswith("[")
+        else changed.get(piece, piece)
+        for piece in pieces
+    )
 
 
 def with_python_patterns(schema: Any) -> Any:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import LimitError
 from ..kernels.chart import COUNTER, EDGE_HI, EDGE_LO, FINAL, FLAGS, GUARD, LAZY, LINK_HI, LINK_LO, RULE, SPAN, TAIL
 from ..kernels.chart import Graph as GraphArrays
 from ..kernels.sets import BITS
+from .piece import Ints, Piece, Span, piece_of
 from .syntax import Ranges
 from .utf8 import Template
 
 Edge = tuple[int, int, int]
 Link = tuple[int, int, int]
-Span = tuple[int, int, int]
 Promise = tuple[Callable[[], int] | int, int, int | None]
-Ints = NDArray[np.int32]
 
 MAX_NODES = 4_000_000
 
@@ -34,16 +33,25 @@ class Records:
         self._take(np.zeros((capacity, width), np.int32))
         self.count = 0
 
-    def _take(self, array: Ints) -> None:
-        self.array: Ints = array
+    def _take(self, rows: Ints) -> None:
+        self.array: Ints = rows
         # Single numbers are written through a memoryview, several times faster than through NumPy.
-        self.flat = memoryview(array.reshape(-1))  # type: ignore[arg-type]
+        self.flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]
 
-    def extend(self, rows: Ints | list[tuple[int, ...]]) -> int:
+    def used(self) -> Ints:
+        """A copy of the rows in use."""
+        return self.array[: self.count].copy()
+
+    def extend(self, rows: Ints) -> int:
         """Append rows; the number of the first."""
         first = self.reserve(len(rows))
-        if len(rows):
-            self.array[first : self.count] = rows
+        self.array[first : self.count] = rows
+        return first
+
+    def append(self, values: Sequence[int]) -> int:
+        """Append rows given as their numbers, one row after the other; the number of the first row."""
+        first = self.reserve(len(values) // self._width)
+        self.flat[first * self._width : self.count * self._width] = array("i", values)
         return first
 
     def reserve(self, amount: int) -> int:
@@ -76,17 +84,18 @@ class Graph:
     """
 
     def __init__(self, max_nodes: int = MAX_NODES) -> None:
-        self._nodes = Records(8, 64)
-        self._edges = Records(3, 64)
-        self._links = Records(3, 64)
+        self._nodes = Records(8, 512)
+        self._edges = Records(3, 1024)
+        self._links = Records(3, 512)
         self._counters = Records(2, 8)
         self._counters.reserve(1)
         self._guards = Records(4, 8)
         self._weights: list[Callable[[], list[int]]] = []
         self._spans: dict[Span, int] = {(0, 0, 0): 0}
         self._span_array = np.zeros((1, 3), np.uint64)
-        self._pending_edges: list[Edge] = []
-        self._pending_links: list[Link] = []
+        # What is to be written into the arrays, three numbers each; all at once is several times faster.
+        self._pending_edges: list[int] = []
+        self._pending_links: list[int] = []
         self._expanders: dict[int, Callable[[], None]] = {}
         self._lazy: list[int] = []
         self._promises: dict[int, Promise] = {}
@@ -115,10 +124,10 @@ class Graph:
 
     def _flush(self) -> None:
         if self._pending_edges:
-            self._edges.extend(self._pending_edges)  # type: ignore[arg-type]
+            self._edges.append(self._pending_edges)
             self._pending_edges = []
         if self._pending_links:
-            self._links.extend(self._pending_links)  # type: ignore[arg-type]
+            self._links.append(self._pending_links)
             self._pending_links = []
 
     def reserve(self) -> int:
@@ -134,14 +143,15 @@ class Graph:
     def define(self, node: int, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
         """Give a reserved node its edges and links, once; returns the node."""
         pending_edges, pending_links = self._pending_edges, self._pending_links
-        edge_base, link_base = self._edges.count, self._links.count
         flat, base = self._nodes.flat, 8 * node
-        flat[base + EDGE_LO] = edge_base + len(pending_edges)
-        flat[base + LINK_LO] = link_base + len(pending_links)
-        pending_edges.extend(edges)
-        pending_links.extend(links)
-        flat[base + EDGE_HI] = edge_base + len(pending_edges)
-        flat[base + LINK_HI] = link_base + len(pending_links)
+        flat[base + EDGE_LO] = self._edges.count + len(pending_edges) // 3
+        flat[base + LINK_LO] = self._links.count + len(pending_links) // 3
+        for edge in edges:
+            pending_edges += edge
+        for link in links:
+            pending_links += link
+        flat[base + EDGE_HI] = self._edges.count + len(pending_edges) // 3
+        flat[base + LINK_HI] = self._links.count + len(pending_links) // 3
         flat[base + FLAGS] = flags
         return node
 
@@ -151,7 +161,7 @@ class Graph:
 
     def counter_for(self, least: int, most: int) -> int:
         """A new counter with these bounds."""
-        return self._counters.extend([(least, most)])
+        return self._counters.append((least, most))
 
     def new_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
         """A new set of bits 0 ... 30; `needed`: those that must be there at the end.
@@ -159,12 +169,12 @@ class Graph:
         `weights()` is asked for when distances are needed: for each bit the bytes it takes to come by it.
         """
         self._weights.append(weights)
-        return self._counters.extend([(needed, -len(self._weights))])
+        return self._counters.append((needed, -len(self._weights)))
 
     def new_large_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
         """A new set of any size; the first `needed` bits must be there at the end, for which there are weights."""
         known = cache(weights)
-        counter = self._counters.extend([(-1 - needed, -1 - len(self._weights))])
+        counter = self._counters.append((-1 - needed, -1 - len(self._weights)))
         for first in range(0, max(needed, 1), BITS):
             self._weights.append(lambda first=first: known()[first : first + BITS])
         return counter
@@ -175,11 +185,13 @@ class Graph:
 
     def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
         """A link within a set; see `guards` of kernels/chart.py, and kernels/sets.py for large sets."""
-        return (GUARD, target, self._guards.extend([(needed, refused, kept, added)]))
+        return (GUARD, target, self._guards.append((needed, refused, kept, added)))
 
     def promise_span(self, node: int, ranges: Ranges) -> None:
         """Promise that from `node` every text of these characters can be read and continued."""
-        span = span_of(ranges)
+        self._promise(node, span_of(ranges))
+
+    def _promise(self, node: int, span: Span) -> None:
         number = self._spans.get(span)
         if number is None:
             number = self._spans[span] = len(self._spans)
@@ -274,10 +286,11 @@ class Graph:
         first = self._nodes.reserve(count)
         if first + count > self._max_nodes:
             raise self._too_large()
-        edge = self._edges.count + len(self._pending_edges)
-        nodes = range(first + 1, first + count + 1)
-        self._pending_edges.extend([(byte, byte, after) for byte, after in zip(data, nodes, strict=True)])
-        self._pending_edges[-1] = (data[-1], data[-1], target)
+        pending = self._pending_edges
+        edge = self._edges.count + len(pending) // 3
+        for after, byte in enumerate(data, first + 1):
+            pending += (byte, byte, after)
+        pending[-1] = target
         flat, rule, counter = self._nodes.flat, self.rule, self.counter
         for base in range(8 * first, 8 * (first + count), 8):
             flat[base + EDGE_LO] = edge
@@ -313,6 +326,37 @@ class Graph:
             link_base = self._links.extend(links)
             block[template.exits, LINK_LO] = np.arange(link_base, self._links.count)
             block[template.exits, LINK_HI] = np.arange(link_base, self._links.count) + 1
+        return first
+
+    def piece(self) -> Piece:
+        """The graph as it stands, with its first rule, as a piece for others; nothing in it is lazy or a set."""
+        assert not self._lazy and not self._weights, "what is worked out when it is reached belongs to one graph"
+        self._flush()
+        nodes = self._nodes.used()
+        spans = list(self._spans)
+        promising: list[int] = nodes[:, SPAN].nonzero()[0].tolist()
+        promises = tuple((node, spans[nodes[node, SPAN]]) for node in promising)
+        nodes[:, SPAN] = 0
+        return piece_of(nodes, self._edges.used(), self._links.used(), self._counters.used(), promises)
+
+    def insert(self, piece: Piece) -> int:
+        """Copy a piece; the start node of its rule."""
+        self._flush()
+        size = len(piece.nodes)
+        first = self._nodes.reserve(size)
+        if first + size > self._max_nodes:
+            raise self._too_large()
+        edge, link = self._edges.extend(piece.edges), self._links.extend(piece.links)
+        self._edges.array[edge : self._edges.count, 2] += first
+        self._links.array[link : self._links.count] += piece.to_nodes * np.int32(first)
+        block = self._nodes.array[first : first + size]
+        block[:] = piece.nodes + np.array((edge, edge, link, link, 0, first, 0, 0), np.int32)
+        if len(piece.counters):
+            counters = self._counters.extend(piece.counters) - 1
+            self._links.array[link : self._links.count] += piece.to_counters * np.int32(counters)
+            block[block[:, COUNTER] > 0, COUNTER] += counters
+        for node, span in piece.spans:
+            self._promise(first + node, span)
         return first
 
     def _too_large(self) -> LimitError:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..automaton import ChartAutomaton
 from ..dfa import Dfa, byte_runs
@@ -15,8 +16,8 @@ from ..graph import Edge, Graph
 from ..lower import Lowering, table_template
 from ..syntax import Literal, Repeat, Table
 from ..syntax import Sequence as InSequence
-from ..utf8 import NOWHERE, Template, template_of_rows
-from .spelling import PLAIN, free_character, spelt
+from ..utf8 import NOWHERE, Template
+from .spelling import free_character, spelt
 
 Runs = list[tuple[int, int, int]]
 
@@ -25,11 +26,18 @@ MAX_AT_ONCE = 4000
 
 
 class FreeString(NamedTuple):
-    """The canonical strings after the opening quote, as a table; for each state its runs, and the bytes to the end."""
+    """The canonical strings after the opening quote, as a table; for each state its runs, and the bytes to the end.
+
+    rows: int32 [states + 1, 256], targets as in templates, -1 for the end; in the last row there are none
+    changes, offsets: the bytes at which the runs of a row begin, those of row i from offsets[i] to offsets[i + 1]
+    """
 
     table: Table
     runs: list[Runs]
     to_end: list[int]
+    rows: NDArray[np.int32]
+    changes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
 
 
 @lru_cache(maxsize=1)
@@ -44,7 +52,13 @@ def _free_string() -> FreeString:
     for _ in runs:
         for state, found in enumerate(runs):
             to_end[state] = min([to_end[state], *(1 + to_end[target] for _, _, target in found)])
-    return FreeString(Table(dfa.transitions, dfa.accepting), runs, to_end)
+    rows = np.full((len(dfa) + 1, 256), NOWHERE, np.int32)
+    alive = dfa.transitions >= 0
+    rows[:-1][alive] = np.where(dfa.accepting[dfa.transitions[alive]], -1, dfa.transitions[alive])
+    change = np.ones(rows.shape, np.bool_)
+    change[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    offsets = np.concatenate([[0], np.cumsum(change.sum(axis=1))])
+    return FreeString(Table(dfa.transitions, dfa.accepting), runs, to_end, rows, change.nonzero()[1], offsets)
 
 
 def all_but(graph: Graph, texts: Iterable[str], target: int) -> int:
@@ -52,51 +66,62 @@ def all_but(graph: Graph, texts: Iterable[str], target: int) -> int:
     listed = tuple(sorted(spelt(text) for text in texts))
     if sum(map(len, listed)) > MAX_AT_ONCE:
         return Exclusion(graph, listed, target).entry()
-    tree = _tree_of(listed)
-    entry = graph.instantiate(tree.template, target)
-    for node in tree.plain:
-        graph.promise_span(entry + node, PLAIN)
-    return entry
-
-
-class ExclusionTree(NamedTuple):
-    """A template, and its nodes from which every text of plain characters can be read."""
-
-    template: Template
-    plain: list[int]
+    return graph.instantiate(_tree_of(listed), target)
 
 
 @lru_cache(maxsize=256)
-def _tree_of(texts: tuple[bytes, ...]) -> ExclusionTree:
-    """What `Exclusion` adds, all at once: node 0 before the quote, the tree, the free automaton."""
-    free = _free_string().table
-    states, parents, values, ends = [0], [0], [0x22], [False]
-    children: dict[tuple[int, int], int] = {}
+def _tree_of(texts: tuple[bytes, ...]) -> Template:
+    """What `Exclusion` adds, all at once: the node before the quote, the tree, the free automaton.
+
+    The row of a node is that of the free automaton, but for the bytes that go on along the tree.
+    """
+    free = _free_string()
+    states, branches, ways = _tree(texts, free)
+    inner = len(states)
+    state = np.array([*states, *range(len(free.runs))])
+    counts = free.offsets[state + 1] - free.offsets[state]
+    ends = counts.cumsum()
+    changes = free.changes[np.arange(ends[-1]) + (free.offsets[state] + counts - ends).repeat(counts)]
+    branch = np.array(branches)
+    # Places are node * 256 + byte: a run begins where one of the free automaton does, at a branch and behind it.
+    starts = (np.arange(len(state)) << 8).repeat(counts) | changes
+    place = np.concatenate([starts, branch, branch + 1])
+    place.sort(kind="stable")
+    place = place[np.concatenate([[True], place[1:] != place[:-1]])]
+    target = free.rows.reshape(-1)[state[place >> 8] << 8 | place & 0xFF]
+    target[target >= 0] += inner
+    target[place.searchsorted(branch)] = ways
+    alive = (target != NOWHERE).nonzero()[0]
+    edges = np.empty((len(alive), 3), np.int32)
+    edges[:, 0] = place[alive] & 0xFF
+    # The last run of a node ends before the first of the next, at 255.
+    edges[:, 1] = np.concatenate([place[1:], [0]])[alive] - 1 & 0xFF
+    edges[:, 2] = target[alive]
+    return Template(np.bincount(place[alive] >> 8, minlength=len(state)).cumsum(dtype=np.int32), edges)
+
+
+def _tree(texts: tuple[bytes, ...], free: FreeString) -> tuple[list[int], list[int], list[int]]:
+    """The tree of sorted texts, node 0 before the quote and node 1 behind it.
+
+    Gives the state of the free automaton at each node, the branches as node * 256 + byte, and where they lead.
+    """
+    states, branches, ways = [len(free.runs), 0], [0x22], [1]
+    path, previous = [0, 1], b'"'
     for text in texts:
-        node = 0
-        for byte in text[1:]:
-            known = children.get((node, byte))
-            if known is None:
-                known = children[node, byte] = len(states)
-                states.append(int(free.transitions[states[node], byte]))
-                parents.append(node)
-                values.append(byte)
-                ends.append(False)
-            node = known
-        ends[node] = True
-    # One row each: before the quote, the nodes of the tree, the free automaton.
-    inner, final = len(states), int(np.flatnonzero(free.accepting)[0])
-    outer = np.where(free.transitions >= 0, free.transitions + 1 + inner, NOWHERE)
-    outer[free.transitions == final] = -1
-    rows = np.full((1 + inner + len(outer), 256), NOWHERE, np.int32)
-    rows[0, 0x22] = 1
-    rows[1 : 1 + inner] = outer[states]
-    rows[1 + inner :] = outer
-    after = np.where(ends, NOWHERE, np.arange(1, 1 + inner))
-    rows[1 + np.array(parents[1:], np.int32), np.array(values[1:], np.int32)] = after[1:]
-    return ExclusionTree(
-        template_of_rows(rows), [node for node, state in enumerate([-1, *states, *range(len(outer))]) if state == 0]
-    )
+        shared = 1
+        while shared < len(previous) and text[shared] == previous[shared]:
+            shared += 1
+        nodes = range(len(states), len(states) + len(text) - 1 - shared)
+        path[shared + 1 :] = nodes
+        branches += [node << 8 | byte for node, byte in zip(path[shared:], text[shared:], strict=True)]
+        ways += [*nodes, NOWHERE]
+        if text.isascii() and b"\\" not in text:
+            states += [0] * len(nodes)
+        else:
+            for byte in text[shared:-1]:
+                states.append(int(free.table.transitions[states[path[len(states) - nodes[0] + shared]], byte]))
+        previous = text
+    return states, branches, ways
 
 
 class Exclusion:
@@ -113,7 +138,6 @@ class Exclusion:
         self._target = target
         self._free = graph.instantiate(table_template(self._string.table), target)
         self._texts = texts
-        graph.promise_span(self._free, PLAIN)
 
     def entry(self) -> int:
         """The node before the opening quote."""
@@ -127,8 +151,6 @@ class Exclusion:
             lambda: self._needed(first, last, depth, state),
             self._target,
         )
-        if state == 0:
-            self._graph.promise_span(node, PLAIN)
         return node
 
     def _define(self, node: int, first: int, last: int, depth: int, state: int) -> None:

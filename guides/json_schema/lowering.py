@@ -11,8 +11,8 @@ from ...errors import LimitError, OptionError, SchemaError
 from ...kernels.chart import CALL, EPSILON
 from ..graph import Graph, Link
 from ..lower import Lowering
-from ..syntax import Alternation, Node, Repeat
 from ..syntax import Literal as Text
+from ..syntax import Node, Repeat
 from . import strings
 from .cases import Array, Normal, Number, Object, String
 from .compiled import CompiledSchema
@@ -23,6 +23,7 @@ from .member_names import MemberNames
 from .member_set import MemberSet, suits
 from .members import Members
 from .normalise import as_case
+from .pieces import number_piece, string_piece
 from .spelling import Escapes
 from .text import StringLowering
 from .whitespace import Spacing
@@ -67,6 +68,7 @@ class SchemaLowering:
         self.lowering = Lowering(self.graph)
         self.strings = StringLowering(self.lowering, form.escapes)
         self._values: dict[tuple[Formula, int], int] = {}
+        self._members: dict[tuple[Formula, int], int] = {}
         self._shortest: dict[Formula, tuple[int, int]] = {}
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._strings: dict[String, int | None] = {}
@@ -132,11 +134,24 @@ class SchemaLowering:
     def value(self, formula: Formula, depth: int) -> int:
         """The rule of the values of a formula, in a container at `depth`."""
         key = (formula, depth if self.form.spacing.depends_on_depth else 0)
-        if key not in self._values:
-            expand = lambda: self._define(self._values[key], *key)  # noqa: E731
-            self._values[key] = rule = self.graph.lazy(expand, lambda: self.shortest(*key))
+        rule = self._values.get(key)
+        if rule is None:
+            rule = self._values[key] = self.graph.lazy(
+                lambda: self._define(self._values[key], *key), lambda: self.shortest(*key)
+            )
             self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
-        return self._values[key]
+        return rule
+
+    def member(self, formula: Formula, depth: int) -> int:
+        """The rule of colon and value, after the name of a member of an object at `depth`."""
+        key = (formula, depth if self.form.spacing.depends_on_depth else 0)
+        rule = self._members.get(key)
+        if rule is None:
+            rule = self._members[key] = self.graph.lazy(
+                lambda: self._define_member(self._members[key], *key), lambda: self.length_after_name(*key)
+            )
+            self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
+        return rule
 
     def shortest(self, formula: Formula, depth: int = 0) -> int:
         """The bytes of a short text of a formula's values, in a container at `depth`."""
@@ -196,9 +211,7 @@ class SchemaLowering:
 
     def after_name(self, formula: Formula, depth: int, target: int) -> int:
         """The entry of colon and value, after the name of a member of an object at `depth`."""
-        spacing = self.form.spacing
-        call = self.graph.node(links=((CALL, self.value(formula, depth + 1), target),))
-        return self.gap(spacing.before_colon(), self.text(b":", self.gap(spacing.after_colon(), call)))
+        return self.graph.node(links=((CALL, self.member(formula, depth), target),))
 
     def length_after_name(self, formula: Formula, depth: int) -> int:
         """The bytes of colon and value, as `after_name`."""
@@ -210,22 +223,36 @@ class SchemaLowering:
 
     def _define(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
+        self.graph.define(start, links=self._alternatives(formula, depth))
+
+    def _define_member(self, start: int, formula: Formula, depth: int) -> None:
+        """Give the current rule its body: colon, and the alternatives of the formula."""
+        spacing = self.form.spacing
+        value = self.graph.node(links=self._alternatives(formula, depth + 1))
+        colon = self.text(b":", self.gap(spacing.after_colon(), value))
+        self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
+
+    def _alternatives(self, formula: Formula, depth: int) -> list[Link]:
+        """The links to the values of a formula, at the end of which is the end of the current rule."""
         normal = self.schema.cases(formula)
         final = self.graph.final()
-        entries = [self.lowering.lower(_literals(normal), final)]
+        words = [b"null"] if normal.null else []
+        words += [b"true" if value else b"false" for value in sorted(normal.booleans)]
+        entries: list[int | None] = [self.graph.literal(word, final) for word in words]
         # What many places have in common is a rule of its own: there it is worked out once.
-        entries += [self.graph.node(links=((CALL, self.number_rule(case), final),)) for case in normal.numbers]
+        links: list[Link] = [(CALL, self.number_rule(case), final) for case in normal.numbers]
         for case in normal.strings:
             if case.values is None:
                 rule = self.string_rule(case)
-                entries.append(None if rule is None else self.graph.node(links=((CALL, rule, final),)))
+                if rule is not None:
+                    links.append((CALL, rule, final))
             else:
                 entries.append(self.strings.entry(case, final))
         constants = [as_case(constant, self.schema.formulas) for constant in normal.constants]
         for case in (*normal.arrays, *normal.objects, *constants):
             entries.append(self._container(case, depth, final))
-        links: list[Link] = [(EPSILON, entry, 0) for entry in entries if entry is not None]
-        self.graph.define(start, links=links)
+        links += [(EPSILON, entry, 0) for entry in entries if entry is not None]
+        return links
 
     def _container(self, case: Array | Object, depth: int, target: int) -> int | None:
         """The node before an array or object that goes on at `target`; None if there is none."""
@@ -240,21 +267,19 @@ class SchemaLowering:
     def number_rule(self, case: Number) -> int:
         """The rule of a set of numbers, of which there is one."""
         if case not in self._numbers:
-            self._numbers[case] = self.lowering.rule(number_node(case))
+            piece = number_piece(case)
+            self._numbers[case] = self.graph.insert(piece) if piece else self.lowering.rule(number_node(case))
         return self._numbers[case]
 
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""
         if case not in self._strings:
+            piece = string_piece(case, self.form.escapes)
+            if piece is not None:
+                self._strings[case] = rule = self.graph.insert(piece)
+                return rule
             with self.graph.new_rule() as rule:
                 entry = self.strings.entry(case, self.graph.final())
                 self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
             self._strings[case] = None if entry is None else rule
         return self._strings[case]
-
-
-def _literals(normal: Normal) -> Node:
-    """The alternatives that are fixed words."""
-    items: list[Node] = [Text(b"null")] if normal.null else []
-    items += [Text(b"true" if value else b"false") for value in sorted(normal.booleans)]
-    return items[0] if len(items) == 1 else Alternation(tuple(items))

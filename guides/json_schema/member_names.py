@@ -34,7 +34,7 @@ class MemberNames:
         self.schema_names = len(self.names) if owner.form.order == "schema" else 0
         # A region must lie in the names of each rule of `some`, or outside, for a member to meet it or not.
         apart = tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
-        for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart))):
+        for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart)) if apart else case):
             if names.values is None:
                 self.regions.append((names, formula))
             else:

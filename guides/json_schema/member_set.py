@@ -45,8 +45,9 @@ class MemberSet:
         """The node before the opening brace."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
         required = self._names.required
-        empty = owner.gap(spacing.when_empty(), owner.text(b"}", self._target))
-        close = owner.gap(spacing.at_end(self._depth), owner.text(b"}", self._target))
+        end = owner.text(b"}", self._target)
+        close = owner.gap(spacing.at_end(self._depth), end)
+        empty = owner.gap(spacing.when_empty(), end)
         outside = graph.counter
         graph.counter = self._bits.counter
         links: list[Link] = [] if required else [(EPSILON, empty, 0)]

@@ -52,7 +52,7 @@ class StringLowering:
             return self._all_but(_writable(case.excluded), target)
         found = plan(case, self._escapes)
         if not isinstance(found, Counting):
-            return self._lowering.lower(Sequence((QUOTE, found, QUOTE)), target)
+            return self._lowering.lower(in_quotes(found), target)
         if found.is_empty:
             return None
         return CountedStrings(self._lowering, self._escapes, found, target).entry()
@@ -93,6 +93,11 @@ class StringLowering:
         if self._escapes == "canonical":
             return Literal(spelt(text))
         return Sequence((QUOTE, *(spell_chars(single(ord(char)), "any") for char in text), QUOTE))
+
+
+def in_quotes(node: Node) -> Node:
+    """Spelt syntax as a string."""
+    return Sequence((QUOTE, node, QUOTE))
 
 
 def _only_excludes(case: String) -> bool:

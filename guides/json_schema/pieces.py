@@ -1,0 +1,44 @@
+"""The rules of numbers and strings that many schemas have, lowered once in a process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...kernels.chart import EPSILON
+from ..graph import Graph
+from ..lower import Lowering
+from ..piece import Piece
+from ..syntax import Node
+from .cases import Number, String
+from .counting import Counting
+from .decimals import number_node
+from .spelling import Escapes
+from .text import in_quotes, plan
+
+MAX_NODES = 1000
+"""Up to how many nodes a piece has that is kept."""
+
+
+@lru_cache(maxsize=512)
+def number_piece(case: Number) -> Piece | None:
+    """The rule of a set of numbers; None if there are none, or it is too large."""
+    return _lowered(number_node(case))
+
+
+@lru_cache(maxsize=512)
+def string_piece(case: String, escapes: Escapes) -> Piece | None:
+    """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
+    if case.values is not None or case.quote is not None or case.excluded:
+        return None
+    found = plan(case, escapes)
+    return None if isinstance(found, Counting) else _lowered(in_quotes(found))
+
+
+def _lowered(node: Node) -> Piece | None:
+    graph = Graph()
+    with graph.new_rule() as start:
+        entry = Lowering(graph).lower(node, graph.final())
+    if entry is None or graph.node_count > MAX_NODES:
+        return None
+    graph.define(start, links=((EPSILON, entry, 0),))
+    return graph.piece()

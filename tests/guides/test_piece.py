@@ -1,0 +1,81 @@
+"""A piece that is copied into a graph has the language that its syntax has when it is lowered there."""
+
+import numpy as np
+import pytest
+from trellm.errors import LimitError
+from trellm.guides.automaton import ChartAutomaton
+from trellm.guides.dfa import Dfa
+from trellm.guides.graph import Graph
+from trellm.guides.json_schema.cases import Number, String
+from trellm.guides.json_schema.decimals import number_node
+from trellm.guides.json_schema.pieces import MAX_NODES, number_piece, string_piece
+from trellm.guides.json_schema.text import in_quotes, plan
+from trellm.guides.lower import Lowering
+from trellm.guides.syntax import Literal, Node, Repeat, Sequence
+from trellm.kernels.chart import CALL
+
+OTHER = Repeat(Sequence((Literal(b"ab"), Repeat(Literal(b"c"), 2, 5))), 1, 3)
+CASES = [
+    Number(),
+    Number(multiple_of=1, minimum=-3, maximum=250),
+    Number(values=frozenset({0, 12})),
+    String(),
+    String(min_length=2, max_length=4),
+    String(patterns=frozenset({"^([a-f]{2,3}-){1,4}x$"})),
+    String(formats=frozenset({"date"})),
+]
+
+
+def twice(graph: Graph, rule: int) -> Dfa:
+    """The automaton of `[`, the rule, `,`, the rule, `]`."""
+    with graph.new_rule() as start:
+        end = graph.literal(b"]", graph.final())
+        second = graph.literal(b",", graph.node(links=((CALL, rule, end),)))
+        first = graph.literal(b"[", graph.node(links=((CALL, rule, second),)))
+        graph.define(start, links=((0, first, 0),))
+    return Dfa.of(ChartAutomaton(graph, start)).minimised()
+
+
+def syntax(case: Number | String) -> Node:
+    if isinstance(case, Number):
+        return number_node(case)
+    node = plan(case, "canonical")
+    assert isinstance(node, Node)
+    return in_quotes(node)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_copies_have_the_language_of_the_syntax(case: Number | String) -> None:
+    piece = number_piece(case) if isinstance(case, Number) else string_piece(case, "canonical")
+    assert piece is not None
+    lowered, copied = Graph(), Graph()
+    for graph in (lowered, copied):
+        Lowering(graph).rule(OTHER)
+    direct = twice(lowered, Lowering(lowered).rule(syntax(case)))
+    copied.insert(piece)
+    through_copy = twice(copied, copied.insert(piece))
+    assert np.array_equal(direct.transitions, through_copy.transitions)
+    assert np.array_equal(direct.accepting, through_copy.accepting)
+
+
+def test_what_is_no_piece() -> None:
+    assert string_piece(String(min_length=3, max_length=2), "canonical") is None
+    assert string_piece(String(patterns=frozenset({"^a"}), not_patterns=frozenset({"b"})), "canonical") is None
+    assert number_piece(Number(minimum=2, maximum=1)) is None
+    assert number_piece(Number(multiple_of=10007)) is None
+
+
+def test_a_piece_counts_towards_the_limit_of_nodes() -> None:
+    piece = number_piece(Number())
+    assert piece is not None and len(piece.nodes) < MAX_NODES
+    graph = Graph(max_nodes=len(piece.nodes) + 1)
+    graph.insert(piece)
+    with pytest.raises(LimitError, match="graph nodes"):
+        graph.insert(piece)
+
+
+def test_what_is_worked_out_later_is_no_piece() -> None:
+    graph = Graph()
+    graph.lazy(lambda: None, lambda: 1)
+    with pytest.raises(AssertionError):
+        graph.piece()
