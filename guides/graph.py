@@ -335,7 +335,7 @@ class Graph:
         nodes = self._nodes.used()
         spans = list(self._spans)
         promising: list[int] = nodes[:, SPAN].nonzero()[0].tolist()
-        promises = tuple((node, spans[nodes[node, SPAN]]) for node in promising)
+        promises = tuple((node, spans[int(nodes[node, SPAN])]) for node in promising)
         nodes[:, SPAN] = 0
         return piece_of(nodes, self._edges.used(), self._links.used(), self._counters.used(), promises)
 

@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.texts import NOWHERE, WAY_OUT, grow_tree
 from .utf8 import Template
 
-Ints = NDArray[np.int64]
-
-MAX_CELLS = 1 << 25
+Ints = NDArray[np.int32]
 
 
-def text_tree(texts: Iterable[bytes]) -> Template | None:
+class Beside(NamedTuple):
+    """An automaton as kernels/texts.py wants it: its runs, where those of each state begin, the most of a state."""
+
+    runs: Ints
+    offsets: NDArray[np.int64]
+    most: int
+
+
+NOTHING = Beside(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), 0)
+
+
+def beside(runs: Sequence[Sequence[tuple[int, int, int]]]) -> Beside:
+    """An automaton given by the runs of each state: first byte, last byte, target or WAY_OUT."""
+    listed = np.array([run for found in runs for run in found], np.int32).reshape(-1, 3)
+    return Beside(listed, np.cumsum([0, *map(len, runs)]), max(map(len, runs)))
+
+
+def text_tree(texts: Sequence[bytes]) -> Template:
     """The tree of the texts: a node for each prefix, the way out behind each text.
 
-    No text may be the beginning of another, be empty, or hold the byte 0. None if one is so long among so many
-    that the texts side by side would take more than MAX_CELLS bytes.
+    The texts are sorted and different, and none is empty or the beginning of another.
     """
-    listed = list(texts)
-    width = max(map(len, listed))
-    if width * len(listed) > MAX_CELLS:
-        return None
-    ordered = np.unique(np.array(listed, f"S{width}"))
-    cells = ordered.view(np.uint8).reshape(len(ordered), width)
-    length = np.char.str_len(ordered)
-    shared = np.zeros(len(ordered), np.int64)
-    shared[1:] = (cells[1:] != cells[:-1]).argmax(axis=1)
-    fresh = length - 1 - shared
-    base = 1 + np.cumsum(fresh) - fresh
-    rows = np.arange(len(ordered))
-    before = np.zeros(len(ordered), np.int64)
-    sources: list[Ints] = []
-    values: list[Ints] = []
-    targets: list[Ints] = []
-    for depth in range(width):
-        owner = np.maximum.accumulate(np.where(shared <= depth, rows, 0))
-        after = np.where(depth + 1 == length, -1, base[owner] + depth - shared[owner])
-        new = (shared <= depth) & (depth < length)
-        sources.append(before[new])
-        values.append(cells[new, depth].astype(np.int64))
-        targets.append(after[new])
-        before = after
-    source = np.concatenate(sources)
-    order = np.argsort(source, kind="stable")
-    value = np.concatenate(values)[order].astype(np.int32)
-    edges = np.stack([value, value, np.concatenate(targets)[order].astype(np.int32)], axis=1)
-    ends = np.cumsum(np.bincount(source, minlength=1 + int(fresh.sum())))
-    return Template(ends.astype(np.int32), edges)
+    return _grown(texts, WAY_OUT, NOTHING, NOWHERE)
+
+
+def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> Template:
+    """What an automaton reads from its state 0 to its way out, but the texts, which are as for `text_tree`."""
+    return _grown(texts, NOWHERE, automaton, 0)
+
+
+def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -> Template:
+    data = b"".join(texts)
+    bounds = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
+    most = len(data) + len(automaton.offsets)
+    edges = np.empty((most * (automaton.most + 2), 3), np.int32)
+    ends = np.empty(most, np.int32)
+    places = np.empty((len(data) + 1, 4), np.int32)
+    values = np.frombuffer(data, np.uint8)
+    count = grow_tree(values, bounds, behind, automaton.runs, automaton.offsets, start, places, edges, ends)
+    ends = ends[:count].copy()
+    return Template(ends, edges[: ends[-1]].copy())

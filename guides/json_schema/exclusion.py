@@ -7,44 +7,41 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ...kernels.texts import WAY_OUT
 from ..automaton import ChartAutomaton
 from ..dfa import Dfa, byte_runs
 from ..graph import Edge, Graph
 from ..lower import Lowering, table_template
 from ..syntax import Literal, Repeat, Table
 from ..syntax import Sequence as InSequence
-from ..utf8 import NOWHERE, Template
+from ..text_tree import Beside, all_but_texts, beside
+from ..utf8 import Template
 from .spelling import free_character, spelt
 
 Runs = list[tuple[int, int, int]]
 
-MAX_AT_ONCE = 4000
+MAX_AT_ONCE = 16_000
 """Up to how many bytes of excluded texts are added at once; more are added as they are reached."""
 
 
 class FreeString(NamedTuple):
-    """The canonical strings after the opening quote, as a table; for each state its runs, and the bytes to the end.
+    """The canonical strings as a table; for each state its runs, and the bytes to the end.
 
-    rows: int32 [states + 1, 256], targets as in templates, -1 for the end; in the last row there are none
-    changes, offsets: the bytes at which the runs of a row begin, those of row i from offsets[i] to offsets[i + 1]
+    inside: the state after the opening quote
     """
 
     table: Table
     runs: list[Runs]
     to_end: list[int]
-    rows: NDArray[np.int32]
-    changes: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    inside: int
+    automaton: Beside
 
 
 @lru_cache(maxsize=1)
 def _free_string() -> FreeString:
     graph = Graph()
-    free = Repeat(free_character("canonical"), 0, None)
-    rule = Lowering(graph).rule(InSequence((free, Literal(b'"'))))
+    quote = Literal(b'"')
+    rule = Lowering(graph).rule(InSequence((quote, Repeat(free_character("canonical"), 0, None), quote)))
     dfa = Dfa.of(ChartAutomaton(graph, rule)).minimised()
     assert dfa.start == 0, "minimised automata are numbered from the start"
     runs = [byte_runs(row) for row in dfa.transitions]
@@ -52,13 +49,10 @@ def _free_string() -> FreeString:
     for _ in runs:
         for state, found in enumerate(runs):
             to_end[state] = min([to_end[state], *(1 + to_end[target] for _, _, target in found)])
-    rows = np.full((len(dfa) + 1, 256), NOWHERE, np.int32)
-    alive = dfa.transitions >= 0
-    rows[:-1][alive] = np.where(dfa.accepting[dfa.transitions[alive]], -1, dfa.transitions[alive])
-    change = np.ones(rows.shape, np.bool_)
-    change[:, 1:] = rows[:, 1:] != rows[:, :-1]
-    offsets = np.concatenate([[0], np.cumsum(change.sum(axis=1))])
-    return FreeString(Table(dfa.transitions, dfa.accepting), runs, to_end, rows, change.nonzero()[1], offsets)
+    open_ended = [
+        [(low, high, WAY_OUT if dfa.accepting[target] else target) for low, high, target in found] for found in runs
+    ]
+    return FreeString(Table(dfa.transitions, dfa.accepting), runs, to_end, dfa.step(0, 0x22), beside(open_ended))
 
 
 def all_but(graph: Graph, texts: Iterable[str], target: int) -> int:
@@ -71,57 +65,8 @@ def all_but(graph: Graph, texts: Iterable[str], target: int) -> int:
 
 @lru_cache(maxsize=256)
 def _tree_of(texts: tuple[bytes, ...]) -> Template:
-    """What `Exclusion` adds, all at once: the node before the quote, the tree, the free automaton.
-
-    The row of a node is that of the free automaton, but for the bytes that go on along the tree.
-    """
-    free = _free_string()
-    states, branches, ways = _tree(texts, free)
-    inner = len(states)
-    state = np.array([*states, *range(len(free.runs))])
-    counts = free.offsets[state + 1] - free.offsets[state]
-    ends = counts.cumsum()
-    changes = free.changes[np.arange(ends[-1]) + (free.offsets[state] + counts - ends).repeat(counts)]
-    branch = np.array(branches)
-    # Places are node * 256 + byte: a run begins where one of the free automaton does, at a branch and behind it.
-    starts = (np.arange(len(state)) << 8).repeat(counts) | changes
-    place = np.concatenate([starts, branch, branch + 1])
-    place.sort(kind="stable")
-    place = place[np.concatenate([[True], place[1:] != place[:-1]])]
-    target = free.rows.reshape(-1)[state[place >> 8] << 8 | place & 0xFF]
-    target[target >= 0] += inner
-    target[place.searchsorted(branch)] = ways
-    alive = (target != NOWHERE).nonzero()[0]
-    edges = np.empty((len(alive), 3), np.int32)
-    edges[:, 0] = place[alive] & 0xFF
-    # The last run of a node ends before the first of the next, at 255.
-    edges[:, 1] = np.concatenate([place[1:], [0]])[alive] - 1 & 0xFF
-    edges[:, 2] = target[alive]
-    return Template(np.bincount(place[alive] >> 8, minlength=len(state)).cumsum(dtype=np.int32), edges)
-
-
-def _tree(texts: tuple[bytes, ...], free: FreeString) -> tuple[list[int], list[int], list[int]]:
-    """The tree of sorted texts, node 0 before the quote and node 1 behind it.
-
-    Gives the state of the free automaton at each node, the branches as node * 256 + byte, and where they lead.
-    """
-    states, branches, ways = [len(free.runs), 0], [0x22], [1]
-    path, previous = [0, 1], b'"'
-    for text in texts:
-        shared = 1
-        while shared < len(previous) and text[shared] == previous[shared]:
-            shared += 1
-        nodes = range(len(states), len(states) + len(text) - 1 - shared)
-        path[shared + 1 :] = nodes
-        branches += [node << 8 | byte for node, byte in zip(path[shared:], text[shared:], strict=True)]
-        ways += [*nodes, NOWHERE]
-        if text.isascii() and b"\\" not in text:
-            states += [0] * len(nodes)
-        else:
-            for byte in text[shared:-1]:
-                states.append(int(free.table.transitions[states[path[len(states) - nodes[0] + shared]], byte]))
-        previous = text
-    return states, branches, ways
+    """What `Exclusion` adds, all at once."""
+    return all_but_texts(texts, _free_string().automaton)
 
 
 class Exclusion:
@@ -141,7 +86,7 @@ class Exclusion:
 
     def entry(self) -> int:
         """The node before the opening quote."""
-        root = self._node(0, len(self._texts), 1, 0)
+        root = self._node(0, len(self._texts), 1, self._string.inside)
         return self._graph.node(((0x22, 0x22, root),))
 
     def _node(self, first: int, last: int, depth: int, state: int) -> int:

@@ -74,12 +74,10 @@ class StringLowering:
     def literals(self, texts: Iterable[str], target: int) -> int | None:
         """The entry of finitely many strings."""
         listed = _writable(texts)
+        if self._escapes == "canonical" and listed:
+            return self._graph.instantiate(text_tree(sorted({spelt(text) for text in listed})), target)
         if len(listed) > MANY_TEXTS:
-            if self._escapes == "any":
-                return TextPlaces(self._lowering, "any", listed, target).entry()
-            tree = text_tree(map(spelt, listed))
-            if tree is not None:
-                return self._graph.instantiate(tree, target)
+            return TextPlaces(self._lowering, "any", listed, target).entry()
         return self._lowering.lower(Alternation(tuple(self.literal(text) for text in listed)), target)
 
     def _all_but(self, texts: list[str], target: int) -> int:
