@@ -20,6 +20,7 @@ from .utf8 import Template
 
 Edge = tuple[int, int, int]
 Link = tuple[int, int, int]
+Copy = tuple[int, int, int, int]
 Promise = tuple[Callable[[], int] | int, int, int | None]
 
 MAX_NODES = 4_000_000
@@ -96,6 +97,7 @@ class Graph:
         # What is to be written into the arrays, three numbers each; all at once is several times faster.
         self._pending_edges: list[int] = []
         self._pending_links: list[int] = []
+        self._copies: dict[Template, list[Copy]] = {}
         self._expanders: dict[int, Callable[[], None]] = {}
         self._lazy: list[int] = []
         self._promises: dict[int, Promise] = {}
@@ -129,6 +131,10 @@ class Graph:
         if self._pending_links:
             self._links.append(self._pending_links)
             self._pending_links = []
+        if self._copies:
+            for template, copies in self._copies.items():
+                self._copy(template, copies)
+            self._copies.clear()
 
     def reserve(self) -> int:
         """A new node of the current rule and counter, to be defined later."""
@@ -301,32 +307,43 @@ class Graph:
         return first
 
     def instantiate(self, template: Template, target: int) -> int:
-        """Copy a template, its ways out leading to `target`; its first node."""
-        self._flush()
+        """Copy a template, its ways out leading to `target`; its first node.
+
+        The nodes get their edges when the graph is next asked for: copies of one template are made together.
+        """
         size = len(template.ends)
         first = self._nodes.reserve(size)
         if first + size > self._max_nodes:
             raise self._too_large()
-        edge_base = self._edges.extend(template.edges)
-        targets = self._edges.array[edge_base : self._edges.count, 2]
-        targets += first
-        targets[template.edges[:, 2] < 0] = target
-        block = self._nodes.array[first : first + size]
-        ends = template.ends + edge_base
-        block[:, EDGE_HI] = ends
-        block[0, EDGE_LO] = edge_base
-        if size > 1:
-            block[1:, EDGE_LO] = ends[:-1]
-        block[:, RULE] = self.rule
-        if self.counter:
-            block[:, COUNTER] = self.counter
-        if len(template.exits):
-            links = np.zeros((len(template.exits), 3), np.int32)
-            links[:, 1] = target
-            link_base = self._links.extend(links)
-            block[template.exits, LINK_LO] = np.arange(link_base, self._links.count)
-            block[template.exits, LINK_HI] = np.arange(link_base, self._links.count) + 1
+        self._copies.setdefault(template, []).append((first, target, self.rule, self.counter))
         return first
+
+    def _copy(self, template: Template, copies: list[Copy]) -> None:
+        """Make the copies of a template, all at once."""
+        nodes, count, amount = self._nodes.array, len(template.edges), len(copies)
+        base = self._edges.reserve(amount * count)
+        edges = self._edges.array[base : self._edges.count].reshape(amount, count, 3)
+        if amount == 1:  # as is most frequent; plain numbers and a slice are quicker
+            first, target, rule, counter = copies[0]
+            rows = slice(first, first + len(template.ends))
+        else:
+            first, target, rule, counter = np.array(copies, np.int32).T[:, :, None]
+            rows = first + np.arange(len(template.ends), dtype=np.int32)
+            base = base + count * np.arange(amount)[:, None]
+        edges[:] = template.edges
+        edges[:, :, 2] += first
+        edges[:, template.ways_out, 2] = target
+        nodes[rows, EDGE_LO] = template.starts + base
+        nodes[rows, EDGE_HI] = template.ends + base
+        nodes[rows, RULE] = rule
+        nodes[rows, COUNTER] = counter
+        exits = len(template.exits)
+        if exits:
+            base = self._links.reserve(amount * exits)
+            self._links.array[base : self._links.count].reshape(amount, exits, 3)[:, :, 1] = target
+            links = np.arange(base, self._links.count).reshape(amount, exits)
+            nodes[template.exits + first, LINK_LO] = links
+            nodes[template.exits + first, LINK_HI] = links + 1
 
     def piece(self) -> Piece:
         """The graph as it stands, with its first rule, as a piece for others; nothing in it is lazy or a set."""

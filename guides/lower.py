@@ -206,6 +206,8 @@ def table_template(table: Table) -> Template:
 def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:
     """Whether the empty text is in the language; `rule` says so of the rules referred to."""
     match node:
+        case Chars():
+            return False
         case Literal(data):
             return not data
         case Sequence(items):
@@ -218,8 +220,6 @@ def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:
             return bool(node.accepting[node.start])
         case Reference(name):
             return rule(name)
-        case Chars():
-            return False
 
 
 def without_empty(node: Node, rule: Callable[[str], bool]) -> Node:

@@ -8,6 +8,12 @@ collector running starts it again. Neither call makes an object, which by itself
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 def pause() -> bool:
@@ -21,3 +27,17 @@ def resume(was_running: bool) -> None:
     """Let collections go on if they did before."""
     if was_running:
         gc.enable()
+
+
+def paused(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The function, without collections while it runs."""
+
+    @wraps(function)
+    def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        was_running = pause()
+        try:
+            return function(*arguments, **named)
+        finally:
+            resume(was_running)
+
+    return run

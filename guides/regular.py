@@ -17,6 +17,7 @@ from .dfa import Dfa
 from .graph import Graph
 from .lift import LiftedGuide
 from .lower import Lowering
+from .pausing import paused
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES as MAX_PICTURED
@@ -84,6 +85,7 @@ class RegexGuide(RegularGuide):
     large, LanguageError if no text matches or the vocabulary cannot spell one.
     """
 
+    @paused
     def __init__(self, pattern: str, vocabulary: Vocabulary, flags: int = 0, dialect: Dialect = "python") -> None:
         self.pattern = pattern
         self.flags = int(flags)
@@ -132,6 +134,7 @@ class ChoiceGuide(RegularGuide):
     spell one of them.
     """
 
+    @paused
     def __init__(self, choices: Iterable[str], vocabulary: Vocabulary) -> None:
         if isinstance(choices, (str, bytes)):
             raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
@@ -149,6 +152,7 @@ class ChoiceGuide(RegularGuide):
 class FSMGuide(RegularGuide):
     """Texts that a finite-state machine of the `interegular` library accepts."""
 
+    @paused
     def __init__(self, fsm: FSM, vocabulary: Vocabulary) -> None:
         from .fsm import table_of
 

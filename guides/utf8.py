@@ -16,12 +16,21 @@ class Template:
     """A piece of graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
 
     An edge's target is a node of the template, or -1 for the way out. Node 0 is the entry. From the nodes in
-    exits (int32) the way out can be taken without reading a byte.
+    exits (int32) the way out can be taken without reading a byte. starts: where each node's edges begin; ways_out: the
+    edges that lead out.
     """
 
     ends: NDArray[np.int32]
     edges: NDArray[np.int32]
     exits: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    starts: NDArray[np.int32] = field(init=False)
+    ways_out: NDArray[np.intp] = field(init=False)
+
+    def __post_init__(self) -> None:
+        starts = np.zeros_like(self.ends)
+        starts[1:] = self.ends[:-1]
+        object.__setattr__(self, "starts", starts)
+        object.__setattr__(self, "ways_out", np.flatnonzero(self.edges[:, 2] < 0))
 
 
 NOWHERE = -2

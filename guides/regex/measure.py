@@ -15,6 +15,10 @@ def unrolled_size(tree: Tree) -> int:
 
 def _sizes(tree: Tree) -> tuple[int, int]:
     """(Size with counters outermost, size with every repeat written out)."""
+    if isinstance(tree, Literal):
+        return len(tree.data), len(tree.data)
+    if isinstance(tree, Chars):
+        return 1, 1
     if isinstance(tree, (Repeat, Loop)):
         copies = max(tree.min, 1) if tree.max is None else tree.max
         counted, full = _sizes(tree.item)
@@ -33,8 +37,6 @@ def _sizes(tree: Tree) -> tuple[int, int]:
     if isinstance(tree, Look):
         counted, full = _sizes(tree.body)
         return counted + 1, full + 1
-    if isinstance(tree, Literal):
-        return len(tree.data), len(tree.data)
     return 1, 1
 
 

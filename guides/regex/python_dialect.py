@@ -9,7 +9,7 @@ from ..syntax import Ranges
 from .charsets import ascii_class, unicode_class
 from .measure import lengths
 from .properties import property_ranges
-from .reader import ASCII, DOTALL, IGNORECASE, MULTILINE, VERBOSE, Reader
+from .reader import ASCII, DOTALL, IGNORECASE, MAX_KNOWN, MULTILINE, VERBOSE, Reader
 from .tree import (
     LINE_END,
     TEXT_END,
@@ -22,7 +22,6 @@ from .tree import (
 )
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
-MAX_KNOWN_SETS = 16
 # Compiled on first use, which `re` remembers.
 _BLANK_OR_COMMENT = r"[ \t\n\r\v\f#]"
 # To `re`, a backslash takes the character behind it along, even the end of a comment.
@@ -176,7 +175,7 @@ class PythonReader(Reader):
                 classes += low
         self.at += 1
         read = self.set_of(pairs, classes, negated)
-        if len(self.known_sets) < MAX_KNOWN_SETS:
+        if len(self.known_sets) < MAX_KNOWN:
             self.known_sets[text[opening : self.at], self.flags] = read
         self.push(read)
 
@@ -250,9 +249,9 @@ class PythonReader(Reader):
             self.fail(f"a group name must be an identifier, not {name!r}", offset + 4)
         if name in self.names:
             self.fail(f"there is a group named {name!r} already", offset + 4)
-        self.names[name] = offset
         self.at = close + 1
         self.open_group(None, offset, self.flags)
+        self.names[name] = offset
 
     def refuse_irregular(self, rest: str, offset: int) -> None:
         """Names what `re` or its relatives have behind `(?`, and no regular language has."""

@@ -16,12 +16,17 @@ from .tree import LINE_START, TEXT_START, Tree, character, chars, concat, either
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
 MAX_DEPTH = 100
 MAX_COUNT = 2**30
+MAX_KNOWN = 16
 
 _PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
+# As in both dialects, in almost all patterns: other escapes of one character are read one by one.
+_WITH_ESCAPES = re.compile(r"(?:[^\\.^$*+?{\[|()]+|\\[fnrtv\x21-\x2f:-@\[-`{-~])+")
+_ESCAPE = re.compile(r"\\(.)")
+_CONTROLS = {"f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _DOT = Chars(NOT_NEWLINE)
 _DOT_ALL = Chars(ALL)
 
-NOTHING_BEFORE, ATOM, QUANTIFIED = range(3)
+NOTHING_BEFORE, ATOM, LITERAL, QUANTIFIED = range(4)
 
 
 class Frame(NamedTuple):
@@ -32,6 +37,7 @@ class Frame(NamedTuple):
     flags: int
     look: tuple[bool, bool] | None  # ahead, negative
     offset: int
+    names: int
 
 
 class Reader(ABC):
@@ -44,12 +50,14 @@ class Reader(ABC):
         self.at: int = 0
         self.flags = flags
         self.max_nodes = max_nodes
+        self.counts_pattern = re.compile(self.counts_form)
         self.items: list[Tree] = []
         self.branches: list[Tree] = []
         self.stack: list[Frame] = []
         self.names: dict[str, int] = {}
         self.before = NOTHING_BEFORE
         self.known_sets: dict[tuple[str, int], Tree] = {}
+        self.known_groups: dict[tuple[str, int], Tree] = {}
 
     @abstractmethod
     def escape(self) -> None:
@@ -81,11 +89,11 @@ class Reader(ABC):
             "{": self.counts,
             "[": self.bracket,
             "|": self.bar,
-            "(": self.group,
+            "(": self.known_or_new_group,
             ")": self.close_group,
         }
         while self.at < end:
-            run = _PLAIN.match(text, self.at)
+            run = (_PLAIN if self.flags & VERBOSE else _WITH_ESCAPES).match(text, self.at)
             if run:
                 self.literal(run.end())
             else:
@@ -110,16 +118,17 @@ class Reader(ABC):
         self.before = NOTHING_BEFORE
 
     def literal(self, end: int) -> None:
-        """Adds the characters up to `end`; the last one stands alone, as a quantifier may follow."""
+        """Adds the characters up to `end`, some of which may be escaped; a quantifier may follow the last one."""
         run = self.text[self.at : end]
         self.at = end
+        if "\\" in run:
+            run = _ESCAPE.sub(_unescaped, run)
         if self.flags & IGNORECASE or not run.isascii():
             for char in run:
                 self.push(self.one(ord(char)))
             return
-        if len(run) > 1:
-            self.items.append(Literal(run[:-1].encode()))
-        self.push(Literal(run[-1].encode()))
+        self.items.append(Literal(run.encode()))
+        self.before = LITERAL
 
     def one(self, code: int) -> Tree:
         """One character under the flags in force."""
@@ -158,9 +167,18 @@ class Reader(ABC):
                 f"the pattern nests groups deeper than {MAX_DEPTH} levels (at offset {offset}); this limit "
                 "is fixed, so write the pattern with fewer levels"
             )
-        self.stack.append(Frame(self.items, self.branches, self.flags, look, offset))
+        self.stack.append(Frame(self.items, self.branches, self.flags, look, offset, len(self.names)))
         self.items, self.branches, self.flags = [], [], flags
         self.before = NOTHING_BEFORE
+
+    def known_or_new_group(self) -> None:
+        """A group; one that was read before, under the same flags, is not read again."""
+        for (source, flags), known in self.known_groups.items():
+            if flags == self.flags and self.text.startswith(source, self.at):
+                self.at += len(source)
+                self.push(known)
+                return
+        self.group()
 
     def close_group(self) -> None:
         if not self.stack:
@@ -171,6 +189,8 @@ class Reader(ABC):
         self.items, self.branches, self.flags = frame.items, frame.branches, frame.flags
         if frame.look is None:
             self.push(tree)
+            if len(self.known_groups) < MAX_KNOWN and len(self.names) == frame.names:
+                self.known_groups[self.text[frame.offset : self.at], self.flags] = tree
             return
         ahead, negative = frame.look
         if self.check_look(tree, ahead, frame.offset):
@@ -204,7 +224,7 @@ class Reader(ABC):
 
     def counts(self) -> None:
         """`{m}`, `{m,}`, `{,n}`, `{m,n}`; any other `{` is a character."""
-        match = re.compile(self.counts_form).match(self.text, self.at)
+        match = self.counts_pattern.match(self.text, self.at)
         if match is None:
             self.at += 1
             self.push(self.one(ord("{")))
@@ -229,6 +249,9 @@ class Reader(ABC):
         """Repeats the last item."""
         if self.before == NOTHING_BEFORE:
             self.fail("nothing to repeat: expected a character, set or group before the quantifier", self.at)
+        last = self.items[-1]
+        if self.before == LITERAL and isinstance(last, Literal) and len(last.data) > 1:
+            self.items[-1:] = Literal(last.data[:-1]), Literal(last.data[-1:])
         item = repeat(self.items[-1], low, high)
         if self.before == QUANTIFIED:
             check_size(item, self.max_nodes)
@@ -239,6 +262,10 @@ class Reader(ABC):
         self.at = end + (following == "?")
         self.items[-1] = item
         self.before = QUANTIFIED
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return _CONTROLS.get(escape[1], escape[1])
 
 
 def check_size(tree: Tree, max_nodes: int) -> None:

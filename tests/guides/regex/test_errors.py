@@ -41,6 +41,7 @@ PYTHON = [
     (r"\xg1", 0, "2 hexadecimal digits"),
     (r"\u12", 0, "4 hexadecimal digits"),
     (r"\U00110000", 0, "above"),
+    ("(?P<n>a)(?P<n>a)", 12, "there is a group named 'n' already"),
     (r"\N{NO SUCH NAME}", 0, "no character named"),
     (r"\Nx", 0, "character name in braces"),
     (r"a\p{Nope}", 1, "unknown character property"),

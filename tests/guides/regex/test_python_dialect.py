@@ -52,6 +52,23 @@ def test_patterns_that_look_around(letters: str, data: st.DataObject) -> None:
         agree(pattern, data.draw(st.lists(near(example, letters + "é"), min_size=1, max_size=8)), int(flags))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (r"(?i:(ab))(ab)(ab)", ["ABabab", "ABABab", "ababAB"]),  # the same groups under other flags, and the same
+        (r"(a|b)(?=(a|b))(a|b){2}", ["aba", "ab", "abab"]),
+        (r"((a)(a))((a)(a))+", ["aaaa", "aaa", "aaaaaa"]),
+        (r"(\b)a(\b)", ["a", "ab"]),
+        (r"(?x: (a b) ) (a b)", ["ab a b", "abab", "a b a b"]),
+        (r"\[\n\\+\.\{2}\é*", ["[\n\\\\.{2}é", "[\n\\.{2}", "[\n\\..é", "[\n.{2}"]),  # runs with escapes
+        (r"(?x)a\ b\#+ # c", ["a b#", "ab#", "a b##", "a b"]),
+        (r"(?i)\-k\n?", ["-K", "-\u212a\n", "k"]),
+    ],
+)
+def test_groups_and_escapes_that_are_read_together(pattern: str, texts: list[str]) -> None:
+    agree(pattern, texts)
+
+
 PIECES = [
     *"ab()[]{}?*+|^$.-,:=!<>P#ix123 \n",
     "\\",
