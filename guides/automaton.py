@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..kernels import chart as kernel
 from ..kernels.calling import call
 from ..kernels.chart import Chart
 from ..kernels.chart import Graph as GraphArrays
+from ..kernels.closure import begin
 from ..kernels.collecting import find_needed, keep_needed, keep_sets
 from ..kernels.interning import FREE, LO, WORDS, reindex
 from ..kernels.rows import MEMO_ITEMS, advance, explore, fill_row
@@ -103,7 +105,7 @@ class ChartAutomaton:
         self._graph_arrays = graph.arrays()
         self._chart = _new_chart(horizon)
         self._dropped = False
-        self.start = self.run(kernel.begin, rule)
+        self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
 
@@ -125,7 +127,7 @@ class ChartAutomaton:
     @property
     def held_bytes(self) -> int:
         """How much memory there is room for in the chart; pages that were never written to are not taken yet."""
-        return sum(array.nbytes for array in self._chart)
+        return sum(array.nbytes for array in vars(self._chart).values() if isinstance(array, np.ndarray))
 
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""
@@ -177,8 +179,8 @@ class ChartAutomaton:
         """
         with self.lock:
             chart = self._chart
-            chart = chart._replace(
-                states=chart.states.copy(), bundles=chart.bundles.copy(), signatures=chart.signatures.copy()
+            chart = replace(
+                chart, states=chart.states.copy(), bundles=chart.bundles.copy(), signatures=chart.signatures.copy()
             )
             bundles = np.zeros(len(chart.bundles), np.uint8)
             signatures = np.zeros(len(chart.signatures), np.uint8)
@@ -188,10 +190,10 @@ class ChartAutomaton:
             chart.states[:, kernel.ROW] = -1
             chart.sizes[kernel.ROWS] = 0
             chart.memo[:] = 0
-            chart = chart._replace(words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
+            chart = replace(chart, words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
             set_words = np.zeros_like(chart.set_words)
             keep_sets(self._graph_arrays, chart, set_words)
-            self._chart = _with_sets_reindexed(_reindexed(chart._replace(set_words=set_words)))
+            self._chart = _with_sets_reindexed(_reindexed(replace(chart, set_words=set_words)))
             self.is_crowded = False
             states = chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
             kept = Kept(states, signatures == 1)
@@ -242,7 +244,7 @@ class ChartAutomaton:
         size = 4 * len(chart.work)
         if size > 64_000_000:
             raise LimitError("the constraint is too ambiguous: one state has more than 16 million items")
-        self._chart = chart._replace(**_scratch(size))
+        self._chart = replace(chart, **_scratch(size))
 
     def _grow(self) -> None:
         """Make room in every array that is more than half full; drop the rows when there are too many."""
@@ -251,22 +253,22 @@ class ChartAutomaton:
             if len(chart.rows) >= self._max_rows and not self._dropped:
                 chart = self._without_rows()
             else:
-                chart = chart._replace(rows=_larger(chart.rows), loops=_larger(chart.loops))
+                chart = replace(chart, rows=_larger(chart.rows), loops=_larger(chart.loops))
         if sizes[kernel.STATES] > self._max_states:
             raise LimitError(
                 f"the text has led through more than {self._max_states:,} states of the constraint; raise max_states"
             )
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
-            chart = chart._replace(words=_larger(chart.words))
+            chart = replace(chart, words=_larger(chart.words))
             self.is_crowded = len(chart.words) > self._max_words
         for name, kind in SPANS.items():
             spans = getattr(chart, name)
             if 2 * sizes[kind] >= len(spans):
-                chart = _reindexed(chart._replace(**{name: _larger(spans)}), name)
+                chart = _reindexed(replace(chart, **{name: _larger(spans)}), name)
         if 2 * chart.set_sizes[WORDS] >= len(chart.set_words) or len(chart.set_words) < 4 * len(chart.buffer):
-            chart = chart._replace(set_words=_larger(chart.set_words))
+            chart = replace(chart, set_words=_larger(chart.set_words))
         if 2 * chart.set_sizes[SETS] >= len(chart.sets):
-            chart = _with_sets_reindexed(chart._replace(sets=_larger(chart.sets)))
+            chart = _with_sets_reindexed(replace(chart, sets=_larger(chart.sets)))
         self._chart = chart
 
     def _without_rows(self) -> Chart:
@@ -275,7 +277,7 @@ class ChartAutomaton:
         chart.states[: chart.sizes[kernel.STATES], kernel.ROW] = -1
         chart.sizes[kernel.ROWS] = 0
         self._dropped = True
-        return chart._replace(rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
+        return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
 
 
 def _reindexed(chart: Chart, *names: str) -> Chart:
@@ -284,7 +286,7 @@ def _reindexed(chart: Chart, *names: str) -> Chart:
         spans = getattr(chart, name)
         index = np.full(4 * len(spans), -1, np.int32)
         reindex(chart.words, spans, index, chart.sizes[SPANS[name]])
-        chart = chart._replace(**{f"{name[:-1]}_index": index})
+        chart = replace(chart, **{f"{name[:-1]}_index": index})
     return chart
 
 
@@ -292,7 +294,7 @@ def _with_sets_reindexed(chart: Chart) -> Chart:
     """The chart with a new index of its large sets."""
     index = np.full(4 * len(chart.sets), -1, np.int32)
     reindex(chart.set_words, chart.sets, index, chart.set_sizes[SETS])
-    return chart._replace(set_index=index)
+    return replace(chart, set_index=index)
 
 
 def _larger(array: Any) -> Any:

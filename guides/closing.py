@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,11 @@ from ..kernels.chart import DEAD
 from ..kernels.cost import (
     NEVER,
     Costs,
-    nearest,
     settle_nodes,
-    spell,
     state_costs,
 )
 from ..kernels.interning import WORDS
+from ..kernels.onward import nearest, spell
 from ..kernels.walk import successors
 from .automaton import ChartAutomaton
 from .tables import VocabularyTables
@@ -39,6 +39,8 @@ DETOUR = 2
 OVERSTATED = 8
 
 _NO_STATES = np.zeros((0, 4), np.int32)
+# What is known of a new node, by fields of `Costs`
+_NODE_COSTS = {"nodes": NEVER, "unmet": NEVER, "promised": -1, "lacking": -1, "after": -1}
 
 
 class Closing:
@@ -72,7 +74,7 @@ class Closing:
         for known in (self._distances, self._by_nearest):
             for state in [state for state in known if not kept[state]]:
                 del known[state]
-        self._costs = self._costs._replace(entries=np.zeros(0, np.int32), onward=_NO_STATES)
+        self._costs = replace(self._costs, entries=np.zeros(0, np.int32), onward=_NO_STATES)
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
@@ -150,26 +152,23 @@ class Closing:
         """Bring the costs up to date with the graph and the chart."""
         automaton = self._automaton
         graph, chart = automaton.graph_arrays, automaton.chart
-        costs = self._costs
-        if len(costs.nodes) < len(graph.nodes) or len(costs.turns) < len(graph.counters):
-            costs = costs._replace(
-                nodes=_extended(costs.nodes, len(graph.nodes), NEVER),
-                unmet=_extended(costs.unmet, len(graph.nodes), NEVER),
-                promised=_extended(costs.promised, len(graph.nodes), -1),
-                lacking=_extended(costs.lacking, len(graph.nodes), -1),
-                after=_extended(costs.after, len(graph.nodes), -1),
-                turns=_extended(costs.turns, len(graph.counters), NEVER),
-                exits=_extended(costs.exits, len(graph.counters), NEVER),
-            )
+        costs, more = self._costs, dict[str, Ints]()
+        if len(costs.nodes) < len(graph.nodes):
+            for name, value in _NODE_COSTS.items():
+                more[name] = _extended(getattr(costs, name), len(graph.nodes), value)
+        if len(costs.turns) < len(graph.counters):
+            for name in ("turns", "exits"):
+                more[name] = _extended(getattr(costs, name), len(graph.counters), NEVER)
         if len(costs.entries) < len(chart.words):
-            costs = costs._replace(entries=_extended(costs.entries, len(chart.words), -1))
+            more["entries"] = _extended(costs.entries, len(chart.words), -1)
         if len(costs.onward) < len(chart.states):
-            costs = costs._replace(onward=_extended(costs.onward, len(chart.states), -1))
+            more["onward"] = _extended(costs.onward, len(chart.states), -1)
         weights = automaton.graph.weights(len(costs.weights))
         if weights:
             padded = [[*row, *[0] * (costs.weights.shape[1] - len(row))] for row in weights]
-            costs = costs._replace(weights=np.concatenate([costs.weights, np.array(padded, np.int32)]))
-        self._costs = costs
+            more["weights"] = np.concatenate([costs.weights, np.array(padded, np.int32)])
+        if more:
+            self._costs = costs = replace(costs, **more)
         count = automaton.graph.node_count
         if count > self._nodes_settled:
             for node, promise, lacking, target in automaton.graph.promises(self._nodes_settled, count):

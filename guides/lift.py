@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LanguageError, LimitError
-from ..kernels import chart as kernel
+from ..kernels.bundles import signature as signature_of
 from ..kernels.calling import call
 from ..kernels.chart import DEAD
 from ..kernels.cost import NEVER
 from ..kernels.rows import advance
-from ..kernels.split import BESIDE, LOOP, UNSPLITTABLE, probe, walk_span, walk_split
+from ..kernels.shortcut import BESIDE, LOOP, probe
+from ..kernels.split import UNSPLITTABLE, walk_span, walk_split
 from ..kernels.walk import walk, walk_beside
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton, Kept
@@ -215,7 +216,7 @@ class LiftedGuide:
     def _install(self, state: int, mask: Mask) -> None:
         """Take over the mask of a state, computed before."""
         with self._lock, self._tables.lock:
-            signature = self._automaton.run(kernel.signature, state)
+            signature = self._automaton.run(signature_of, state)
             if signature not in self._rows:
                 self._tables.masks.store(self._rows, signature, mask)
 

@@ -24,7 +24,8 @@ class _Reader:
     def __init__(self, automaton: ChartAutomaton) -> None:
         self._graph = automaton.graph
         self._chart = automaton.chart
-        self._nodes, _, self._links, *_ = automaton.graph_arrays
+        arrays = automaton.graph_arrays
+        self._nodes, self._links = arrays.nodes, arrays.links
 
     def places(self, state: int) -> list[str]:
         words, states = self._chart.words, self._chart.states

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -181,7 +181,7 @@ class Source:
         own = quotable.starts < self._bases[len(self.documents)]
         if not (reach[own] >= 0).any():
             return None
-        return _with_reach(quotable._replace(least=least, reach=reach))
+        return _with_reach(replace(quotable, least=least, reach=reach))
 
     def _span_in_text(self, place: Place) -> tuple[int, int]:
         """From where to where a place reaches in the text of all documents."""
@@ -207,7 +207,7 @@ class Source:
 def _with_reach(quotable: Quotable) -> Quotable:
     furthest = np.empty(len(quotable.lo), np.int32)
     spread_reach(quotable.lo, quotable.hi, quotable.child_begin, quotable.child, quotable.reach, furthest)
-    return quotable._replace(furthest=furthest)
+    return replace(quotable, furthest=furthest)
 
 
 def _documents(context: Any) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from numba.core import event, types
 from numba.core.dispatcher import Dispatcher
 
 from .linking import POSSIBLE, make_inner, make_shared
+from .passes import Compiler, Signatures
 
 _HERE = Path(__file__).parent
 _MARKER = "trellm-kernels.sha256"
@@ -32,16 +33,21 @@ def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache
 
     Where no folder can be written to, a kernel is compiled in every process; NUMBA_CACHE_DIR names another.
 
-    wide: for kernels on tuples of arrays. It is all the same to them whether an integer has 32 or 64 bits, or is a
-    constant: Numba compiles a kernel for every combination of argument types that other kernels call it with, so
-    integers are passed as int64. And unless they make arrays they do not count references: all arrays are those of
-    the caller, and to count those of thirty would take longer than many a call does.
+    wide: for kernels to which it is all the same whether an integer has 32 or 64 bits, or is a constant. Numba
+    compiles a kernel for every combination of argument types that other kernels call it with, so integers are passed
+    as int64. And unless they make arrays they do not count references: all arrays are those of the caller.
     """
     if function is None:
         return partial(njit, wide=wide, kind=kind, cache=cache, **options)
     kind = kind if POSSIBLE else "entry"
     wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": kind != "entry"}
-    options = {"nogil": True, "_nrt": not wide or _makes_arrays(function), **wrappers, **options}
+    options = {
+        "nogil": True,
+        "pipeline_class": Compiler,
+        "_nrt": not wide or _makes_arrays(function),
+        **wrappers,
+        **options,
+    }
     kernel = _compiled(function, cache and kind != "inner", options)
     if not isinstance(kernel, Dispatcher):  # NUMBA_DISABLE_JIT
         return kernel
@@ -84,7 +90,7 @@ def _compiled(function: Any, cache: bool, options: dict[str, Any]) -> Any:
 
 def _widened(kind: Any) -> Any:
     plain = types.unliteral(kind)
-    return types.int64 if plain == types.int32 else plain
+    return types.int64 if plain in (types.int32, types.uint8) else plain
 
 
 def keep_quiet() -> None:
@@ -115,25 +121,31 @@ class _Watch(event.Listener):
     """Prints a line when the first kernel of this package is compiled; loading one from the disk is no event.
 
     While Numba compiles, garbage is not collected: it makes millions of objects and keeps most, and to look through
-    all of them again and again takes a tenth of the time.
+    all of them again and again takes a tenth of the time. And while it compiles kernels, it remembers signatures.
     """
 
     depth = 0
     collects = False
+    signatures = Signatures()
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
-        if not _State.announced and Path(function.__code__.co_filename).parent == _HERE:
+        is_kernel = Path(function.__code__.co_filename).parent == _HERE
+        if is_kernel and not _State.announced:
             _announce()
         if self.depth == 0:
             self.collects = gc.isenabled()
             gc.disable()
+            if is_kernel:
+                self.signatures.begin()
         self.depth += 1
 
     def on_end(self, event: Any) -> None:
         self.depth -= 1
-        if self.depth == 0 and self.collects:
-            gc.enable()
+        if self.depth == 0:
+            self.signatures.end()
+            if self.collects:
+                gc.enable()
 
 
 def _announce() -> None:

@@ -24,10 +24,9 @@ from .chart import (
     STAMP,
     STATES,
     UNBOUNDED,
-    close,
     is_set,
-    push,
 )
+from .closure import close, push
 from .interning import FULL, HI, LO
 from .wide import inner_njit, njit, shared_njit
 

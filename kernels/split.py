@@ -5,23 +5,10 @@ set of looping characters alone. A `Split` keeps that part once per vocabulary a
 in order of the characters they add, and the trie nodes at which a token leaves, by the byte it leaves with.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from .chart import (
-    COUNTER,
-    DEAD,
-    EXPAND,
-    HEADER,
-    ITEM,
-    ROW,
-    SPAN,
-    STATES,
-    is_set,
-    signature,
-)
+from .arrays import Arrays, Table, Vector
+from .chart import COUNTER, DEAD, EXPAND, HEADER, ITEM, ROW, STATES, is_set
 from .interning import HI, LO, intern
 from .rows import (
     ASCII_HIGH,
@@ -31,7 +18,6 @@ from .rows import (
     ROOM,
     ROOM_SHIFT,
     SHIFTED,
-    fill_low,
     fill_row,
     is_shift,
     open_row,
@@ -45,7 +31,7 @@ UNSPLITTABLE = 1
 NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
 
 
-class Split(NamedTuple):
+class Split(Arrays):
     """How the tokens of a vocabulary divide at one set of looping characters.
 
     row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
@@ -58,16 +44,16 @@ class Split(NamedTuple):
     after each byte, -1 if there is none
     """
 
-    row: NDArray[np.uint32]
-    ids: NDArray[np.int32]
-    chars: NDArray[np.int32]
-    exit_node: NDArray[np.int32]
-    exit_chars: NDArray[np.int32]
-    exit_reach: NDArray[np.int32]
-    exit_start: NDArray[np.int32]
-    way: NDArray[np.int32]
+    row: Vector[np.uint32]
+    ids: Vector[np.int32]
+    chars: Vector[np.int32]
+    exit_node: Vector[np.int32]
+    exit_chars: Vector[np.int32]
+    exit_reach: Vector[np.int32]
+    exit_start: Vector[np.int32]
+    way: Table[np.int32]
     tails: Branches
-    tail_root: NDArray[np.int32]
+    tail_root: Vector[np.int32]
 
 
 @njit
@@ -356,73 +342,3 @@ def walk_span(graph, chart, trie, split, state, out):
                 missing = code if code < 0 else missing
     out |= split.row
     return missing
-
-
-# What `probe` answers, and where it puts what.
-LOOP, BESIDE, SPANNED = 1, 2, 3
-USUAL, KIND = 3, 4
-# So many of the 95 printable characters must lead to the usual state.
-MANY = 60
-
-
-@inner_njit
-def usual_state(chart, state, row):
-    """The looping state that most printable ASCII characters lead to from another one; DEAD if there is none.
-
-    The majority is found as by Boyer and Moore.
-    """
-    usual, lead, count = DEAD, 0, 0
-    for byte in range(0x20, 0x7F):
-        after = chart.rows[row, byte]
-        if lead == 0:
-            usual = after
-        lead += 1 if after == usual else -1
-    for byte in range(0x20, 0x7F):
-        count += chart.rows[row, byte] == usual
-    return usual if usual >= 0 and usual != state and count >= MANY else DEAD
-
-
-@njit
-def probe(graph, chart, state, found):
-    """The signature of a state, or a code; what shortcut there is to its mask.
-
-    found: uint64 [5], the characters of the loop or the span (ASCII in two words, then whether all others); USUAL, the
-    state beside which `walk_beside` may walk; KIND: 0 (no shortcut), LOOP, BESIDE or SPANNED
-    """
-    code = find_shortcut(graph, chart, state, found)
-    if code < 0:
-        return code
-    found[KIND] = code
-    return signature(graph, chart, state)
-
-
-@inner_njit
-def find_shortcut(graph, chart, state, found):
-    """What shortcut there is to the mask of a state, as `probe`; 0, LOOP, BESIDE, SPANNED, or a code."""
-    row = fill_low(graph, chart, state)
-    if row < 0:
-        return row
-    usual = usual_state(chart, state, row)
-    if usual >= 0:
-        beside = fill_low(graph, chart, usual)
-        if beside < 0:
-            return beside
-        if loop_target(chart, beside) == usual:
-            found[USUAL] = usual
-            return BESIDE
-    loop = 0
-    low, high = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
-    if low | high:
-        wide = high_loops(graph, chart, state, row)
-        if wide < 0:
-            return wide
-        found[0], found[1], found[2] = low, high, wide
-        loop = LOOP
-    words = chart.words
-    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
-        span = graph.nodes[words[at], SPAN]
-        if span and (loop == 0 or low != graph.spans[span, 0] or high != graph.spans[span, 1]):
-            for k in range(3):
-                found[k] = graph.spans[span, k]
-            return SPANNED
-    return loop

@@ -5,11 +5,9 @@ ANY = inner nodes + suffixes, and no limits of length, depth is a position in th
 that is found at one place only depends on where it ends.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Arrays, Vector
 from .chart import DEAD
 from .cost import NEVER
 from .suffix_tree import END
@@ -17,7 +15,7 @@ from .walk import OWN, OWN_END, allow
 from .wide import inner_njit, njit
 
 
-class Quotable(NamedTuple):
+class Quotable(Arrays):
     """A text, the places where quotations begin, as a suffix tree, and those where they may end.
 
     text: uint8 [n], END where no quotation goes on; ends: uint8 [n], 1 where one may end, before this byte
@@ -27,18 +25,18 @@ class Quotable(NamedTuple):
     every quotation may go on to the next END, and end at any end.
     """
 
-    text: NDArray[np.uint8]
-    ends: NDArray[np.uint8]
-    starts: NDArray[np.int32]
-    lo: NDArray[np.int32]
-    hi: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    child_begin: NDArray[np.int32]
-    child_byte: NDArray[np.uint8]
-    child: NDArray[np.int32]
-    least: NDArray[np.int32]
-    reach: NDArray[np.int32]
-    furthest: NDArray[np.int32]
+    text: Vector[np.uint8]
+    ends: Vector[np.uint8]
+    starts: Vector[np.int32]
+    lo: Vector[np.int32]
+    hi: Vector[np.int32]
+    depth: Vector[np.int32]
+    child_begin: Vector[np.int32]
+    child_byte: Vector[np.uint8]
+    child: Vector[np.int32]
+    least: Vector[np.int32]
+    reach: Vector[np.int32]
+    furthest: Vector[np.int32]
 
 
 @njit

@@ -8,11 +8,9 @@ that loop (see `Split`), so that only the tokens that leave it are walked.
 All return codes are those of kernels/chart.py.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Arrays, Table, Vector
 from .chart import DEAD, EXPAND, HEADER, ROW
 from .interning import HI, LO
 from .rows import (
@@ -55,22 +53,22 @@ FORMS = np.array(
 )
 
 
-class TokenTrie(NamedTuple):
+class TokenTrie(Arrays):
     """The trie of a vocabulary in preorder; see `tokenizers_adapter.Trie`.
 
     byte: uint8 [n]; skip, depth: int32 [n]; token_start: int32 [n + 1]; ids: int32 [tokens] (node 0 = root)
     deepest: the length of the longest token
     """
 
-    byte: NDArray[np.uint8]
-    skip: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    token_start: NDArray[np.int32]
-    ids: NDArray[np.int32]
+    byte: Vector[np.uint8]
+    skip: Vector[np.int32]
+    depth: Vector[np.int32]
+    token_start: Vector[np.int32]
+    ids: Vector[np.int32]
     deepest: int
 
 
-class Branches(NamedTuple):
+class Branches(Arrays):
     """The same trie by levels, for walks: the children of a node lie side by side, in the order of their bytes.
 
     A walk looks at all children of the nodes that it comes to, and at little else; so what it needs of a node lies
@@ -84,11 +82,11 @@ class Branches(NamedTuple):
     deepest: the length of the longest token
     """
 
-    first: NDArray[np.int32]
-    byte: NDArray[np.uint8]
-    ids: NDArray[np.int32]
-    tokens: NDArray[np.int32]
-    below: NDArray[np.uint64]
+    first: Vector[np.int32]
+    byte: Vector[np.uint8]
+    ids: Vector[np.int32]
+    tokens: Table[np.int32]
+    below: Table[np.uint64]
     deepest: int
 
 

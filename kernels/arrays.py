@@ -1,0 +1,177 @@
+"""Arrays that belong together, as one argument of a kernel: the address of a list that says where they are.
+
+A NamedTuple of arrays is seven words an array to Numba, which Python's objects are unpacked to at every call, and which
+every kernel hands on to those that it calls: two hundred for a chart. To compile that takes longer than to compile
+what the kernels do. Here they are handed one address, and read from the list what they want.
+"""
+
+from __future__ import annotations
+
+from array import array
+from ctypes import addressof, c_char
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, unbox
+from numba.np.numpy_support import as_dtype, from_dtype
+from numpy.typing import NDArray
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+Vector: TypeAlias = Annotated[NDArray[_Scalar], 1]
+Table: TypeAlias = Annotated[NDArray[_Scalar], 2]
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Arrays:
+    """The base of what kernels take as one argument. Fields are annotated Vector, Table, int, or as other `Arrays`.
+
+    Vectors and tables are contiguous, in C's order. Nothing but their contents changes: `dataclasses.replace`
+    makes another.
+    """
+
+    _numba_type_: ClassVar[Any]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False)(cls)
+        cls._numba_type_ = ArraysType(cls)
+
+    @cached_property
+    def address(self) -> int:
+        """Where the list is; it lives as long as this does."""
+        return self._list.buffer_info()[0]
+
+    @cached_property
+    def _list(self) -> array[int]:
+        """For each field: an array's address and shape, a number, or the address of another list."""
+        words: list[int] = []
+        values = vars(self)
+        for name, (kind, dtype, _) in fields_of(type(self)).items():
+            value = values[name]
+            if dtype is None:
+                words.append(value.address if isinstance(value, Arrays) else value)
+                continue
+            try:
+                address = addressof(c_char.from_buffer(value))  # in half the time
+            except (TypeError, ValueError):  # what is read-only, empty or not contiguous
+                address = value.ctypes.data
+            shape = value.shape
+            if value.dtype != dtype or len(shape) != kind.ndim or not value.flags.c_contiguous:
+                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {value.dtype} {shape}")
+            words.append(address)
+            words += shape
+        return array("q", words)
+
+
+class Field(NamedTuple):
+    """Numba's type of a field, an array's dtype, and where in the list it begins."""
+
+    kind: Any
+    dtype: np.dtype[Any] | None
+    place: int
+
+
+@cache
+def fields_of(which: type[Arrays]) -> dict[str, Field]:
+    """The fields of a subclass by name, in order."""
+    hints = get_type_hints(which, include_extras=True)
+    found: dict[str, Field] = {}
+    place = 0
+    for field in fields(which):  # type: ignore[arg-type]
+        kind = _kind(hints[field.name])
+        is_array = isinstance(kind, types.Array)
+        found[field.name] = Field(kind, as_dtype(kind.dtype) if is_array else None, place)
+        place += 1 + kind.ndim if is_array else 1
+    return found
+
+
+def _kind(hint: Any) -> Any:
+    if hint is int:
+        return types.int64
+    if isinstance(hint, type):
+        return hint._numba_type_
+    values, dimensions = get_args(hint)
+    (scalar,) = get_args(get_args(values)[1])
+    return types.Array(from_dtype(np.dtype(scalar)), dimensions, "C")
+
+
+class ArraysType(types.Type):
+    """Numba's type of an `Arrays` class."""
+
+    def __init__(self, which: type[Arrays]) -> None:
+        super().__init__(which.__name__)
+        self.which = which
+
+    @property
+    def key(self) -> type[Arrays]:
+        return self.which
+
+
+register_model(ArraysType)(models.OpaqueModel)
+
+
+@infer_getattr
+class _Attributes(AttributeTemplate):
+    key = ArraysType
+
+    def generic_resolve(self, kind: ArraysType, name: str) -> Any:
+        field = fields_of(kind.which).get(name)
+        return field and field.kind
+
+
+@unbox(ArraysType)
+def _take(kind: ArraysType, value: Any, c: Any) -> NativeValue:
+    address = c.pyapi.object_getattr_string(value, "address")
+    pointer = c.pyapi.long_as_voidptr(address)
+    c.pyapi.decref(address)
+    return NativeValue(pointer, is_error=cgutils.is_null(c.builder, address))
+
+
+@lower_getattr_generic(ArraysType)
+def _read(context: Any, builder: Any, kind: ArraysType, pointer: Any, name: str) -> Any:
+    field = fields_of(kind.which)[name]
+    if field.dtype is None:
+        return _word(builder, pointer, field.place, context.get_value_type(field.kind))
+    model = context.data_model_manager[field.kind]
+    value = ir.Constant(model.get_value_type(), None)
+
+    def put(word: Any, part: str, *axis: int) -> None:
+        nonlocal value
+        value = builder.insert_value(value, word, [model.get_field_position(part), *axis])
+
+    itemsize = _WORD(context.get_abi_sizeof(context.get_data_type(field.kind.dtype)))
+    put(_word(builder, pointer, field.place, context.get_value_type(model.get_member_fe_type("data"))), "data")
+    put(itemsize, "itemsize")
+    items = _WORD(1)
+    for axis in reversed(range(field.kind.ndim)):
+        length = _word(builder, pointer, field.place + 1 + axis)
+        put(length, "shape", axis)
+        put(builder.mul(itemsize, items), "strides", axis)
+        items = builder.mul(items, length)
+    put(items, "nitems")
+    return value
+
+
+_WORD = ir.IntType(64)
+
+
+def _word(builder: Any, pointer: Any, place: int, kind: Any = _WORD) -> Any:
+    """A word of the list. The list does not change, whatever a kernel writes to."""
+    words = builder.bitcast(pointer, kind.as_pointer())
+    word = builder.load(builder.gep(words, [_WORD(place)]))
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word

@@ -1,0 +1,216 @@
+"""Bundles, the call entries that are open when a rule is predicted, and how they and states are interned.
+
+Return codes and sources are those of kernels/chart.py.
+"""
+
+from .chart import (
+    BUNDLES,
+    CANON,
+    COUNTER,
+    CROWDED,
+    ENTRY,
+    FLAGS,
+    HEADER,
+    HORIZON,
+    ITEM,
+    OF_BUNDLE,
+    OF_STATE,
+    ROOT,
+    RULE,
+    SELF,
+    SIGNATURE,
+    SIGNATURES,
+    STATES,
+    TAIL,
+    is_set,
+)
+from .interning import HI, LO, contains, intern, sort_records
+from .wide import inner_njit, njit
+
+
+@inner_njit
+def add_entry(chart, rule, target, count, origin, length):
+    """Add a call entry unless it is there; returns the new number of entries, or CROWDED."""
+    entries = chart.entries
+    for i in range(length):
+        if entries[i, 0] == rule and entries[i, 1] == target and entries[i, 2] == count and entries[i, 3] == origin:
+            return length
+    if length >= len(entries):
+        return CROWDED
+    entries[length, 0] = rule
+    entries[length, 1] = target
+    entries[length, 2] = count
+    entries[length, 3] = origin
+    return length + 1
+
+
+@inner_njit
+def first_entry(chart, bundle, rule):
+    """Where the entries of `rule` begin among the words of a bundle, which are in order of their rules."""
+    words = chart.words
+    lo = chart.bundles[bundle, LO]
+    low, high = 0, (chart.bundles[bundle, HI] - lo) // ENTRY
+    while low < high:
+        middle = (low + high) // 2
+        if words[lo + ENTRY * middle] < rule:
+            low = middle + 1
+        else:
+            high = middle
+    return lo + ENTRY * low
+
+
+@inner_njit
+def flatten_tails(graph, chart, entry_count):
+    """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries."""
+    entries = chart.entries
+    at = 0
+    while at < entry_count:
+        target, origin = entries[at, 1], entries[at, 3]
+        if graph.nodes[target, FLAGS] & TAIL and origin != ROOT:
+            rule, caller = graph.nodes[target, RULE], entries[at, 0]
+            if origin == SELF:
+                for i in range(entry_count):
+                    if entries[i, 0] == rule and entry_count >= 0:
+                        entry_count = add_entry(chart, caller, entries[i, 1], entries[i, 2], entries[i, 3], entry_count)
+                # Entries of this rule that come later are found from their side.
+            else:
+                words = chart.words
+                w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+                while w < end and words[w] == rule and entry_count >= 0:
+                    back = origin if words[w + 3] == SELF else words[w + 3]
+                    entry_count = add_entry(chart, caller, words[w + 1], words[w + 2], back, entry_count)
+                    w += ENTRY
+            if entry_count < 0:
+                return CROWDED
+        rule = entries[at, 0]
+        for i in range(at):
+            tail = entries[i, 1]
+            if entries[i, 3] == SELF and graph.nodes[tail, FLAGS] & TAIL and graph.nodes[tail, RULE] == rule:
+                entry_count = add_entry(chart, entries[i, 0], target, entries[at, 2], origin, entry_count)
+                if entry_count < 0:
+                    return CROWDED
+        at += 1
+    kept = 0
+    for i in range(entry_count):
+        if graph.nodes[entries[i, 1], FLAGS] & TAIL == 0 or entries[i, 3] == ROOT:
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
+            kept += 1
+    return kept
+
+
+@inner_njit
+def prune_entries(graph, chart, leaf_count, entry_count):
+    """Keep the entries of rules that can still be completed from this state's bundle; their number."""
+    entries, done = chart.entries, chart.done
+    needed = 0
+    for i in range(leaf_count):
+        if chart.leaves[i, 1] == SELF:
+            rule = graph.nodes[chart.leaves[i, 0], RULE]
+            if not contains(done, needed, rule):
+                done[needed] = rule
+                needed += 1
+    at = 0
+    while at < needed:
+        for i in range(entry_count):
+            if entries[i, 0] == done[at] and entries[i, 3] == SELF:
+                rule = graph.nodes[entries[i, 1], RULE]
+                if not contains(done, needed, rule):
+                    if needed >= len(done):
+                        return CROWDED
+                    done[needed] = rule
+                    needed += 1
+        at += 1
+    kept = 0
+    for i in range(entry_count):
+        if contains(done, needed, entries[i, 0]):
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
+            kept += 1
+    return kept
+
+
+@inner_njit
+def clamp(graph, horizon, node, count):
+    """What a text of `horizon` bytes can tell of the count at `node`: how near its bounds it is."""
+    counter = graph.nodes[node, COUNTER]
+    if counter == 0:
+        return 0
+    if is_set(graph, counter):
+        return count
+    below = min(max(graph.counters[counter, 0] - count, 0), horizon + 1)
+    above = min(graph.counters[counter, 1] - count, horizon + 1)
+    return below * (horizon + 2) + above
+
+
+@inner_njit
+def intern_bundle(graph, chart, leaf_count, entry_count):
+    """The number of the bundle in entries[:entry_count], after flattening and pruning."""
+    entry_count = flatten_tails(graph, chart, entry_count)
+    if entry_count < 0:
+        return CROWDED
+    entry_count = prune_entries(graph, chart, leaf_count, entry_count)
+    if entry_count <= 0:
+        return 1 if entry_count == 0 else CROWDED
+    sort_records(chart.entries, entry_count, ENTRY)
+    buffer, entries = chart.buffer, chart.entries
+    length = ENTRY * entry_count
+    if length + 1 > len(buffer):
+        return CROWDED
+    for i in range(entry_count):
+        for k in range(ENTRY):
+            buffer[ENTRY * i + k] = entries[i, k]
+    bundle = intern(chart.words, chart.bundles, chart.bundle_index, buffer, length, chart.sizes, BUNDLES)
+    if bundle < 0 or chart.bundles[bundle, CANON] >= 0:
+        return bundle
+    horizon = chart.sizes[HORIZON]
+    for i in range(entry_count):
+        buffer[ENTRY * i + 2] = clamp(graph, horizon, entries[i, 1], entries[i, 2])
+        if entries[i, 3] != SELF:
+            buffer[ENTRY * i + 3] = chart.bundles[entries[i, 3], CANON]
+    buffer[length] = OF_BUNDLE
+    canon = intern(chart.words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
+    if canon < 0:
+        return canon
+    chart.bundles[bundle, CANON] = canon
+    return bundle
+
+
+@inner_njit
+def intern_state(chart, bundle, accepting, leaf_count):
+    """The number of the state with this bundle and the items in leaves[:leaf_count]."""
+    sort_records(chart.leaves, leaf_count, ITEM)
+    length = HEADER + ITEM * leaf_count
+    buffer = chart.buffer
+    if length + 1 > len(buffer):
+        return CROWDED
+    buffer[0] = bundle
+    buffer[1] = accepting
+    for i in range(leaf_count):
+        for k in range(ITEM):
+            buffer[HEADER + ITEM * i + k] = chart.leaves[i, k]
+    return intern(chart.words, chart.states, chart.state_index, buffer, length, chart.sizes, STATES)
+
+
+@njit
+def signature(graph, chart, state):
+    """A number that states share when no text of up to `horizon` bytes tells them apart; FULL without room."""
+    known = chart.states[state, SIGNATURE]
+    if known >= 0:
+        return known
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    buffer, words = chart.buffer, chart.words
+    length = hi - lo
+    buffer[0] = chart.bundles[words[lo], CANON]
+    buffer[1] = words[lo + 1]
+    horizon = chart.sizes[HORIZON]
+    for at in range(HEADER, length, ITEM):
+        node, origin = words[lo + at], words[lo + at + 1]
+        buffer[at] = node
+        buffer[at + 1] = SELF if origin == SELF else chart.bundles[origin, CANON]
+        buffer[at + 2] = clamp(graph, horizon, node, words[lo + at + 2])
+    buffer[length] = OF_STATE
+    number = intern(words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
+    if number >= 0:
+        chart.states[state, SIGNATURE] = number
+    return number

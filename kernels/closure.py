@@ -1,0 +1,182 @@
+"""The closure of an item set: all that its items imply before another byte is read; its state.
+
+Return codes and sources are those of kernels/chart.py.
+"""
+
+import numpy as np
+
+from .bundles import add_entry, first_entry, intern_bundle, intern_state
+from .chart import (
+    CALL,
+    COUNTER,
+    CROWDED,
+    DEAD,
+    EDGE_HI,
+    EDGE_LO,
+    ENTRY,
+    EPSILON,
+    EXPAND,
+    FINAL,
+    FLAGS,
+    GUARD,
+    INCREMENT,
+    KEPT,
+    LAZY,
+    LINK_HI,
+    LINK_LO,
+    MISSING,
+    ROOT,
+    RULE,
+    SELF,
+    STAMP,
+    UNBOUNDED,
+    is_large,
+)
+from .interning import HI
+from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
+from .wide import inner_njit, njit, shared_njit
+
+
+@inner_njit
+def push(chart, node, origin, count, length):
+    """Add an item to the work list unless it is there; returns the list's new length, or CROWDED."""
+    stamp = np.int32(chart.sizes[STAMP])
+    seen = chart.seen
+    mask = len(seen) - 1
+    slot = int(node) * 0x9E3779B1 + int(origin + 1) * 0x85EBCA6B + int(count) * 0x27D4EB2F
+    slot = (slot ^ (slot >> 29)) & mask
+    work = chart.work
+    while seen[slot, 0] == stamp:
+        other = seen[slot, 1]
+        if work[other, 0] == node and work[other, 1] == origin and work[other, 2] == count:
+            return length
+        slot = (slot + 1) & mask
+    if length >= len(work):
+        return CROWDED
+    seen[slot, 0] = stamp
+    seen[slot, 1] = length
+    work[length, 0] = node
+    work[length, 1] = origin
+    work[length, 2] = count
+    return length + 1
+
+
+@inner_njit
+def complete(graph, chart, node, origin, length, entry_count):
+    """Return from the rule that ends at `node` to everything that called it; the work list's new length."""
+    rule = graph.nodes[node, RULE]
+    if origin == SELF:
+        entries = chart.entries
+        for i in range(entry_count):
+            if entries[i, 0] == rule and length >= 0:
+                length = push(chart, entries[i, 1], entries[i, 3], entries[i, 2], length)
+        return length
+    words = chart.words
+    at, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+    while at < end and words[at] == rule and length >= 0:
+        back = words[at + 3]
+        length = push(chart, words[at + 1], origin if back == SELF else back, words[at + 2], length)
+        at += ENTRY
+    return length
+
+
+@inner_njit
+def behind_guard(graph, chart, counter, argument, count):
+    """The count behind a guard; DEAD if it does not let through, or a code."""
+    guard = graph.guards[argument]
+    if is_large(graph, counter):
+        return pass_guard(chart, guard, counter, count)
+    refused = guard[REFUSED]
+    if count & guard[ALL] != guard[ALL] or (refused and count & refused == refused):
+        return DEAD
+    return count & guard[KEPT_BITS] | guard[ADDED]
+
+
+@inner_njit
+def follow_links(graph, chart, node, origin, count, length, entry_count, done_count):
+    """Push what `node` reaches without reading a byte; returns (work length or a code, entry count)."""
+    for at in range(graph.nodes[node, LINK_LO], graph.nodes[node, LINK_HI]):
+        kind, target, argument = graph.links[at, 0], graph.links[at, 1], graph.links[at, 2]
+        if kind == EPSILON:
+            if argument == 0 or count < graph.counters[argument, 1]:
+                length = push(chart, target, origin, count, length)
+        elif kind == CALL:
+            entry_count = add_entry(chart, target, argument, count, origin, entry_count)
+            if entry_count < 0:
+                return CROWDED, entry_count
+            length = push(chart, target, SELF, 0, length)
+            for i in range(done_count):
+                if chart.done[i] == target and length >= 0:
+                    length = push(chart, argument, origin, count, length)
+        elif kind == INCREMENT:
+            least, most = graph.counters[argument, 0], graph.counters[argument, 1]
+            more = count + 1 if most != UNBOUNDED or count < least else count
+            length = push(chart, target, origin, more, length)
+        elif kind == GUARD:
+            after = behind_guard(graph, chart, graph.nodes[node, COUNTER], argument, count)
+            if after >= 0:
+                length = push(chart, target, origin, after, length)
+            elif after != DEAD:
+                return after, entry_count
+        elif count >= graph.counters[argument, 0]:
+            length = push(chart, target, origin, 0, length)
+        if length < 0:
+            return length, entry_count
+    return length, entry_count
+
+
+@shared_njit
+def close(graph, chart, length):
+    """The state of the items in work[:length] and all they imply; see the module for the codes."""
+    entry_count = 0
+    leaf_count = 0
+    done_count = 0
+    accepting = 0
+    nodes = graph.nodes
+    at = 0
+    while at < length:
+        node, origin, count = chart.work[at, 0], chart.work[at, 1], chart.work[at, 2]
+        at += 1
+        if nodes[node, FLAGS] & LAZY:
+            count = chart.sizes[MISSING]
+            if count < len(chart.missing):
+                chart.missing[count] = node
+                chart.sizes[MISSING] = count + 1
+            return EXPAND
+        if nodes[node, EDGE_HI] > nodes[node, EDGE_LO]:
+            chart.leaves[leaf_count, 0] = node
+            chart.leaves[leaf_count, 1] = origin
+            chart.leaves[leaf_count, 2] = count
+            leaf_count += 1
+        if nodes[node, LINK_HI] > nodes[node, LINK_LO]:
+            length, entry_count = follow_links(graph, chart, node, origin, count, length, entry_count, done_count)
+            if length < 0:
+                return length
+        if nodes[node, FLAGS] & FINAL:
+            if origin == ROOT:
+                accepting = 1
+            else:
+                if origin == SELF:
+                    chart.done[done_count] = nodes[node, RULE]
+                    done_count += 1
+                length = complete(graph, chart, node, origin, length, entry_count)
+                if length < 0:
+                    return CROWDED
+    if leaf_count == 0 and accepting == 0:
+        return DEAD
+    bundle = 1
+    if entry_count:
+        bundle = intern_bundle(graph, chart, leaf_count, entry_count)
+        if bundle < 0:
+            return bundle
+    return intern_state(chart, bundle, accepting, leaf_count)
+
+
+@njit
+def begin(graph, chart, node):
+    """The state in which the rule that starts at `node` is the whole text."""
+    chart.sizes[STAMP] += 1
+    state = close(graph, chart, push(chart, node, ROOT, 0, 0))
+    if state >= 0:
+        chart.states[state, KEPT] = 1
+    return state

@@ -1,0 +1,150 @@
+"""Ways from a state to the end of a text: by fewest bytes, by fewest tokens along one, by tokens that come nearest.
+
+Return codes are those of kernels/chart.py.
+"""
+
+import numpy as np
+
+from .chart import DEAD, ROW
+from .cost import BYTE, COST, NEVER, NEXT, TOKENS, state_cost
+from .interning import LO
+from .rows import PENDING, fill_row, open_row, step
+from .wide import inner_njit, njit
+
+# How many nodes `nearest` may look at in search of any token, and what says that they were not enough.
+PATIENCE, TOO_MANY = 512, -20
+
+
+@inner_njit
+def find_onward(graph, chart, costs, state):
+    """Note in Costs.onward a byte that a shortest text from `state` goes on with; DEAD, or a code.
+
+    Where a promise was too low, all bytes lead farther from the end than they should: then white space that leads back
+    to where the text was looks as short as what goes on, and a text must not go round in it.
+    """
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row
+    onward = costs.onward
+    previous, best, way_on = DEAD, np.int64(4 * NEVER), DEAD
+    for byte in range(256):
+        after = chart.rows[row, byte]
+        if after >= 0 and after != previous:
+            previous = after
+            cost = np.int64(state_cost(graph, chart, costs, after))
+            if after == state or (onward[after, NEXT] >= 0 and onward[after, TOKENS] < 0):
+                cost += 2 * NEVER
+            if cost < best:
+                best, way_on = cost, after
+                onward[state, BYTE] = byte
+    onward[state, NEXT] = way_on
+    return DEAD
+
+
+@njit
+def spell(graph, chart, costs, trie, state, needed):
+    """The least number of tokens that spell a shortest text from `state`; DEAD if it has more than `needed` bytes.
+
+    Or a code. What is found out about the states on the way is noted in Costs.onward, so that texts that come to
+    the same state share the rest.
+    """
+    onward = costs.onward
+    way = np.empty(needed, np.int32)
+    length = 0
+    while onward[state, TOKENS] < 0:
+        if chart.words[chart.states[state, LO] + 1]:
+            onward[state, TOKENS] = 0
+            break
+        if length == needed:
+            return DEAD
+        if onward[state, NEXT] < 0:
+            code = find_onward(graph, chart, costs, state)
+            if code != DEAD:
+                return code
+        way[length] = state
+        length += 1
+        state = onward[state, NEXT]
+    for at in range(length - 1, -1, -1):
+        onward[way[at], TOKENS] = fewest_tokens(trie, onward, way[at])
+    return onward[way[0] if length else state, TOKENS]
+
+
+@inner_njit
+def fewest_tokens(trie, onward, state):
+    """The least number of tokens that spell the text that `onward` leads along, NEVER if they cannot."""
+    fewest = NEVER
+    node = 0
+    while onward[state, TOKENS] != 0:
+        byte = onward[state, BYTE]
+        child, end = node + 1, trie.skip[node]
+        while child < end and trie.byte[child] != byte:
+            child = trie.skip[child]
+        if child >= end:
+            break
+        node = child
+        state = onward[state, NEXT]
+        if trie.token_start[node + 1] > trie.token_start[node]:
+            fewest = min(fewest, onward[state, TOKENS] + 1)
+    return fewest
+
+
+@inner_njit
+def nearest_within(graph, chart, costs, trie, state, detour, patience):
+    """As `nearest`, among the tokens that begin a text at most `detour` bytes longer than a shortest.
+
+    TOO_MANY if that takes a look at more than `patience` nodes of the trie. What is known already is read from the
+    arrays in place, as in `walk`.
+    """
+    row = open_row(graph, chart, state)
+    if row < 0:
+        return row
+    stack = np.empty(trie.deepest + 1, np.int32)
+    passed = np.empty(trie.deepest + 1, np.int32)
+    stack[0], passed[0] = row, state
+    best, found = state_cost(graph, chart, costs, state), DEAD
+    most = best + detour
+    starts, skip, rows, states, onward = trie.token_start, trie.skip, chart.rows, chart.states, costs.onward
+    node, end = 1, len(trie.byte)
+    while node < end and best > 0:
+        level = trie.depth[node]
+        after = rows[stack[level - 1], trie.byte[node]]
+        if after == PENDING:
+            after = step(graph, chart, passed[level - 1], stack[level - 1], trie.byte[node])
+        if after < 0:
+            if after < DEAD:
+                return after
+            node = skip[node]
+            continue
+        patience -= 1
+        if patience < 0:
+            return TOO_MANY
+        cost = np.int64(onward[after, COST])
+        if cost < 0:
+            cost = state_cost(graph, chart, costs, after)
+        if level + cost > most:
+            node = skip[node]
+            continue
+        if cost < best and starts[node + 1] > starts[node]:
+            best, found = cost, after
+        if skip[node] > node + 1:
+            row = states[after, ROW]
+            if row < 0:
+                row = open_row(graph, chart, after)
+                if row < 0:
+                    return row
+            stack[level], passed[level] = row, after
+        node += 1
+    return found
+
+
+@njit
+def nearest(graph, chart, costs, trie, state, detour):
+    """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
+
+    The first in the order of the trie. Where very many tokens may follow, only those that begin a text at most
+    `detour` bytes longer than a shortest.
+    """
+    found = nearest_within(graph, chart, costs, trie, state, NEVER, PATIENCE)
+    if found == TOO_MANY:
+        found = nearest_within(graph, chart, costs, trie, state, detour, NEVER)
+    return found

@@ -1,0 +1,63 @@
+"""Arrays that kernels take as one argument."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from trellm.kernels.arrays import Arrays, Table, Vector
+from trellm.kernels.wide import inner_njit, njit
+
+
+class Inside(Arrays):
+    weights: Vector[np.float64]
+    factor: int
+
+
+class Outside(Arrays):
+    values: Vector[np.int32]
+    table: Table[np.uint64]
+    inside: Inside
+
+
+@inner_njit
+def last_of(outside):
+    return outside.table[outside.table.shape[0] - 1, outside.table.shape[1] - 1]
+
+
+@njit(cache=False)
+def read_all(outside, out):
+    inside = outside.inside
+    out[0] = len(outside.values)
+    out[1] = last_of(outside)
+    out[2] = inside.factor * inside.weights.sum()
+    for i in range(len(outside.values)):
+        out[3] += outside.values[i]
+        outside.table[0, i] = i
+
+
+def make() -> Outside:
+    weights = np.array([0.5, 2.0])
+    weights.flags.writeable = False
+    return Outside(np.arange(4, dtype=np.int32), np.full((3, 5), 7, np.uint64), Inside(weights, -2))
+
+
+def test_a_kernel_sees_what_python_sees() -> None:
+    arrays, out = make(), np.zeros(4)
+    read_all(arrays, out)
+    assert out.tolist() == [4, 7, -5, 6]
+    assert arrays.table[0].tolist() == [0, 1, 2, 3, 7], "what a kernel writes is there"
+    more = replace(arrays, values=np.array([5], np.int32), inside=replace(arrays.inside, factor=3))
+    read_all(more, out)
+    assert out.tolist() == [1, 7, 7.5, 11]
+    read_all(replace(more, values=np.zeros(0, np.int32)), out)
+    assert out[0] == 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.zeros(4, np.int64), np.zeros((4, 1), np.int32), np.zeros(8, np.int32)[::2], np.zeros(4, np.uint32)],
+    ids=["dtype", "dimensions", "not contiguous", "signs"],
+)
+def test_other_arrays_are_refused(values: np.ndarray) -> None:
+    with pytest.raises(TypeError, match=r"Outside\.values: .*int32.* is needed"):
+        _ = replace(make(), values=values).address
