@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -103,8 +103,9 @@ class ChartAutomaton:
         self.is_crowded = False
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
         self._graph_arrays = graph.arrays()
-        self._chart = _new_chart(horizon)
+        self._chart = _new_chart(horizon, max_rows)
         self._dropped = False
+        self._rows_written = 0  # before those that there are were dropped
         self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
@@ -126,8 +127,14 @@ class ChartAutomaton:
 
     @property
     def held_bytes(self) -> int:
-        """How much memory there is room for in the chart; pages that were never written to are not taken yet."""
-        return sum(array.nbytes for array in vars(self._chart).values() if isinstance(array, np.ndarray))
+        """How much of the chart's memory was written to; what there is room for besides takes none."""
+        chart, sizes = self._chart, self._chart.sizes
+        rows = max(self._rows_written, int(sizes[kernel.ROWS]))
+        used = {"words": sizes[WORDS], "rows": rows, "loops": rows}
+        used |= {"set_words": chart.set_sizes[WORDS], "sets": chart.set_sizes[SETS]}
+        used |= {name: sizes[kind] for name, kind in SPANS.items()}
+        arrays: list[tuple[str, NDArray[Any]]] = [(each.name, getattr(chart, each.name)) for each in fields(chart)]
+        return sum(array[: used.get(name, len(array))].nbytes for name, array in arrays)
 
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""
@@ -193,6 +200,7 @@ class ChartAutomaton:
             chart = replace(chart, words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
             set_words = np.zeros_like(chart.set_words)
             keep_sets(self._graph_arrays, chart, set_words)
+            self._rows_written = 0
             self._chart = _with_sets_reindexed(_reindexed(replace(chart, set_words=set_words)))
             self.is_crowded = False
             states = chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
@@ -275,6 +283,7 @@ class ChartAutomaton:
         """The chart with no rows; within one call only once, since the call goes on with the rows it fills."""
         chart = self._chart
         chart.states[: chart.sizes[kernel.STATES], kernel.ROW] = -1
+        self._rows_written = len(chart.rows)
         chart.sizes[kernel.ROWS] = 0
         self._dropped = True
         return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
@@ -315,12 +324,13 @@ def _scratch(size: int) -> dict[str, Any]:
     }
 
 
-def _new_chart(horizon: int) -> Chart:
+def _new_chart(horizon: int, max_rows: int) -> Chart:
     """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
 
     There is room for what most constraints come to: memory that is never written to costs nothing, while larger
     arrays must be copied to and indexed anew.
     """
+    rows = min(2048, max_rows)
     sizes = np.zeros(12, np.int64)
     sizes[FREE:] = -1
     sizes[kernel.HORIZON] = horizon
@@ -335,8 +345,8 @@ def _new_chart(horizon: int) -> Chart:
         state_index=np.full(1 << 15, -1, np.int32),
         bundle_index=np.full(1 << 13, -1, np.int32),
         signature_index=np.full(1 << 14, -1, np.int32),
-        rows=np.empty((2048, 256), np.int32),
-        loops=np.empty((2048, 3), np.uint64),
+        rows=np.empty((rows, 256), np.int32),
+        loops=np.empty((rows, 3), np.uint64),
         memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
         set_words=np.empty(4096, np.int32),
         sets=np.zeros((64, 2), np.int32),

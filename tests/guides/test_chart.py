@@ -129,13 +129,27 @@ def test_dropping_rows_changes_nothing() -> None:
     graph = Graph()
     small = ChartAutomaton(graph, Lowering(graph).rule(node), max_rows=64)
     large = automaton_for(node)
-    assert small.explore(10_000) == large.explore(10_000) > 100
-    for text in (b"a" * 50, b"ba" * 60, b"aba" * 30 + b"b", b"b" * 5):
+    for text in (b"a" * 50, b"ba" * 30, b"aba" * 20 + b"b", b"b" * 5):
         ends = [automaton.read(automaton.start, text) for automaton in (small, large)]
         assert [end >= 0 for end in ends] in ([True] * 2, [False] * 2)
         if ends[0] >= 0:
             accepting = [automaton.is_accepting(end) for automaton, end in zip((small, large), ends, strict=True)]
             assert accepting[0] == accepting[1]
+    assert small.held_bytes < large.held_bytes, "rows were dropped"
+    assert small.explore(10_000) == large.explore(10_000) > 100
+
+
+def test_only_memory_that_was_written_to_is_weighed() -> None:
+    automaton = automaton_for(Repeat(Alternation((A, Literal(b"ba"))), 5, 90))
+    at_first = automaton.held_bytes
+    assert at_first < 400_000
+    automaton.read(automaton.start, b"a" * 50)
+    after_some = automaton.held_bytes
+    assert 40 * 1024 < after_some - at_first < 80 * 1024, "a row of 1 KiB for each state"
+    count = automaton.explore(10_000)
+    assert automaton.held_bytes - at_first > 1024 * (count - 1)
+    automaton.collect()
+    assert automaton.held_bytes < after_some
 
 
 def test_limits_are_errors() -> None:
