@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,20 +38,28 @@ def warmup(verbose: bool) -> None:
 def warm(report: Report) -> float:
     """Compile or load every CPU kernel; seconds it took. `report` is told each one's name and seconds.
 
-    Those that have nothing in common with most of the guides are compiled by a process beside this one.
+    Those that have nothing in common with most of the guides are compiled by a process beside this one, if there is
+    a core for it.
     """
     from ..kernels.compiling import keep_quiet
 
     keep_quiet()
     begin = time.perf_counter()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with _beside() if cores != 1 else nullcontext():
+        _run(_guide_thunks(), report)
+    warm_apart(report)
+    return time.perf_counter() - begin
+
+
+@contextmanager
+def _beside() -> Generator[None]:
     command = [sys.executable, "-c", f"from {__name__} import warm_apart; warm_apart()"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as beside:
-        _run(_guide_thunks(), report)
+        yield
         _, trouble = beside.communicate()
     if beside.returncode:
         raise RuntimeError(f"some kernels could not be compiled:\n{trouble}")
-    warm_apart(report)
-    return time.perf_counter() - begin
 
 
 def warm_apart(report: Report = lambda name, seconds: None) -> None:
