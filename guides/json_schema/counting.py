@@ -43,6 +43,7 @@ class Counting:
         self.free = least if most is None else max(least, most - self._farthest)
         self._common: int | None = None
         self._endless: dict[int, Ranges] = {}
+        self._atoms_to: dict[int, dict[int, int]] = {}
         self._ways: dict[tuple[int, Escapes], Ways] = {}
         self._alphabets: dict[Escapes, Alphabet] = {}
         if least:
@@ -95,8 +96,7 @@ class Counting:
             reached = {state}
             queue = [state]
             for place in queue:
-                row = self.automaton.rows[place]
-                new = {row[atom] for atom in bits(allowed)} - reached
+                new = {after for after, atoms in self._atoms(place).items() if atoms & allowed} - reached
                 reached |= new
                 queue += new
                 if len(reached) > MAX_REACHED:
@@ -107,10 +107,19 @@ class Counting:
             if allowed == before:
                 return self._ranges(allowed)
 
+    def _atoms(self, state: int) -> dict[int, int]:
+        """The atoms, as bits, that lead to each state that has an end."""
+        known = self._atoms_to.get(state)
+        if known is None:
+            known = self._atoms_to[state] = dict.fromkeys(self.edges[state], 0)
+            for atom, after in enumerate(self.automaton.rows[state]):
+                if after in known:
+                    known[after] |= 1 << atom
+        return known
+
     def _allowed(self, state: int) -> int:
         """The atoms, as bits, after which there is an end."""
-        edges = self.edges[state]
-        return sum(1 << atom for atom, after in enumerate(self.automaton.rows[state]) if after in edges)
+        return sum(self._atoms(state).values())
 
     def _everywhere(self) -> int:
         """The atoms that every state with an end allows."""

@@ -1,4 +1,7 @@
-"""Members of a set of strings, short ones first: a search through its conditions, read side by side."""
+"""Members of a set of strings, short ones first: a search through its conditions, read side by side.
+
+The shortest member of one pattern or format alone needs no search: the syntax tells.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,18 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from ...errors import LimitError
+from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from . import formats
 from .cases import NO_NAMES, String
 from .derivatives import MAX_CODE_POINT, Expression
+from .narrowing import ENDLESS, narrow
 from .patterns import parse
 
 SEARCH_LIMIT = 200_000
 
 Conditions = tuple[tuple[Expression, bool], ...]
 States = tuple[int, ...]
-Node = tuple[int, States]
+Stage = tuple[int, States]
 """How many characters count towards the minimum so far, and the state of every condition."""
 
 
@@ -48,12 +53,79 @@ def examples(case: String, count: int) -> list[str]:
     """Up to `count` different members, short ones first; fewer only if there are no more."""
     if case.values is not None:
         return sorted(case.values, key=lambda text: (len(text), text))[:count]
+    if count == 1:
+        text = _told(case)
+        if text is not None:
+            return [text]
     path = shortest(replace(case, excluded=NO_NAMES)) if count else None
     if path is None:
         return []
     if count == 1 and path.text not in case.excluded:
         return [path.text]
     return _pumped(path, case, count) or list(islice(_search(case, count), count))
+
+
+def _told(case: String) -> str | None:
+    """A short member that one of the patterns or formats tells without a search; None if none does."""
+    for pattern in sorted(case.patterns):
+        text = _brief_match(pattern, case.min_length, case.max_length)
+        if text is not None and is_member(case, text):
+            return text
+    for name in sorted(case.formats):
+        if is_member(case, formats.EXAMPLES[name]):
+            return formats.EXAMPLES[name]
+    return None
+
+
+def is_member(case: String, text: str) -> bool:
+    """Whether a string meets all conditions of a set that is no list of strings and no quotation."""
+    if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
+        return False
+    if text in case.excluded:
+        return False
+    only_format = len(case.formats) == 1 and not (case.patterns or case.not_patterns or case.not_formats)
+    if only_format and text == formats.EXAMPLES[next(iter(case.formats))]:
+        return True
+    return all(language.matches(text) == wanted for language, wanted in conditions(case))
+
+
+@lru_cache(maxsize=1024)
+def _brief_match(pattern: str, least: int, most: int | None) -> str | None:
+    """A short string of some length in which a pattern is found; None if its syntax does not tell."""
+    node = parse(pattern)
+    if least:
+        node = narrow(node, least, ENDLESS if most is None else most)
+    return None if node is None else brief(node)
+
+
+def brief(node: Node) -> str | None:
+    """A short text of plain syntax; None if there is no text, or only a table or a rule that is referred to tells."""
+    match node:
+        case Chars(ranges):
+            return _readable(ranges) if ranges else None
+        case Literal(data):
+            return data.decode()
+        case Sequence(items):
+            texts = [brief(item) for item in items]
+            found = [text for text in texts if text is not None]
+            return "".join(found) if len(found) == len(texts) else None
+        case Alternation(items):
+            texts = [brief(item) for item in items]
+            return min((text for text in texts if text is not None), key=len, default=None)
+        case Repeat(item, least, _):
+            if least == 0:
+                return ""
+            text = brief(item)
+            return None if text is None else least * text
+        case _:
+            return None
+
+
+def _readable(ranges: Ranges) -> str:
+    """A character of a set, if possible a letter or digit."""
+    firsts = [chr(low) for low, _ in ranges]
+    common = [char for char in "a0A" if any(low <= ord(char) <= high for low, high in ranges)]
+    return min(common + firsts, key=_strangeness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +150,13 @@ def _pumped(path: Path, case: String, count: int) -> list[str]:
 def shortest(case: String) -> Path | None:
     """A shortest member, by one character of each kind breadth first; exclusions are not looked at."""
     pairs = conditions(case)
-    start: Node = (0, tuple(0 for _ in pairs))
-    came_from: dict[Node, tuple[Node, str] | None] = {start: None}
+    start: Stage = (0, tuple(0 for _ in pairs))
+    came_from: dict[Stage, tuple[Stage, str] | None] = {start: None}
     level = [start]
     length = 0
     while level and (case.max_length is None or length <= case.max_length):
         length += 1
-        following: list[Node] = []
+        following: list[Stage] = []
         for node in level:
             if node[0] >= case.min_length and _accepted(pairs, node[1]):
                 return _retraced(pairs, node, came_from)
@@ -100,7 +172,7 @@ def shortest(case: String) -> Path | None:
     return None
 
 
-def _retraced(pairs: Conditions, end: Node, came_from: dict[Node, tuple[Node, str] | None]) -> Path:
+def _retraced(pairs: Conditions, end: Stage, came_from: dict[Stage, tuple[Stage, str] | None]) -> Path:
     chars: list[str] = []
     nodes = [end]
     step = came_from[end]
@@ -137,15 +209,16 @@ def _search(case: String, count: int) -> Iterator[str]:
     """Members in order of length, breadth first, as many ways to a state as may be needed."""
     pairs = conditions(case)
     wanted = len(case.excluded) + count
-    visits: dict[Node, int] = {}
+    visits: dict[Stage, int] = {}
     level: list[tuple[str, States]] = [("", tuple(0 for _ in pairs))]
     steps = 0
     while level:
         following: list[tuple[str, States]] = []
         for text, states in level:
-            length = len(text)
-            if length >= case.min_length and text not in case.excluded and _accepted(pairs, states):
+            if len(text) >= case.min_length and text not in case.excluded and _accepted(pairs, states):
                 yield text
+        for text, states in level:
+            length = len(text)
             if case.max_length is not None and length >= case.max_length:
                 continue
             for char in _representatives(pairs, states, wanted):
@@ -171,4 +244,9 @@ def _representatives(pairs: Conditions, states: States, count: int) -> list[str]
     chars = [
         chr(point) for low, high in pairwise(points) if low != 0xD800 for point in range(low, min(high, low + count))
     ]
-    return sorted(chars, key=lambda char: (not char.isalnum() or ord(char) > 126, not " " <= char <= "~", char))
+    return sorted(chars, key=_strangeness)
+
+
+def _strangeness(char: str) -> tuple[bool, bool, str]:
+    """The order in which characters are taken for examples."""
+    return (not char.isalnum() or ord(char) > 126, not " " <= char <= "~", char)

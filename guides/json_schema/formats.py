@@ -6,25 +6,17 @@ Where a format's definition is not regular, or needs tables, the pattern is narr
 - hostname from draft 7 on, idn-hostname, email: no label with hyphens in its third and fourth place (A-labels
   are among them: whether their Punycode decodes is not regular)
 - idn-hostname: beside ASCII, letters of common scripts that need no context, up to 14 to a label
-- regex: what ECMA-262 and Python read alike; groups nest at most three deep; no names, no back references,
-  nothing looks behind
+- regex: what ECMA-262 and Python read alike; no names, no back references, nothing looks behind; under further
+  conditions on the string groups nest at most three deep, and fewer ranges are written (see regex_format.py)
 """
 
 from __future__ import annotations
 
+from .regex_format import nested
+
 
 def _any(*parts: str) -> str:
     return "(?:" + "|".join(parts) + ")"
-
-
-def _nested(inner: str, depth: int) -> str:
-    """Regular expressions with `depth` levels of groups, around atoms `inner`."""
-    quantifier = r"(?:(?:[*+?]|\{[0-9]{1,2}(?:,(?:[1-9][0-9]{2})?)?\})\??)?"
-    branch = f"(?:{inner}{quantifier})*"
-    for _ in range(depth):
-        inside = rf"{branch}(?:\|{branch})*\)"
-        branch = rf"(?:{inner}{quantifier}|\((?:\?:)?{inside}{quantifier}|\(\?[=!]{inside})*"
-    return rf"\^?{branch}\$?(?:\|\^?{branch}\$?)*"
 
 
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
@@ -129,14 +121,6 @@ _VARIABLE = rf"{_VARIABLE_CHAR}(?:\.?{_VARIABLE_CHAR})*(?::[1-9][0-9]{{0,3}}|\*)
 _TEMPLATE_CHAR = rf"(?:[!#$&'()*+,./0-9:;=?@A-Z\[\]_a-z~{_UCS}\uE000-\uF8FF-]|%{_HEX}{{2}})"
 _TEMPLATE = rf"(?:{_TEMPLATE_CHAR}|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
-_REGEX_ATOM = _any(
-    r"[^\\^$.*+?()\[\]{}|]",
-    r"\.",
-    r"\\[dDwWsSbBfnrtv0^$.*+?()\[\]{}|/-]",
-    rf"\\x{_HEX}{{2}}",
-    rf"\\u{_HEX}{{4}}",
-    r"\[\^?(?:[^\\\[\]^&|~-]|\\[dDwWsSfnrtv0^$.*+?()\[\]{}|/-]|[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9])+\]",
-)
 
 OLD_HOSTNAME = "hostname of RFC 1123"
 """What drafts 4 and 6 mean by `hostname`: labels may have hyphens anywhere inside."""
@@ -163,7 +147,7 @@ PATTERNS = {
         "uuid": f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",
         "json-pointer": _POINTER,
         "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
-        "regex": _nested(_REGEX_ATOM, 3),
+        "regex": nested(3),
     }.items()
 }
 """The pattern of each enforced format; other formats are annotations."""

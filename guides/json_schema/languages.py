@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...errors import PatternError
 from . import examples
 from .cases import String
-from .strings import is_plain
 
 
 class PatternLanguage:
@@ -23,15 +22,10 @@ class PatternLanguage:
         """Whether a string is in the set."""
         if case.values is not None:
             return text in case.values
-        if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
-            return False
-        if text in case.excluded:
-            return False
         if case.quote is not None:
-            return bool(case.quote.places(text))
-        if is_plain(case):
-            return True
-        return all(language.matches(text) == wanted for language, wanted in examples.conditions(case))
+            within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
+            return within and bool(case.quote.places(text))
+        return examples.is_member(case, text)
 
     def is_empty(self, case: String) -> bool:
         """Whether the set has no string."""

@@ -12,8 +12,9 @@ from ..syntax import Node
 from .cases import Number, String
 from .counting import Counting
 from .decimals import number_node
-from .spelling import Escapes
-from .text import in_quotes, plan
+from .regex_format import INSIDE, rules
+from .spelling import Escapes, spell
+from .text import REGEX, in_quotes, plan
 
 MAX_NODES = 1000
 """Up to how many nodes a piece has that is kept."""
@@ -30,6 +31,8 @@ def string_piece(case: String, escapes: Escapes) -> Piece | None:
     """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
     if case.values is not None or case.quote is not None or case.excluded:
         return None
+    if case == REGEX:
+        return _regexes(escapes)
     found = plan(case, escapes)
     return None if isinstance(found, Counting) else _lowered(in_quotes(found))
 
@@ -41,4 +44,18 @@ def _lowered(node: Node) -> Piece | None:
     if entry is None or graph.node_count > MAX_NODES:
         return None
     graph.define(start, links=((EPSILON, entry, 0),))
+    return graph.piece()
+
+
+def _regexes(escapes: Escapes) -> Piece:
+    """The format `regex` alone: groups may nest, which no pattern and no condition on lengths can say."""
+    graph = Graph()
+    whole, inside = rules()
+    start = graph.begin_rule()
+    with graph.new_rule() as group:
+        pass
+    lowering = Lowering(graph, {INSIDE: group}.__getitem__)
+    lowering.body(start, in_quotes(spell(whole, escapes)))
+    graph.rule = group
+    lowering.body(group, spell(inside, escapes))
     return graph.piece()

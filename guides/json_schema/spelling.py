@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..regex.charsets import intersect, negate, single
-from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
+from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 
 Escapes = OneOf["canonical", "any"]
 
@@ -68,7 +68,10 @@ def free_character(escapes: Escapes) -> Node:
 
 
 def spell(node: Node, escapes: Escapes) -> Node:
-    """The texts of a syntax node as they stand inside a JSON string. It has tables only with canonical escapes."""
+    """The texts of a syntax node as they stand inside a JSON string; so must be those of the rules it refers to.
+
+    It has tables only with canonical escapes.
+    """
     match node:
         case Chars(ranges):
             return spell_chars(ranges, escapes)
@@ -84,8 +87,10 @@ def spell(node: Node, escapes: Escapes) -> Node:
             return Repeat(spell(item, escapes), least, most)
         case Table() if escapes == "canonical":
             return spell_table(node)
+        case Reference():
+            return node
         case _:
-            raise AssertionError("only plain syntax can be spelt character by character")
+            raise AssertionError("a table is spelt byte by byte")
 
 
 def spell_table(table: Table) -> Table:

@@ -26,6 +26,7 @@ from .text_places import TextPlaces
 
 QUOTE = Literal(b'"')
 MANY_TEXTS = 24
+REGEX = String(formats=frozenset(("regex",)))
 MAX_SIZE: dict[Escapes, int] = {"canonical": 1000, "any": 40}
 """Up to how many nodes of syntax a pattern is spelt; larger ones are determinised first."""
 
@@ -66,6 +67,8 @@ class StringLowering:
         if _only_excludes(case):
             texts = chain(("",), map(chr, range(0x23, 0xD800)))
             return next(len(spelt(text)) for text in texts if text not in case.excluded)
+        if case == REGEX:
+            return 2
         found = plan(case, self._escapes)
         if isinstance(found, Counting):
             return 2 + found.bytes_needed(found.automaton.start, 0)

@@ -14,11 +14,11 @@ from typing import Any
 from ...errors import LimitError
 from . import numbers
 from .cases import Array, Normal, Number, Object, String
-from .formats import EXAMPLES
 from .formula import EVERYTHING, NOTHING, Formula, json_key
 from .instances import NO_INSTANCE, Ask
 from .membership import Membership
 from .normalise import Normaliser
+from .strings import is_plain
 from .witness_arrays import ArrayWitnesses
 from .witness_objects import ObjectWitnesses
 
@@ -137,13 +137,8 @@ class Witnesses:
         """A string of the set, or NO_INSTANCE."""
         if case.min_length > MAX_LENGTH:
             raise LimitError(f"minLength above {MAX_LENGTH}")
-        if not (case.patterns or case.not_patterns or case.not_formats) and case.values is None:
-            if len(case.formats) == 1:
-                text = EXAMPLES[next(iter(case.formats))]
-                if self.normaliser.language.contains(case, text):
-                    return text
-            if not case.formats and not case.excluded and case.quote is None:
-                return "a" * case.min_length
+        if is_plain(case) and case.values is None and not case.excluded:
+            return "a" * case.min_length
         found = self.normaliser.language.examples(case, 1)
         return found[0] if found else NO_INSTANCE
 

@@ -27,6 +27,7 @@ class ObjectWitnesses:
         self._formulas = owner.normaliser.formulas
         self._language = owner.normaliser.language
         self._max_cases = owner.normaliser.max_cases
+        self._listed: dict[String, list[str] | None] = {}
 
     def spread(self, case: Object) -> Iterator[Object]:
         """The case as alternatives whose `some` are about unnamed members, of which there is no end."""
@@ -55,8 +56,10 @@ class ObjectWitnesses:
             return sorted(names.values)
         if not names.patterns and not names.formats and names.quote is None and (names.max_length or FEW) > 1:
             return None
-        found = self._language.examples(names, FEW + 1)
-        return found if len(found) <= FEW else None
+        if names not in self._listed:
+            found = self._language.examples(names, FEW + 1)
+            self._listed[names] = found if len(found) <= FEW else None
+        return self._listed[names]
 
     def _member(self, case: Object, name: str) -> Formula:
         return objects.member(case, name, self._formulas, self._language)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from trellm.errors import LimitError
+from trellm.guides import JSONGuide
 from trellm.guides.automaton import ChartAutomaton
 from trellm.guides.graph import Graph
 from trellm.guides.json_schema.cases import String
@@ -305,3 +307,25 @@ def collect(schema: object, cases: set[String]) -> None:
         cases.add(case)
     for value in schema.values():
         collect(value, cases)
+
+
+REGEXES = ["", "^a$", "(a|b)*", "((((x))))+", "(?=a)b", "[a-f]-x", "a{2,}", r"\d+\.\w", r"(?:é|ß)\\", r"[^0-9A-Z\\]"]
+
+
+@pytest.mark.parametrize("escapes", ["canonical", "any"])
+def test_regular_expressions_as_strings(escapes: Escapes) -> None:
+    """Alone, the format's groups nest as deep as one likes; what is accepted Python can compile."""
+    guide = JSONGuide({"type": "string", "format": "regex"}, Vocabulary.from_bytes(), escapes=escapes)
+
+    def accepts(text: str) -> bool:
+        state = guide.start
+        for byte in json.dumps(text, ensure_ascii=False).encode():
+            state = guide.advance(state, byte)
+            if state < 0:
+                return False
+        return guide.is_accepting(state)
+
+    assert all(map(accepts, REGEXES))
+    assert all(re.compile(text) for text in REGEXES)
+    assert not any(map(accepts, ["(a", "a)", "*", "a**", "[b-a]", "[]", "a{", "(?<=a)", "\\", "\\1"]))
+    assert guide.distance(guide.start) == 2
