@@ -106,9 +106,9 @@ def _resource_names(more: str, more_in_query: str = "") -> tuple[str, str]:
     fragment = f"(?:#(?:[{unreserved}{sub}:@/?-]|{percent})*)?"
     scheme = "[A-Za-z][A-Za-z0-9+.-]*:"
     rooted = f"{char}+(?:/{segment})*"
-    whole = f"{scheme}(?:{authority}|{absolute}|{rooted})?{query}{fragment}"
-    relative = f"(?:{authority}|{absolute}|{first_segment}(?:/{segment})*)?{query}{fragment}"
-    return whole, _any(whole, relative)
+    whole = f"{scheme}(?:{authority}|{absolute}|{rooted})?"
+    relative = f"(?:{authority}|{absolute}|{first_segment}(?:/{segment})*)?"
+    return whole + query + fragment, _any(whole, relative) + query + fragment
 
 
 _URI, _URI_REFERENCE = _resource_names("")

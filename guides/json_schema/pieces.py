@@ -16,7 +16,7 @@ from .regex_format import INSIDE, rules
 from .spelling import Escapes, spell
 from .text import REGEX, in_quotes, plan
 
-MAX_NODES = 1000
+MAX_NODES = 2000
 """Up to how many nodes a piece has that is kept."""
 
 

@@ -27,7 +27,7 @@ from .text_places import TextPlaces
 QUOTE = Literal(b'"')
 MANY_TEXTS = 24
 REGEX = String(formats=frozenset(("regex",)))
-MAX_SIZE: dict[Escapes, int] = {"canonical": 1000, "any": 40}
+MAX_SIZE: dict[Escapes, int] = {"canonical": 1100, "any": 40}
 """Up to how many nodes of syntax a pattern is spelt; larger ones are determinised first."""
 
 

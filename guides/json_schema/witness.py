@@ -47,7 +47,7 @@ class Witnesses:
 
     def has_instance(self, formula: Formula) -> bool:
         """Whether any value satisfies a formula."""
-        return self.find(formula) is not NO_INSTANCE
+        return is_modest(formula) or self.find(formula) is not NO_INSTANCE
 
     def _explore(self, target: Formula) -> None:
         """Find a witness for `target`, asking for others as they turn out to matter."""
@@ -163,6 +163,26 @@ class Witnesses:
         for object_ in normal.objects:
             for case in self.objects.spread(object_):
                 yield from self.objects.more(case, count, ask)
+
+
+DEMANDING = frozenset(
+    (
+        *("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "x-quote"),
+        *("minLength", "pattern", "minItems", "contains", "required", "minProperties"),
+        *("maximum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
+        # What follows always has an instance, but may fall into too many cases: that is to be known soon.
+        *("dependencies", "dependentRequired", "dependentSchemas", "propertyNames", "patternProperties"),
+        *("unevaluatedProperties", "unevaluatedItems"),
+    )
+)
+
+
+def is_modest(formula: Formula) -> bool:
+    """Whether a subschema has no keyword that takes a witness: an empty value, or one that is large enough, will do."""
+    if formula.kind != "schema":
+        return False
+    keywords: dict[str, Any] = formula.subject[0].value
+    return DEMANDING.isdisjoint(keywords) and not ("format" in keywords and "maxLength" in keywords)
 
 
 def of_number(case: Number) -> Any:
