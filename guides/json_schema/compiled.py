@@ -11,7 +11,7 @@ from ...errors import LimitError, SchemaError
 from ..quotation import Quote
 from .cases import Normal, Object, String
 from .conflict import conflict
-from .dialects import MAX_DIGITS, is_object
+from .dialects import MAX_DIGITS, is_object, only_strings
 from .documents import Documents
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .instances import NO_INSTANCE
@@ -61,7 +61,7 @@ class CompiledSchema:
                 if not keywords.isdisjoint(value):  # type: ignore[reportUnknownArgumentType]
                     return True
                 todo.extend(value.values())  # type: ignore[reportUnknownArgumentType]
-            elif isinstance(value, list):
+            elif isinstance(value, list) and not only_strings(value):  # type: ignore[reportUnknownArgumentType]
                 todo.extend(value)  # type: ignore[reportUnknownArgumentType]
         return False
 

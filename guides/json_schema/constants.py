@@ -7,12 +7,14 @@ from typing import Any
 
 from . import numbers, strings
 from .cases import Array, Normal, Object, Rule, String
-from .dialects import exact, is_array, is_number, is_object
+from .dialects import exact, is_array, is_number, is_object, only_strings
 from .formula import NOTHING, Formulas
 
 
 def constants(by_key: Mapping[Any, Any]) -> Normal:
     """Exactly these constants, by their keys."""
+    if only_strings(by_key.values()):
+        return Normal(strings=(strings.of_values(by_key.values()),) if by_key else ())
     texts = frozenset(value for value in by_key.values() if isinstance(value, str))
     values = frozenset(exact(value) for value in by_key.values() if is_number(value))
     return Normal(

@@ -7,7 +7,7 @@ mean otherwise: `definitions`, `dependencies`, array-form `items` with `addition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeGuard
@@ -35,6 +35,11 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 def is_number(value: Any) -> bool:
     """Whether a JSON value is a number (booleans are not, whatever Python thinks)."""
     return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
+
+
+def only_strings(values: Iterable[Any]) -> bool:
+    """Whether all values are plain strings: lists of constants mostly are, and may be long."""
+    return set(map(type, values)) <= {str}
 
 
 def type_of(value: Any) -> str:
@@ -104,7 +109,9 @@ def _types(value: Any) -> str | None:
 
 
 def _values(value: Any) -> str | None:
-    return _constant(value) if is_array(value) else "an array"
+    if not is_array(value):
+        return "an array"
+    return None if only_strings(value) else _constant(value)
 
 
 def _constant(value: Any) -> str | None:

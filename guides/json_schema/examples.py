@@ -52,7 +52,7 @@ def conditions(case: String) -> Conditions:
 def examples(case: String, count: int) -> list[str]:
     """Up to `count` different members, short ones first; fewer only if there are no more."""
     if case.values is not None:
-        return sorted(case.values, key=lambda text: (len(text), text))[:count]
+        return list(_shortest_of(case.values, count))
     if count == 1:
         text = _told(case)
         if text is not None:
@@ -63,6 +63,13 @@ def examples(case: String, count: int) -> list[str]:
     if count == 1 and path.text not in case.excluded:
         return [path.text]
     return _pumped(path, case, count) or list(islice(_search(case, count), count))
+
+
+@lru_cache(maxsize=16)
+def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
+    most = max(sorted(map(len, texts))[:count], default=0)
+    few = [text for text in texts if len(text) <= most]
+    return tuple(sorted(few, key=lambda text: (len(text), text))[:count])
 
 
 def _told(case: String) -> str | None:

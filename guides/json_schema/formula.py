@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from ...errors import LimitError
-from .dialects import exact, is_array, is_number
+from .dialects import exact, is_array, is_number, only_strings
 from .subschema import Resource, Subschema
 
 Kind = Literal["everything", "nothing", "schema", "values", "plain", "names", "not", "all", "any", "one"]
@@ -98,8 +98,10 @@ class Formulas:
 
     def values(self, values: Iterable[Any]) -> Formula:
         """One of these JSON values, compared as JSON does: 1 is 1.0, false is not 0."""
+        listed = list(values)
         try:
-            by_key: Mapping[Any, Any] = {json_key(value): value for value in values}
+            keys: Iterable[Any] = listed if only_strings(listed) else map(json_key, listed)
+            by_key: Mapping[Any, Any] = dict(zip(keys, listed, strict=True))
         except RecursionError:
             raise LimitError("a constant is nested too deep to be compared") from None
         if not by_key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Literal as OneOf
 
@@ -24,11 +24,18 @@ ESCAPED, WRITTEN_OUT = 2, 6
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
+_LISTING = json.JSONEncoder(ensure_ascii=False, separators=("\n", ""))
 
 
 def spelt(text: str) -> bytes:
     """A text as canonical JSON, with its quotes."""
     return _ENCODER.encode(text).encode()
+
+
+def all_spelt(texts: Iterable[str]) -> list[bytes]:
+    """Texts as canonical JSON, which has no line breaks, with their quotes."""
+    listed = list(texts)
+    return _LISTING.encode(listed)[1:-1].encode().split(b"\n") if listed else []
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from .formats import PATTERNS
 from .narrowing import ENDLESS, narrow, size
 from .patterns import parse
 from .product import CountedStrings
-from .spelling import Escapes, fewest_bytes, has_table, spell, spell_chars, spelt
+from .spelling import Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
 from .strings import is_plain
 from .text_places import TextPlaces
 
@@ -61,7 +61,7 @@ class StringLowering:
     def shortest(self, case: String) -> int:
         """The bytes of a short string of the set, quotes included; the set is not empty."""
         if case.values is not None:
-            return min((len(spelt(text)) for text in _writable(case.values)), default=NEVER)
+            return min(map(len, all_spelt(_writable(case.values))), default=NEVER)
         if case.quote is not None:
             return len(spelt(case.quote.examples(1)[0]))
         if _only_excludes(case):
@@ -78,7 +78,7 @@ class StringLowering:
         """The entry of finitely many strings."""
         listed = _writable(texts)
         if self._escapes == "canonical" and listed:
-            return self._graph.instantiate(text_tree(sorted({spelt(text) for text in listed})), target)
+            return self._graph.instantiate(text_tree(sorted(set(all_spelt(listed)))), target)
         if len(listed) > MANY_TEXTS:
             return TextPlaces(self._lowering, "any", listed, target).entry()
         return self._lowering.lower(Alternation(tuple(self.literal(text) for text in listed)), target)
@@ -107,7 +107,10 @@ def _only_excludes(case: String) -> bool:
 
 def _writable(texts: Iterable[str]) -> list[str]:
     """The texts without lone surrogates, which cannot be written."""
-    return [text for text in texts if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)]
+    listed = list(texts)
+    if "".join(listed).isascii():
+        return listed
+    return [text for text in listed if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)]
 
 
 @lru_cache(maxsize=4096)

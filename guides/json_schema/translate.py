@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from .cases import (
     Rule,
     String,
 )
-from .dialects import TYPES, exact, is_array, is_number, type_of
+from .dialects import TYPES, exact, is_array, is_number, only_strings, type_of
 from .documents import Documents
 from .formats import MAX_LENGTH, OLD_HOSTNAME
 from .formats import PATTERNS as FORMATS
@@ -115,8 +115,13 @@ def _constants(place: Place) -> Formula:
     """The formula of a subschema that says nothing but which constants it allows, and of which types."""
     types = place.keyword("type", TYPES)
     allowed = (types,) if isinstance(types, str) else types
-    listed = ([value for value in values if _is_of(value, allowed)] for values in _listed(place))
-    return place.formulas.all_of(map(place.formulas.values, listed))
+    return place.formulas.all_of(place.formulas.values(_of_types(values, allowed)) for values in _listed(place))
+
+
+def _of_types(values: list[Any], types: Collection[str]) -> list[Any]:
+    if only_strings(values):
+        return values if "string" in types else []
+    return [value for value in values if _is_of(value, types)]
 
 
 def _is_of(value: Any, types: Iterable[str]) -> bool:

@@ -12,6 +12,7 @@ from trellm.guides.json_schema import strings
 from trellm.guides.json_schema.cases import ANY_STRING, String
 from trellm.guides.json_schema.formats import EXAMPLES, PATTERNS
 from trellm.guides.json_schema.languages import PatternLanguage
+from trellm.guides.json_schema.spelling import all_spelt, spelt
 
 LANGUAGE = PatternLanguage()
 TEXTS = ["".join(chars) for length in range(5) for chars in product("abé", repeat=length)]
@@ -85,3 +86,9 @@ def test_formats_have_their_example_and_others(name: str) -> None:
 )
 def test_leap_years(date: str, valid: bool) -> None:
     assert LANGUAGE.contains(String(formats=frozenset(("date",))), date) is valid
+
+
+def test_texts_are_spelt_together_as_they_are_apart() -> None:
+    texts = ["", "a b", 'q"\\', "line\nbreak\t\x00\x7f", "é\u2028😀", ", ", "a"]
+    assert all_spelt(texts) == [spelt(text) for text in texts]
+    assert all_spelt([]) == []
