@@ -176,3 +176,31 @@ def test_remembered_schemas_are_forgotten_when_they_take_too_much(room: int, mon
     for number in range(json_guide.WEIGHED_EVERY):
         JSONGuide({"const": number}, vocabulary)
     assert (JSONGuide({"const": -1}, vocabulary).automaton is first.automaton) == (room > 1)
+
+
+def test_only_the_same_schema_is_remembered() -> None:
+    """Equal to Python is not the same: 1, 1.0 and true, the order of members, and what was changed since."""
+    vocabulary = copy_of(SMALL)
+
+    def automaton(schema: object, resources: dict[str, object] | None = None) -> object:
+        return JSONGuide(schema, vocabulary, resources=resources).automaton  # type: ignore[arg-type]
+
+    draft = {"$schema": "http://json-schema.org/draft-04/schema#"}
+    different = [
+        *({**draft, "enum": [value]} for value in (1, 1.0, True, "1")),
+        *({"properties": {name: {} for name in names}} for names in ("ab", "ba")),
+        '{"enum":[1]}',
+        '{"enum": [1]}',
+    ]
+    automata = [automaton(schema) for schema in different]
+    assert len(set(map(id, automata))) == len(different)
+    assert [automaton(schema) for schema in different] == automata
+    assert automaton("".join(['{"enum":', "[1]}"])) is automata[6]
+    changing: dict[str, object] = {"$ref": "x:a"}
+    resources: dict[str, object] = {"x:a": {"const": 1}}
+    before = automaton(changing, resources)
+    assert automaton(dict(changing), dict(resources)) is before
+    resources["x:a"]["const"] = 2  # type: ignore[index]
+    assert automaton(changing, resources) is not before
+    changing["title"] = "a"
+    assert JSONGuide(changing, vocabulary, resources={"x:a": {"const": 1}}).automaton is not before
