@@ -29,6 +29,9 @@ MEMO_SLOTS = 1024
 MAX_STATES = 8_000_000
 MAX_WORDS = 1 << 20
 SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
+GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
+# The arrays of a chart that are written to from end to end
+WRITTEN = [each.name for each in fields(Chart) if each.name not in GROWING]
 
 
 class Kept(NamedTuple):
@@ -128,13 +131,14 @@ class ChartAutomaton:
     @property
     def held_bytes(self) -> int:
         """How much of the chart's memory was written to; what there is room for besides takes none."""
-        chart, sizes = self._chart, self._chart.sizes
-        rows = max(self._rows_written, int(sizes[kernel.ROWS]))
-        used = {"words": sizes[WORDS], "rows": rows, "loops": rows}
-        used |= {"set_words": chart.set_sizes[WORDS], "sets": chart.set_sizes[SETS]}
-        used |= {name: sizes[kind] for name, kind in SPANS.items()}
-        arrays: list[tuple[str, NDArray[Any]]] = [(each.name, getattr(chart, each.name)) for each in fields(chart)]
-        return sum(array[: used.get(name, len(array))].nbytes for name, array in arrays)
+        chart = self._chart
+        sizes: list[int] = chart.sizes.tolist()
+        rows = max(self._rows_written, sizes[kernel.ROWS])
+        counts = [(chart.words, sizes[WORDS]), (chart.rows, rows), (chart.loops, rows)]
+        counts += [(chart.set_words, int(chart.set_sizes[WORDS])), (chart.sets, int(chart.set_sizes[SETS]))]
+        counts += [(getattr(chart, name), sizes[kind]) for name, kind in SPANS.items()]
+        growing = sum(count * array.strides[0] for array, count in counts)
+        return growing + sum(getattr(chart, name).nbytes for name in WRITTEN)
 
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""

@@ -98,6 +98,7 @@ class Graph:
         self._pending_edges: list[int] = []
         self._pending_links: list[int] = []
         self._copies: dict[Template, list[Copy]] = {}
+        self._handed: GraphArrays | None = None
         self._expanders: dict[int, Callable[[], None]] = {}
         self._lazy: list[int] = []
         self._promises: dict[int, Promise] = {}
@@ -115,14 +116,25 @@ class Graph:
     def arrays(self) -> GraphArrays:
         """The graph as it stands, for the kernels; valid until the next change."""
         self._flush()
-        return GraphArrays(
-            self._nodes.array,
-            self._edges.array,
-            self._links.array,
-            self._counters.array,
-            self._guards.array,
-            self._span_array,
-        )
+        handed = self._handed
+        if (
+            handed is None
+            or handed.nodes is not self._nodes.array
+            or handed.edges is not self._edges.array
+            or handed.links is not self._links.array
+            or handed.counters is not self._counters.array
+            or handed.guards is not self._guards.array
+            or handed.spans is not self._span_array
+        ):
+            self._handed = handed = GraphArrays(
+                self._nodes.array,
+                self._edges.array,
+                self._links.array,
+                self._counters.array,
+                self._guards.array,
+                self._span_array,
+            )
+        return handed
 
     def _flush(self) -> None:
         if self._pending_edges:

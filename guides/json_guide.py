@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import marshal
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from itertools import count
 from typing import Any
 
 from ..tokenizers_adapter import Vocabulary
@@ -21,18 +18,13 @@ from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
 from .pausing import pause, resume
 from .quotation import Quote
+from .remembered import Remembered
 from .source import Span
 from .tables import VocabularyTables
 
 MAX_REMEMBERED = 256
 # Memory of guides that are given up serves the next ones, several times faster than fresh memory from the system.
 MAX_REMEMBERED_BYTES = 64 << 20
-# After how many new guides the remembered ones, which grow while they are used, are weighed again
-WEIGHED_EVERY = 16
-
-_remembered: OrderedDict[Any, JSONGuide] = OrderedDict()
-_entered = count(1)
-_remembered_lock = threading.Lock()
 
 
 class JSONGuide(LiftedGuide):
@@ -74,10 +66,7 @@ class JSONGuide(LiftedGuide):
         text = schema if type(schema) is str and not resources else _text(given)
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
         key = (text, form, options, tuple(quotes.items()), id(vocabulary))
-        with _remembered_lock:
-            known = _remembered.get(key)
-            if known is not None:
-                _remembered.move_to_end(key)
+        known = remembered.get(key)
         if known is not None:
             self.__dict__.update(known.__dict__)
             return
@@ -94,7 +83,7 @@ class JSONGuide(LiftedGuide):
             VocabularyTables.of(vocabulary).split(span_of(PLAIN), at_once=True)
             super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
             if key[0] is not None:
-                _remember(key, self)
+                remembered.add(key, self)
         finally:
             resume(was_running)
 
@@ -106,16 +95,9 @@ class JSONGuide(LiftedGuide):
         return f"JSONGuide({self.schema.root!r})"
 
 
-def _remember(key: Any, guide: JSONGuide) -> None:
-    """Keep a guide, and as many of those used last as there is room for."""
-    with _remembered_lock:
-        _remembered[key] = guide
-        if len(_remembered) > MAX_REMEMBERED:
-            _remembered.popitem(last=False)
-        if next(_entered) % WEIGHED_EVERY == 0:
-            held = sum(known.automaton.held_bytes for known in _remembered.values())
-            while held > MAX_REMEMBERED_BYTES and len(_remembered) > 1:
-                held -= _remembered.popitem(last=False)[1].automaton.held_bytes
+remembered: Remembered[JSONGuide] = Remembered(
+    lambda guide: guide.automaton.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES
+)
 
 
 def _whole(digits: str) -> int:

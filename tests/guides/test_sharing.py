@@ -167,14 +167,13 @@ def test_the_guide_of_a_forgotten_vocabulary_goes_with_it() -> None:
     assert gone[0]() is None and gone[1]() is None
 
 
-@pytest.mark.parametrize("room", [json_guide.MAX_REMEMBERED_BYTES, 1])
+@pytest.mark.parametrize("room", [json_guide.remembered.most_bytes, 1])
 def test_remembered_schemas_are_forgotten_when_they_take_too_much(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_guide, "MAX_REMEMBERED_BYTES", room)
+    monkeypatch.setattr(json_guide.remembered, "most_bytes", room)
     vocabulary = copy_of(SMALL)
     first = JSONGuide({"const": -1}, vocabulary)
     assert JSONGuide({"const": -1}, vocabulary).automaton is first.automaton
-    for number in range(json_guide.WEIGHED_EVERY):
-        JSONGuide({"const": number}, vocabulary)
+    JSONGuide({"const": 0}, vocabulary)
     assert (JSONGuide({"const": -1}, vocabulary).automaton is first.automaton) == (room > 1)
 
 
