@@ -18,7 +18,8 @@ MISMATCH = 1
     "--json", type=click.File(encoding="utf-8"), help="A file with JSON, written anyhow, for --schema or --pydantic."
 )
 @click.option("--file", "-f", type=click.File(encoding="utf-8"), help="A file with the text; - is standard input.")
-def check(constraint: Constraint, text: str | None, json: TextIO | None, file: TextIO | None) -> int:
+@click.option("--spans", is_flag=True, help="Add where quotations stand, with --schema, --pydantic or --grammar.")
+def check(constraint: Constraint, text: str | None, json: TextIO | None, file: TextIO | None, spans: bool) -> int:
     """Say whether a text meets a constraint; if not, how far it gets and what was expected there.
 
     Exit code 0 if it does, 1 if it does not.
@@ -27,10 +28,12 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
         trellm check --regex '[0-9]{4}-[0-9]{2}' --text 2024/05
         trellm check --schema person.schema.json --json person.json
         trellm check --extract report.txt --text 'both lungs'
+        trellm check --schema finding.schema.json --context report=report.txt --spans --json finding.json
 
     With --text or --file, JSON must be written as `trellm generate` writes it; with --json its order of members,
     white space and escapes do not matter, unless --order, --whitespace or --escapes say so.
     """
+    from ..guides import CFGGuide, JSONGuide
     from ..guides.explain import explain
     from ..tokenizers_adapter import Vocabulary
 
@@ -40,6 +43,8 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
         )
     if json is not None and constraint.structure is None:
         raise click.UsageError("--json belongs to --schema or --pydantic, which are missing")
+    if spans and not constraint.may_quote:
+        raise click.UsageError("--spans belongs to --schema, --pydantic or --grammar, which are missing")
     if (text is not None) + (json is not None) + (file is not None) != 1:
         raise click.UsageError("give the text as --text or as --file, or JSON as --json, one of them")
     if text is None:
@@ -49,6 +54,10 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
             text = file.read()
         except UnicodeDecodeError as error:
             raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason} at byte {error.start})") from None
-    verdict = explain(constraint.guide(Vocabulary.from_bytes(), as_read=json is not None), text)
+    guide = constraint.guide(Vocabulary.from_bytes(), as_read=json is not None)
+    verdict = explain(guide, text)
     click.echo(str(verdict))
+    if spans and verdict.matches and isinstance(guide, (CFGGuide, JSONGuide)):
+        for place, span in guide.spans(text).items():
+            click.echo(f"  {place}: {span.text!r}, characters {span.start} to {span.end} of document {span.document}")
     return 0 if verdict.matches else MISMATCH

@@ -47,6 +47,7 @@ class Constraint:
     grammar: the text of a grammar, with its `syntax` and its `start` rule
     structure: the text of a JSON Schema or a type, with the `order` of members, the `whitespace`, the `escapes`,
         and `resources`, further schemas by URI
+    contexts: texts that a structure or a grammar quotes from, by name
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
     """
 
@@ -63,6 +64,7 @@ class Constraint:
     whitespace: Whitespace | None = None
     escapes: Escapes | None = None
     resources: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    contexts: Mapping[str, str] = field(default_factory=dict[str, str])
     documents: tuple[str, ...] = ()
     boundary: Boundary | None = None
     none_text: str | None = None
@@ -86,6 +88,8 @@ class Constraint:
         if self.structure is None and (self.order or self.whitespace or self.escapes or self.resources):
             names = "--order, --whitespace, --escapes and --resources"
             raise click.UsageError(f"{names} belong to --schema or --pydantic, which are missing")
+        if self.contexts and not self.may_quote:
+            raise click.UsageError("--context belongs to --schema, --pydantic or --grammar, which are missing")
         if not self.documents and (self.boundary or self.none_text is not None):
             raise click.UsageError("--boundary and --none-text belong to --extract, which is missing")
 
@@ -94,6 +98,11 @@ class Constraint:
         """Whether nothing was asked for."""
         given = (self.pattern, self.kind, self.grammar, self.structure)
         return given == (None,) * 4 and not self.choices and not self.documents
+
+    @property
+    def may_quote(self) -> bool:
+        """Whether parts of the text may be quotations, with places."""
+        return self.structure is not None or self.grammar is not None
 
     def guide(self, vocabulary: Vocabulary, *, as_read: bool = False) -> LiftedGuide | SubstringGuide:
         """The guide of the constraint; there must be one.
@@ -116,9 +125,10 @@ class Constraint:
                 whitespace=self.whitespace or ("any" if as_read else "flexible"),
                 escapes=self.escapes or ("any" if as_read else "canonical"),
                 resources=self.resources,
+                contexts=self.contexts,
             )
         if self.grammar is not None:
-            return CFGGuide(self.grammar, vocabulary, self.start, self.syntax or "lark")
+            return CFGGuide(self.grammar, vocabulary, self.start, self.syntax or "lark", self.contexts or None)
         if self.pattern is not None:
             return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect)
         if self.kind is None:
@@ -178,6 +188,14 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         help="A schema that --schema refers to, under this URI or its own $id; repeat the option.",
     )
     @click.option(
+        "--context",
+        "contexts",
+        metavar="NAME=FILE",
+        multiple=True,
+        callback=_read_contexts,
+        help="What x-quote in --schema or quote(NAME) in --grammar quotes from; repeat the option.",
+    )
+    @click.option(
         "--extract",
         "documents",
         metavar="FILE",
@@ -195,7 +213,17 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
     def wrapped(*args: P.args, **options: P.kwargs) -> R:
         given: Any = options
         names = ("regex", "choice", "format", "flags", "dialect", "grammar", "syntax", "start")
-        names += ("structure", "order", "whitespace", "escapes", "resources", "documents", "boundary", "none_text")
+        names += (
+            "structure",
+            "order",
+            "whitespace",
+            "escapes",
+            "resources",
+            "contexts",
+            "documents",
+            "boundary",
+            "none_text",
+        )
         constraint = Constraint(*(given.pop(name) for name in names))
         return function(constraint, *args, **options)
 
@@ -268,6 +296,16 @@ def _read_resources(context: click.Context, parameter: click.Parameter, given: t
         if not uri:
             raise click.BadParameter(f"the schema in {path!r} has no $id; write URI={path}")
         found[uri] = schema
+    return found
+
+
+def _read_contexts(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for argument in given:
+        name, equals, path = argument.partition("=")
+        if not equals or not name or name in found:
+            raise click.BadParameter(f"{argument!r} names no context of its own; write NAME=FILE")
+        found[name] = _read_file(context, parameter, path) or ""
     return found
 
 

@@ -67,7 +67,8 @@ def generate(
         trellm generate -m Qwen/Qwen3-0.6B --extract report.txt --prompts questions.jsonl --out answers.jsonl
 
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
-    "stop" or "length"), "span" with --extract (the text's place), "unmet" with what of --include is missing where
+    "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
+    quotations under --schema, --pydantic or --grammar, "unmet" with what of --include is missing where
     --stop cut the text short, and "sample" if there are several for each prompt. Ctrl-C keeps what is finished.
     """
     if (prompt is None) == (prompts is None):

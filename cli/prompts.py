@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from ..engine.diagnostics import Diagnostics
     from ..engine.results import Generation
 
-RESULT_KEYS = ("output", "finish_reason", "unmet", "span", "sample", "token_ids", "logprobs", "raw_logprobs", "score")
+RESULT_KEYS = (
+    "output",
+    "finish_reason",
+    "unmet",
+    "span",
+    "spans",
+    "sample",
+    "token_ids",
+    "logprobs",
+    "raw_logprobs",
+    "score",
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,8 @@ def _line(record: dict[str, Any], generation: Generation) -> str:
         result["unmet"] = generation.unmet
     if isinstance(generation.value, Span):
         result["span"] = dataclasses.asdict(generation.value)
+    if generation.spans:
+        result["spans"] = {place: dataclasses.asdict(span) for place, span in generation.spans.items()}
     if generation.logprobs is not None:
         result["token_ids"] = generation.token_ids
         result["logprobs"] = generation.logprobs

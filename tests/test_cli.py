@@ -353,6 +353,40 @@ class TestExtraction:
             span = result["span"]
             assert text[span["start"] : span["end"]] == span["text"] == result["output"]
 
+    def test_quotations_in_json_and_grammars(
+        self, report: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        schema, finding, grammar = tmp_path / "schema.json", tmp_path / "finding.json", tmp_path / "finding.lark"
+        size = {"type": "string", "x-quote": "report"}
+        schema.write_text(json.dumps({"type": "object", "properties": {"size": size}, "required": ["size"]}))
+        finding.write_text('{ "size": "4 mm" }')
+        grammar.write_text('start: "size " quote(report)')
+        quoting = ["--context", f"report={report}"]
+        assert main(["check", "--schema", str(schema), *quoting, "--json", str(finding), "--spans"]) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == ["  /size: '4 mm', characters 20 to 24 of document 0"]
+        assert main(["check", "--grammar", str(grammar), *quoting, "-t", "size 4 mm", "--spans"]) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == ["  /report/0: '4 mm', characters 20 to 24 of document 0"]
+        assert main(["check", "--grammar", str(grammar), *quoting, "-t", "size 5 mm", "--spans"]) == 1
+        command = ["generate", "-m", model, "-p", "Size: ", "--schema", str(schema), *quoting]
+        assert main([*command, "--out", str(tmp_path / "out")]) == 0
+        (result,) = lines(tmp_path / "out")
+        span = result["spans"]["/size"]
+        text = Path(report).read_text(encoding="utf-8")
+        assert text[span["start"] : span["end"]] == span["text"] == json.loads(result["output"])["size"]
+
+    def test_contexts_are_for_lark(self, report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        grammar = tmp_path / "a.gbnf"
+        grammar.write_text('root ::= "a"')
+        command = ["check", "--grammar", str(grammar), "--syntax", "gbnf", "-t", "a"]
+        assert main(command) == 0
+        capsys.readouterr()
+        assert "syntax='lark'" in refused(capsys, *command, "--context", f"a={report}")
+
+    def test_contexts_have_names(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "write NAME=FILE" in refused(capsys, "check", "-r", "a", "--context", report, "-t", "a")
+        assert "--context belongs to" in refused(capsys, "check", "-r", "a", "--context", f"a={report}", "-t", "a")
+        assert "--spans belongs to" in refused(capsys, "check", "-r", "a", "--spans", "-t", "a")
+
     def test_an_empty_file(self, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "empty").touch()
         said = refused(capsys, "generate", "-m", model, "-p", "x", "--extract", str(tmp_path / "empty"))
