@@ -152,7 +152,8 @@ class Closing:
         """Bring the costs up to date with the graph and the chart."""
         automaton = self._automaton
         graph, chart = automaton.graph_arrays, automaton.chart
-        costs, more = self._costs, dict[str, Ints]()
+        costs = self._costs
+        more: dict[str, Ints] = {}
         if len(costs.nodes) < len(graph.nodes):
             for name, value in _NODE_COSTS.items():
                 more[name] = _extended(getattr(costs, name), len(graph.nodes), value)

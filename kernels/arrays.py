@@ -1,4 +1,4 @@
-"""Arrays that belong together, as one argument of a kernel: the address of a list that says where they are.
+"""Arrays that belong together, as one argument of a kernel: the address of a list of where they are.
 
 A NamedTuple of arrays is seven words an array to Numba, which Python's objects are unpacked to at every call, and which
 every kernel hands on to those that it calls: two hundred for a chart. To compile that takes longer than to compile
@@ -8,7 +8,6 @@ what the kernels do. Here they are handed one address, and read from the list wh
 from __future__ import annotations
 
 from array import array
-from ctypes import addressof, c_char
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import (
@@ -57,7 +56,7 @@ class Arrays:
 
     @cached_property
     def _list(self) -> array[int]:
-        """For each field: an array's address and shape, a number, or the address of another list."""
+        """For each field: where the array object is, a number, or the address of another list."""
         words: list[int] = []
         values = vars(self)
         for name, (kind, dtype, _) in fields_of(type(self)).items():
@@ -65,16 +64,16 @@ class Arrays:
             if dtype is None:
                 words.append(value.address if isinstance(value, Arrays) else value)
                 continue
-            try:
-                address = addressof(c_char.from_buffer(value))  # in half the time
-            except (TypeError, ValueError):  # what is read-only, empty or not contiguous
-                address = value.ctypes.data
-            shape = value.shape
-            if value.dtype != dtype or len(shape) != kind.ndim or not value.flags.c_contiguous:
-                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {value.dtype} {shape}")
-            words.append(address)
-            words += shape
+            if value.dtype != dtype or value.ndim != kind.ndim or not value.flags.c_contiguous:
+                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {value.dtype} {value.shape}")
+            words.append(id(value))
         return array("q", words)
+
+
+# An array object in memory: what all objects begin with, its data, the number of its dimensions, and its shape. C has
+# it so, in the macros PyArray_DATA and PyArray_DIMS, which are a part of every extension module.
+_DATA = object.__basicsize__
+_SHAPE = _DATA + 16
 
 
 class Field(NamedTuple):
@@ -90,12 +89,9 @@ def fields_of(which: type[Arrays]) -> dict[str, Field]:
     """The fields of a subclass by name, in order."""
     hints = get_type_hints(which, include_extras=True)
     found: dict[str, Field] = {}
-    place = 0
-    for field in fields(which):  # type: ignore[arg-type]
+    for place, field in enumerate(fields(which)):  # type: ignore[arg-type]
         kind = _kind(hints[field.name])
-        is_array = isinstance(kind, types.Array)
-        found[field.name] = Field(kind, as_dtype(kind.dtype) if is_array else None, place)
-        place += 1 + kind.ndim if is_array else 1
+        found[field.name] = Field(kind, as_dtype(kind.dtype) if isinstance(kind, types.Array) else None, place)
     return found
 
 
@@ -145,7 +141,7 @@ def _take(kind: ArraysType, value: Any, c: Any) -> NativeValue:
 def _read(context: Any, builder: Any, kind: ArraysType, pointer: Any, name: str) -> Any:
     field = fields_of(kind.which)[name]
     if field.dtype is None:
-        return _word(builder, pointer, field.place, context.get_value_type(field.kind))
+        return _load(builder, pointer, 8 * field.place, context.get_value_type(field.kind))
     model = context.data_model_manager[field.kind]
     value = ir.Constant(model.get_value_type(), None)
 
@@ -153,12 +149,14 @@ def _read(context: Any, builder: Any, kind: ArraysType, pointer: Any, name: str)
         nonlocal value
         value = builder.insert_value(value, word, [model.get_field_position(part), *axis])
 
-    itemsize = _WORD(context.get_abi_sizeof(context.get_data_type(field.kind.dtype)))
-    put(_word(builder, pointer, field.place, context.get_value_type(model.get_member_fe_type("data"))), "data")
+    found = _load(builder, pointer, 8 * field.place, pointer.type)
+    put(_load(builder, found, _DATA, context.get_value_type(model.get_member_fe_type("data"))), "data")
+    shape = _load(builder, found, _SHAPE, pointer.type)
+    itemsize = _WORD(field.dtype.itemsize)
     put(itemsize, "itemsize")
     items = _WORD(1)
     for axis in reversed(range(field.kind.ndim)):
-        length = _word(builder, pointer, field.place + 1 + axis)
+        length = _load(builder, shape, 8 * axis, _WORD)
         put(length, "shape", axis)
         put(builder.mul(itemsize, items), "strides", axis)
         items = builder.mul(items, length)
@@ -169,9 +167,9 @@ def _read(context: Any, builder: Any, kind: ArraysType, pointer: Any, name: str)
 _WORD = ir.IntType(64)
 
 
-def _word(builder: Any, pointer: Any, place: int, kind: Any = _WORD) -> Any:
-    """A word of the list. The list does not change, whatever a kernel writes to."""
-    words = builder.bitcast(pointer, kind.as_pointer())
-    word = builder.load(builder.gep(words, [_WORD(place)]))
+def _load(builder: Any, pointer: Any, offset: int, kind: Any) -> Any:
+    """What is there so many bytes from a pointer. None of it changes while a kernel runs, whatever that writes to."""
+    place = builder.bitcast(builder.gep(pointer, [_WORD(offset)]), kind.as_pointer())
+    word = builder.load(place)
     word.set_metadata("invariant.load", builder.module.add_metadata([]))
     return word

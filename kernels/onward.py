@@ -103,13 +103,14 @@ def nearest_within(graph, chart, costs, trie, state, detour, patience):
     stack[0], passed[0] = row, state
     best, found = state_cost(graph, chart, costs, state), DEAD
     most = best + detour
-    starts, skip, rows, states, onward = trie.token_start, trie.skip, chart.rows, chart.states, costs.onward
-    node, end = 1, len(trie.byte)
+    starts, skip, depth, byte = trie.token_start, trie.skip, trie.depth, trie.byte
+    rows, states, onward = chart.rows, chart.states, costs.onward
+    node, end = 1, len(byte)
     while node < end and best > 0:
-        level = trie.depth[node]
-        after = rows[stack[level - 1], trie.byte[node]]
+        level = depth[node]
+        after = rows[stack[level - 1], byte[node]]
         if after == PENDING:
-            after = step(graph, chart, passed[level - 1], stack[level - 1], trie.byte[node])
+            after = step(graph, chart, passed[level - 1], stack[level - 1], byte[node])
         if after < 0:
             if after < DEAD:
                 return after
