@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.calling import call
 from ..kernels.texts import NOWHERE, WAY_OUT, grow_tree
 from .utf8 import Template
 
@@ -53,6 +54,6 @@ def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -
     ends = np.empty(most, np.int32)
     places = np.empty((len(data) + 1, 4), np.int32)
     values = np.frombuffer(data, np.uint8)
-    count = grow_tree(values, bounds, behind, automaton.runs, automaton.offsets, start, places, edges, ends)
+    count = call(grow_tree, values, bounds, behind, automaton.runs, automaton.offsets, start, places, edges, ends)
     ends = ends[:count].copy()
     return Template(ends, edges[: ends[-1]].copy())

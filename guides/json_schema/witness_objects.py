@@ -151,8 +151,9 @@ class ObjectWitnesses:
                     split.append((part, formula))
                     continue
                 split.append((self._tidied(inside), self._formulas.all_of((formula, rule.formula))))
-                outside = strings.difference(part, rule.names, self._language)
-                split.extend((other, formula) for other in outside)
+                if inside != part:
+                    outside = strings.difference(part, rule.names, self._language)
+                    split.extend((other, formula) for other in outside)
             parts = [(part, formula) for part, formula in split if formula is not NOTHING]
             if len(parts) > self._max_cases:
                 raise LimitError(
