@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import nsmallest
 from itertools import islice, pairwise
 
 from ...errors import LimitError
@@ -67,7 +68,7 @@ def examples(case: String, count: int) -> list[str]:
 
 @lru_cache(maxsize=16)
 def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
-    most = max(sorted(map(len, texts))[:count], default=0)
+    most = max(nsmallest(count, map(len, texts)), default=0)
     few = [text for text in texts if len(text) <= most]
     return tuple(sorted(few, key=lambda text: (len(text), text))[:count])
 

@@ -75,10 +75,11 @@ class StringLowering:
         return 2 + fewest_bytes(found)
 
     def literals(self, texts: Iterable[str], target: int) -> int | None:
-        """The entry of finitely many strings."""
+        """The entry of finitely many strings, all different."""
         listed = _writable(texts)
         if self._escapes == "canonical" and listed:
-            return self._graph.instantiate(text_tree(sorted(set(all_spelt(listed)))), target)
+            # Sorting texts is quicker than sorting bytes, and leaves little to sort.
+            return self._graph.instantiate(text_tree(sorted(all_spelt(sorted(listed)))), target)
         if len(listed) > MANY_TEXTS:
             return TextPlaces(self._lowering, "any", listed, target).entry()
         return self._lowering.lower(Alternation(tuple(self.literal(text) for text in listed)), target)
