@@ -264,6 +264,16 @@ class Graph:
         node = self.reserve()
         return self._await(node, lambda: expand(node), promise, target, lacking)
 
+    def promised(self, links: Iterable[Link], promise: Callable[[], int]) -> int:
+        """A node of the current rule with these links, from which `promise()` bytes lead to the end of the rule.
+
+        For links into a set from without: what its bits weigh is not in the costs of its nodes.
+        """
+        node = self.node(links=links)
+        self._lazy.append(node)
+        self._promises[node] = (promise, -1, None)
+        return node
+
     def _await(
         self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int, lacking: int | None = None
     ) -> int:

@@ -228,7 +228,7 @@ class SchemaLowering:
     def _define_member(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: colon, and the alternatives of the formula."""
         spacing = self.form.spacing
-        value = self.graph.node(links=self._alternatives(formula, depth + 1))
+        value = self.graph.promised(self._alternatives(formula, depth + 1), lambda: self.shortest(formula, depth + 1))
         colon = self.text(b":", self.gap(spacing.after_colon(), value))
         self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
 

@@ -333,3 +333,28 @@ def test_the_way_to_the_end_does_not_go_round_in_white_space() -> None:
     guide = JSONGuide(schema, BYTES, whitespace="any", escapes="any")
     assert guide.distance(guide.start) <= len('{"name"  :  "aaaaa"}')
     assert guide.distance(guide.read(guide.start, b'{"name"\t')) <= len('  :  "aaaaa"}')
+
+
+@pytest.mark.parametrize("order", ["schema", "any"])
+@pytest.mark.parametrize("whitespace", ["flexible", "compact", "pretty", "any"])
+def test_some_byte_leads_nearer_to_the_end(order: Any, whitespace: Any) -> None:
+    """What a set's missing members weigh counts from the colon before it to its end."""
+    inner = {"type": "object", "properties": {"z": {"type": "string", "minLength": 2}}, "required": ["z"]}
+    outer = {"type": "object", "properties": {"x": {"type": "integer"}, "y": inner}, "required": ["x", "y"]}
+    schema = {
+        "type": "object",
+        "properties": {"a": outer, "b": {"type": "array", "items": outer, "minItems": 1}, "c": {"enum": ["p", "qq"]}},
+        "required": ["a", "b", "c"],
+    }
+    guide = JSONGuide(schema, Vocabulary.from_bytes(), order=order, whitespace=whitespace)
+    one = {"x": 1, "y": {"z": "ab"}}
+    value = {"a": one, "b": [one], "c": "p"}
+    indent, separators = (2, None) if whitespace == "pretty" else (None, (",", ":"))
+    state = guide.start
+    text = json.dumps(value, indent=indent, separators=separators).encode()
+    for left in range(len(text), 0, -1):
+        assert guide.distance(state) == left
+        token = int(np.flatnonzero(np.unpackbits(guide.mask_within(state, left).view(np.uint8), bitorder="little"))[0])
+        assert guide.distance(guide.advance(state, token)) == left - 1
+        state = guide.advance(state, text[len(text) - left])
+    assert guide.is_accepting(state)
