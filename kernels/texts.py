@@ -40,7 +40,7 @@ def grow_tree(
         run, end_of_runs = (offsets[state], offsets[state + 1]) if state >= 0 else (0, 0)
         low = 0
         while first < last:
-            byte = texts[bounds[first] + depth]
+            byte = int(texts[bounds[first] + depth])
             while run < end_of_runs and runs[run, 1] < byte:
                 count = _write(edges, count, max(low, runs[run, 0]), runs[run, 1], runs[run, 2])
                 run += 1

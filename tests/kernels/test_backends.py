@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
+import pytest
 from trellm import kernels
 
 FOLDER = Path(__file__).parent
@@ -50,6 +52,7 @@ def test_the_same_source_runs_without_jit() -> None:
     assert f"{len(WITHOUT_JIT)} passed" in out
 
 
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_warm_up_compiles_every_kernel_that_is_called() -> None:
     report: list[tuple[str, float]] = []
     seconds = kernels.warm(lambda name, took: report.append((name, took)))
