@@ -15,7 +15,6 @@ from ..lower import Lowering, table_template
 from ..syntax import Literal, Repeat, Table
 from ..syntax import Sequence as InSequence
 from ..text_tree import Beside, all_but_texts, beside
-from ..utf8 import Template
 from .spelling import free_character, spelt
 
 Runs = list[tuple[int, int, int]]
@@ -57,16 +56,10 @@ def _free_string() -> FreeString:
 
 def all_but(graph: Graph, texts: Iterable[str], target: int) -> int:
     """The entry of the canonical strings that are not among `texts`."""
-    listed = tuple(sorted(spelt(text) for text in texts))
+    listed = sorted(spelt(text) for text in texts)
     if sum(map(len, listed)) > MAX_AT_ONCE:
         return Exclusion(graph, listed, target).entry()
-    return graph.instantiate(_tree_of(listed), target)
-
-
-@lru_cache(maxsize=256)
-def _tree_of(texts: tuple[bytes, ...]) -> Template:
-    """What `Exclusion` adds, all at once."""
-    return all_but_texts(texts, _free_string().automaton)
+    return graph.instantiate(all_but_texts(listed, _free_string().automaton), target)
 
 
 class Exclusion:

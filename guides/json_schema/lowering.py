@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +29,9 @@ from .text import StringLowering
 from .whitespace import Spacing
 
 Order = Literal["schema", "any"]
+Rules = dict[tuple[Formula, int], int]
+Define = Callable[[int, Formula, int], None]
+Promise = Callable[[Formula, int], int]
 
 MAX_CHECKED = 20_000
 RISKY = frozenset(
@@ -67,8 +70,8 @@ class SchemaLowering:
         self.graph = Graph()
         self.lowering = Lowering(self.graph)
         self.strings = StringLowering(self.lowering, form.escapes)
-        self._values: dict[tuple[Formula, int], int] = {}
-        self._members: dict[tuple[Formula, int], int] = {}
+        self._values: Rules = {}
+        self._members: Rules = {}
         self._shortest: dict[Formula, tuple[int, int]] = {}
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._strings: dict[String, int | None] = {}
@@ -133,23 +136,18 @@ class SchemaLowering:
 
     def value(self, formula: Formula, depth: int) -> int:
         """The rule of the values of a formula, in a container at `depth`."""
-        key = (formula, depth if self.form.spacing.depends_on_depth else 0)
-        rule = self._values.get(key)
-        if rule is None:
-            rule = self._values[key] = self.graph.lazy(
-                lambda: self._define(self._values[key], *key), lambda: self.shortest(*key)
-            )
-            self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
-        return rule
+        return self._rule(self._values, self._define, self.shortest, formula, depth)
 
     def member(self, formula: Formula, depth: int) -> int:
         """The rule of colon and value, after the name of a member of an object at `depth`."""
+        return self._rule(self._members, self._define_member, self.length_after_name, formula, depth)
+
+    def _rule(self, known: Rules, define: Define, promise: Promise, formula: Formula, depth: int) -> int:
+        """The rule of a formula at a depth; its body is defined when it is reached."""
         key = (formula, depth if self.form.spacing.depends_on_depth else 0)
-        rule = self._members.get(key)
+        rule = known.get(key)
         if rule is None:
-            rule = self._members[key] = self.graph.lazy(
-                lambda: self._define_member(self._members[key], *key), lambda: self.length_after_name(*key)
-            )
+            rule = known[key] = self.graph.lazy(lambda: define(known[key], *key), lambda: promise(*key))
             self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
         return rule
 
