@@ -78,11 +78,12 @@ class JSONGuide(LiftedGuide):
             self.schema.check_has_instance()
             lowering = SchemaLowering(self.schema, form)
             lowering.check()
-            horizon = VocabularyTables.of(vocabulary).trie.deepest
+            tables = VocabularyTables.of(vocabulary)
             # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
-            VocabularyTables.of(vocabulary).split(span_of(PLAIN), at_once=True)
-            super().__init__(ChartAutomaton(lowering.graph, lowering.root(), horizon=horizon), vocabulary)
-            if key[0] is not None:
+            tables.split(span_of(PLAIN), at_once=True)
+            automaton = ChartAutomaton(lowering.graph, lowering.root(), horizon=tables.trie.deepest)
+            super().__init__(automaton, vocabulary)
+            if text is not None:
                 remembered.add(key, self)
         finally:
             resume(was_running)

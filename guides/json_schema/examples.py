@@ -1,6 +1,6 @@
 """Members of a set of strings, short ones first: a search through its conditions, read side by side.
 
-The shortest member of one pattern or format alone needs no search: the syntax tells.
+Where a short text of one of the patterns or formats meets all conditions, the syntax tells it without a search.
 """
 
 from __future__ import annotations
