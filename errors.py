@@ -8,6 +8,8 @@ TrellmError                     catch this for all of them
 │   └── GrammarError            a grammar
 ├── SchemaError                 a JSON Schema; has the JSON pointer
 ├── LimitError                  a constraint larger than a limit; names the option that raises it
+├── Cancelled                   a call that another thread stopped
+├── StateError                  a number that names no state of the guide it was given to
 ├── LanguageError               a language that has no text, or none that the vocabulary can spell
 ├── VocabularyError             a tokenizer whose tokens cannot be turned into bytes, or that lacks EOS
 ├── GuideFileError              a saved guide that is damaged or was made for something else
@@ -81,6 +83,14 @@ class SchemaError(TrellmError, ValueError):
 
 class LimitError(TrellmError):
     """A constraint larger than a limit allows; the message names the limit and the option that raises it."""
+
+
+class Cancelled(TrellmError):
+    """A call that another thread stopped, see `Cancellation`; what it worked on is as it was before."""
+
+
+class StateError(TrellmError, ValueError):
+    """A number that names no state of the guide it was given to: states are those that the guide itself gave out."""
 
 
 class LanguageError(TrellmError, ValueError):

@@ -22,11 +22,11 @@ from ..kernels.interning import FREE, LO, WORDS, reindex
 from ..kernels.rows import MEMO_ITEMS, advance, explore, fill_row
 from ..kernels.sets import SETS
 from .graph import Graph
+from .limits import Meter, current
 
 DEAD = kernel.DEAD
 HORIZON = 256
 MEMO_SLOTS = 1024
-MAX_STATES = 8_000_000
 MAX_WORDS = 1 << 20
 SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
 GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
@@ -81,7 +81,7 @@ class TableAutomaton(ByteAutomaton, Protocol):
 class ChartAutomaton:
     """The byte automaton of a graph: lazy, interned, exact for every context-free language.
 
-    max_states: how many states may be met before a LimitError.
+    meter: counts the work of calls, and has the limits; that of the call at work if none is given
     max_rows: how many transition rows (1 KiB each) are kept before they are dropped and computed again; one
     kernel call may use more.
     max_words: from how many words (4 bytes each) on the chart `is_crowded`; see `collect`.
@@ -93,20 +93,20 @@ class ChartAutomaton:
         graph: Graph,
         rule: int,
         *,
-        max_states: int = MAX_STATES,
+        meter: Meter | None = None,
         max_rows: int = 4096,
         max_words: int = MAX_WORDS,
         horizon: int = HORIZON,
     ) -> None:
         self.graph = graph
         self.lock = threading.RLock()
-        self._max_states = max_states
+        self.meter = meter or current() or Meter()
         self._max_rows = max_rows
         self._max_words = max_words
         self.is_crowded = False
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
         self._graph_arrays = graph.arrays()
-        self._chart = _new_chart(horizon, max_rows)
+        self._chart = _new_chart(horizon, max_rows, self.meter)
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
         self.start = self.run(begin, rule)
@@ -246,6 +246,8 @@ class ChartAutomaton:
             self._chart.sizes[kernel.MISSING] = 0
             self.graph.expand(set(self._chart.missing[:count].tolist()))
             self._graph_arrays = self.graph.arrays()
+        elif code == kernel.EXHAUSTED:
+            raise self.meter.refusal()
         elif code == kernel.CROWDED:
             self._widen_scratch()
         else:
@@ -266,9 +268,10 @@ class ChartAutomaton:
                 chart = self._without_rows()
             else:
                 chart = replace(chart, rows=_larger(chart.rows), loops=_larger(chart.loops))
-        if sizes[kernel.STATES] > self._max_states:
+        if sizes[kernel.STATES] > self.meter.limits.states:
             raise LimitError(
-                f"the text has led through more than {self._max_states:,} states of the constraint; raise max_states"
+                f"the constraint has led through more than {self.meter.limits.states:,} states; simplify it, or raise "
+                "states= of its limits=Limits(...)"
             )
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
             chart = replace(chart, words=_larger(chart.words))
@@ -328,7 +331,7 @@ def _scratch(size: int) -> dict[str, Any]:
     }
 
 
-def _new_chart(horizon: int, max_rows: int) -> Chart:
+def _new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
     """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
 
     There is room for what most constraints come to: memory that is never written to costs nothing, while larger
@@ -358,6 +361,7 @@ def _new_chart(horizon: int, max_rows: int) -> Chart:
         set_sizes=set_sizes,
         sizes=sizes,
         missing=np.zeros(256, np.int32),
+        meter=meter.counts,
         **_scratch(64),
     )
     chart.bundles[:2] = ((0, 0, 0), (0, 0, 1))

@@ -12,8 +12,8 @@ Sources: J. Earley, "An efficient context-free parsing algorithm" (1970); J. Leo
 parsing algorithm running in linear time on every LR(k) grammar" (1991) for the tail calls.
 
 Kernels grow nothing. They return a state number, or DEAD, or one of the codes FULL (an array is more than
-half used), EXPAND (lazy graph nodes were reached; they are in missing[:sizes[MISSING]]) and CROWDED (the scratch
-arrays are too small). After the caller has dealt with a code it calls again: what was interned stays.
+half used), EXPAND (lazy graph nodes were reached; they are in missing[:sizes[MISSING]]), CROWDED (the scratch
+arrays are too small) and EXHAUSTED (the call has taken all the work it may, or was stopped). After the caller has dealt with a code it calls again: what was interned stays.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from .arrays import Arrays, Table, Vector
 from .wide import inner_njit
 
-DEAD, EXPAND, CROWDED = -1, -3, -4
+DEAD, EXPAND, CROWDED, EXHAUSTED = -1, -3, -4, -5
 
 # Columns of Graph.nodes, and its flags.
 EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
@@ -34,6 +34,8 @@ ROW, SIGNATURE, KEPT = 2, 3, 4
 CANON = 2
 # Entries of Chart.sizes.
 STATES, BUNDLES, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
+# Entries of Chart.meter: the steps of work of the call so far, the most there may be, whether it was stopped.
+SPENT, MOST, STOPPED = range(3)
 # Origins. The first bundles are ROOT, which ends the text, and the empty one; they stay.
 SELF, ROOT, RESERVED = -1, 0, 2
 # A state's words are (bundle, accepting) followed by three words for every item; a bundle's are four per entry.
@@ -76,6 +78,7 @@ class Chart(Arrays):
     rows: int32 [n, 256], transition rows; loops: uint64 [n, 3], see kernels/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
     sizes: int64 [12], see above and kernels/interning.py; missing: int32 [n], lazy nodes that were reached
+    meter: int64 [3], see above; it is the call's, not the chart's
     scratch: items, work, leaves: int32 [n, 3]; entries: int32 [n, 4]; done: int32 [n]; seen: int32 [2n, 2]; buffer
     """
 
@@ -95,6 +98,7 @@ class Chart(Arrays):
     set_sizes: Vector[np.int64]
     sizes: Vector[np.int64]
     missing: Vector[np.int32]
+    meter: Vector[np.int64]
     items: Table[np.int32]
     work: Table[np.int32]
     leaves: Table[np.int32]
@@ -114,3 +118,11 @@ def is_set(graph, counter):
 def is_large(graph, counter):
     """Whether the counter holds the number of a set of bits."""
     return graph.counters[counter, 1] < 0 and graph.counters[counter, 0] < 0
+
+
+@inner_njit
+def spend(chart, steps):
+    """Count steps of work of the call: 0, or EXHAUSTED when that is enough."""
+    meter = chart.meter
+    meter[SPENT] += steps
+    return EXHAUSTED if meter[SPENT] > meter[MOST] or meter[STOPPED] else 0

@@ -15,6 +15,7 @@ from .chart import (
     EDGE_LO,
     ENTRY,
     EPSILON,
+    EXHAUSTED,
     EXPAND,
     FINAL,
     FLAGS,
@@ -31,6 +32,7 @@ from .chart import (
     STAMP,
     UNBOUNDED,
     is_large,
+    spend,
 )
 from .interning import HI
 from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
@@ -162,6 +164,8 @@ def close(graph, chart, length):
                 length = complete(graph, chart, node, origin, length, entry_count)
                 if length < 0:
                     return CROWDED
+    if spend(chart, length + entry_count) < 0:
+        return EXHAUSTED
     if leaf_count == 0 and accepting == 0:
         return DEAD
     bundle = 1
