@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,10 +11,11 @@ from ..errors import LanguageError
 from ..kernels.align import end_nodes, nodes_along, shorten
 from ..kernels.calling import call
 from ..tokenizers_adapter import Vocabulary
+from .automaton import no_state
 from .crossing import Crossings
-from .expectation import expected, quoted
+from .expectation import NOTHING, expected, quoted
 from .mask_table import Cache, MaskTable
-from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, mask_within
+from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, is_token, mask_within
 
 
 class AlignedGuide:
@@ -67,14 +70,14 @@ class AlignedGuide:
         return 0 if self.tail else self.child.start
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""
-        if state >= len(self.tail):
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
+        if _is_beyond(state, self.tail):
             return self.child.mask(state - len(self.tail))
-        return self._tables.masks.rows[self.row(state)]
+        return self._tables.masks.masks[self.row(state)]
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        if state >= len(self.tail) and self._child_rows is not None:
+        if _is_beyond(state, self.tail) and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
         with self._lock:
             with self._tables.lock:
@@ -82,34 +85,39 @@ class AlignedGuide:
                 if row is not None:
                     self._tables.masks.touch(row)
                     return row
-            mask = self._mask_at(state, None) if state < len(self.tail) else self.mask(state)
+            mask = self._mask_within_tail(state, None) if state < len(self.tail) else self.mask(state)
             with self._tables.lock:
                 return self._tables.masks.store(self._rows, state, mask)
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        if state >= len(self.tail):
+        if _is_beyond(state, self.tail):
             return self._moved(self.child.advance(state - len(self.tail), token))
-        text = self.vocabulary.tokens[token] if 0 <= token < self.vocabulary.size else None
+        text = self.vocabulary.tokens[token] if is_token(token, self.vocabulary.size) else None
         return self.read(state, text) if text else DEAD
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        rest = self.tail[state:]
+        beyond = _is_beyond(state, self.tail)
+        if state == DEAD:
+            return DEAD
+        rest = b"" if beyond else self.tail[state:]
         if len(data) >= len(rest):
-            beyond = self.child.start if rest else state - len(self.tail)
-            return self._moved(self.child.read(beyond, data[len(rest) :])) if data.startswith(rest) else DEAD
+            begin = state - len(self.tail) if beyond else self.child.start
+            return self._moved(self.child.read(begin, data[len(rest) :])) if data.startswith(rest) else DEAD
         after = state + len(data)
         return after if rest.startswith(data) and self._is_alive(after) else DEAD
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete, the tail with it."""
-        return state >= len(self.tail) and self.child.is_accepting(state - len(self.tail))
+        return _is_beyond(state, self.tail) and self.child.is_accepting(state - len(self.tail))
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, EOS not counted."""
-        if state >= len(self.tail):
+        if _is_beyond(state, self.tail):
             return self.child.distance(state - len(self.tail))
+        if state == DEAD:
+            return UNREACHABLE
         with self._lock:
             if not self._needed:
                 self._needed = self._distances().tolist()
@@ -117,8 +125,10 @@ class AlignedGuide:
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        if state >= len(self.tail):
+        if _is_beyond(state, self.tail):
             return self._child_fits(state - len(self.tail), left)
+        if state == DEAD:
+            return left >= UNREACHABLE
         spelt = left - self._cost * (len(self.tail) - state)
         if self._spellable and not self._needed and spelt >= 0 and self._child_fits(self.child.start, spelt):
             return True
@@ -126,10 +136,10 @@ class AlignedGuide:
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        if state >= len(self.tail):
+        if _is_beyond(state, self.tail):
             return mask_within(self.child, state - len(self.tail), left)
         with self._lock:
-            return self._mask_at(state, left)
+            return self._mask_within_tail(state, left)
 
     def end_node(self, place: int) -> int | None:
         """The node of the token trie for the tail from a place on: the tokens below it cross; None if none do."""
@@ -138,8 +148,10 @@ class AlignedGuide:
 
     def describe(self, state: int) -> str:
         """What may follow, in words."""
-        if state >= len(self.tail):
+        if _is_beyond(state, self.tail):
             return expected(self.child, state - len(self.tail))
+        if state == DEAD:
+            return NOTHING
         return f"{quoted(self.tail[state:].decode(errors='backslashreplace'))}, then {self._child_start()}"
 
     def _child_start(self) -> str:
@@ -157,6 +169,10 @@ class AlignedGuide:
 
     def _is_alive(self, place: int) -> bool:
         return self._spellable or self.distance(self._state_at(place)) < UNREACHABLE
+
+    def _mask_within_tail(self, place: int, left: int | None) -> Mask:
+        """As `_mask_at`, of DEAD as well."""
+        return np.zeros(self._tables.words, np.uint32) if place == DEAD else self._mask_at(place, left)
 
     def _mask_at(self, place: int, left: int | None) -> Mask:
         """The tokens allowed at a place of the tail; with `left`, those after which the rest fits."""
@@ -184,3 +200,13 @@ class AlignedGuide:
         found = np.array(needed, np.int32)
         call(shorten, self._tables.trie, self._data, self._cost, found)
         return np.minimum(found, UNREACHABLE)
+
+
+def _is_beyond(state: int, tail: bytes) -> bool:
+    """Whether a state is one of the child, behind the tail. Raises StateError for what is no state."""
+    try:
+        if state >= DEAD and operator.index(state) == state:
+            return state >= len(tail)
+    except TypeError:
+        pass
+    raise no_state(state)

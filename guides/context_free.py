@@ -18,6 +18,7 @@ from .grammar.notation import render_name
 from .grammar.shortest import shortest_texts
 from .graph import Graph
 from .lift import LiftedGuide
+from .limits import Limits, Meter
 from .lower import Lowering
 from .pictures import Drawable, Picture
 from .pictures.grammars import grammar_picture
@@ -38,6 +39,7 @@ class CFGGuide(LiftedGuide, Drawable):
     grammar: the text of a grammar, or a `Grammar`; start: its start rule ("start" for Lark, "root" for GBNF
     if not given); syntax: the language that the text is in, "lark" or "gbnf".
     contexts: texts that `quote(name)` in a text in Lark's language quotes from, by name; a text, several, or a `Quote`
+    limits: what a call may take, see `Limits`
     Raises GrammarError for a malformed grammar, LanguageError if it has no text or the vocabulary cannot
     spell one, LimitError if it is too large.
     """
@@ -49,18 +51,21 @@ class CFGGuide(LiftedGuide, Drawable):
         start: str | None = None,
         syntax: Syntax = "lark",
         contexts: Mapping[str, Context] | None = None,
+        *,
+        limits: Limits | None = None,
     ) -> None:
-        if isinstance(grammar, str):
-            grammar = _read(grammar, start, syntax, contexts)
-        else:
-            if contexts is not None:
-                raise OptionError(
-                    "contexts= is for the text of a grammar; this one is read: parse_lark has contexts= too"
-                )
-            grammar = grammar if start is None else replace(grammar, start=start)
-            check(grammar)
-        self.grammar = grammar
-        super().__init__(automaton_of(grammar, horizon_of(vocabulary)), vocabulary)
+        with Meter(limits):
+            if isinstance(grammar, str):
+                grammar = _read(grammar, start, syntax, contexts)
+            else:
+                if contexts is not None:
+                    raise OptionError(
+                        "contexts= is for the text of a grammar; this one is read: parse_lark has contexts= too"
+                    )
+                grammar = grammar if start is None else replace(grammar, start=start)
+                check(grammar)
+            self.grammar = grammar
+            super().__init__(automaton_of(grammar, horizon_of(vocabulary)), vocabulary)
 
     @cached_property
     def _quotations(self) -> QuotedPieces | None:
@@ -97,7 +102,7 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
 
 def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
     """The byte automaton of a checked grammar; rules are lowered when the automaton first reaches them."""
-    return ChartAutomaton(*graph_of(grammar), horizon=horizon)
+    return ChartAutomaton(lambda: graph_of(grammar), horizon=horizon)
 
 
 def graph_of(grammar: Grammar, *, marked: bool = False) -> tuple[Graph, int]:

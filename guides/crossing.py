@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ..kernels.align import end_nodes
 from ..kernels.calling import call
+from .locks import new_lock
 from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask
 from .tables import VocabularyTables
 
@@ -43,7 +43,7 @@ class Crossings:
     def __init__(self, guide: ByteGuide) -> None:
         self.guide = guide
         self.tables = VocabularyTables.of(guide.vocabulary)
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self._below = guide if isinstance(guide, TrieGuide) else None
         self._rows: dict[int, int] = {}
         self._some: dict[int, bool] = {}

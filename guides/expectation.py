@@ -13,6 +13,7 @@ from .syntax import Ranges
 MAX_FORCED = 60
 MAX_TOKENS = 8
 END = "the end of the text"
+NOTHING = "nothing: the text so far cannot be continued"
 
 
 def expected(guide: Guide, state: int) -> str:

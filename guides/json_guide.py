@@ -10,13 +10,14 @@ from typing import Any
 
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
-from .graph import span_of
+from .graph import Graph, span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
 from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.spelling import PLAIN, Escapes
 from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
-from .pausing import pause, resume
+from .limits import Limits, Meter
+from .pausing import paused
 from .quotation import Quote
 from .remembered import Remembered
 from .source import Span
@@ -25,6 +26,8 @@ from .tables import VocabularyTables
 MAX_REMEMBERED = 256
 # Memory of guides that are given up serves the next ones, several times faster than fresh memory from the system.
 MAX_REMEMBERED_BYTES = 64 << 20
+# How often the text of a remembered schema is there, and what a subschema comes to when it is worked out, in bytes
+OWN_COPIES, FOR_A_SUBSCHEMA = 3, 8192
 
 
 class JSONGuide(LiftedGuide):
@@ -40,6 +43,7 @@ class JSONGuide(LiftedGuide):
     contexts: texts that strings are quoted from, by the name that the keyword "x-quote" calls them; a text, several,
     or a `Quote`. Quoted strings are written with canonical escapes.
     formats: whether the standard formats are enforced; max_cases: how many alternatives one value may have
+    limits: what a call may take, see `Limits`
     Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError for
     what is too large. The schemas used last are remembered, in about 64 MiB: compiling one again costs next to
     nothing for JSON text, and 2 µs per kB for an object, which is compared in whole, as it may have been changed.
@@ -58,6 +62,7 @@ class JSONGuide(LiftedGuide):
         formats: bool = True,
         max_cases: int = 4096,
         contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         form = Form(order, Spacing(whitespace, indent), escapes)
         options = Options(formats=formats, max_cases=max_cases)
@@ -65,28 +70,45 @@ class JSONGuide(LiftedGuide):
         # A text is never changed, and remembers its hash: that of a large schema is not read again.
         text = schema if type(schema) is str and not resources else _text(given)
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
-        key = (text, form, options, tuple(quotes.items()), id(vocabulary))
+        key = (text, form, options, tuple(quotes.items()), Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
         if known is not None:
-            self.__dict__.update(known.__dict__)
+            self.__dict__ = known.__dict__  # all that the other one has found out, and will
             return
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
-        was_running = pause()
-        try:
-            self.schema = CompiledSchema(own[0], own[1], options, contexts=quotes)
-            self.schema.check_has_instance()
-            lowering = SchemaLowering(self.schema, form)
-            lowering.check()
-            tables = VocabularyTables.of(vocabulary)
-            # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
-            tables.split(span_of(PLAIN), at_once=True)
-            automaton = ChartAutomaton(lowering.graph, lowering.root(), horizon=tables.trie.deepest)
-            super().__init__(automaton, vocabulary)
-            if text is not None:
-                remembered.add(key, self)
-        finally:
-            resume(was_running)
+        with Meter(limits):
+            self._compile(own, options, quotes, form, vocabulary)
+        if text is not None:
+            self._schema_bytes = OWN_COPIES * len(text) + FOR_A_SUBSCHEMA * self.schema.documents.count
+            remembered.add(key, self)
+
+    @paused
+    def _compile(
+        self,
+        given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
+        options: Options,
+        quotes: dict[str, Quote],
+        form: Form,
+        vocabulary: Vocabulary,
+    ) -> None:
+        self.schema = schema = CompiledSchema(*given, options, contexts=quotes)
+        schema.check_has_instance()
+        SchemaLowering(schema, form).check()
+        tables = VocabularyTables.of(vocabulary)
+        # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
+        tables.split(span_of(PLAIN), at_once=True)
+
+        def make() -> tuple[Graph, int]:
+            lowering = SchemaLowering(schema, form)
+            return lowering.graph, lowering.root()
+
+        super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the guide takes, its schema and what was worked out from it with it."""
+        return self.automaton.held_bytes + self._schema_bytes
 
     def spans(self, text: str) -> dict[str, Span]:
         """Where the quoted strings of a text of this guide stand, by their JSON pointers."""
@@ -97,7 +119,7 @@ class JSONGuide(LiftedGuide):
 
 
 remembered: Remembered[JSONGuide] = Remembered(
-    lambda guide: guide.automaton.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES
+    lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES
 )
 
 

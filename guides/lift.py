@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LanguageError, LimitError, OptionError
+from ..errors import LanguageError, LimitError
 from ..kernels.bundles import signature as signature_of
 from ..kernels.calling import call
 from ..kernels.chart import DEAD
@@ -19,8 +19,9 @@ from ..kernels.walk import walk, walk_beside
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton, Kept
 from .closing import Closing
-from .expectation import expectation
+from .expectation import NOTHING, expectation
 from .mask_table import Cache, MaskTable
+from .protocol import no_numbers
 from .tables import VocabularyTables
 
 Mask = NDArray[np.uint32]
@@ -106,7 +107,7 @@ class LiftedGuide:
                 return DEAD
             known = self._steps.get(state << 32 | token)
         except TypeError:
-            raise _no_numbers(state, token) from None
+            raise no_numbers(state, token) from None
         if known is not None and not self._automaton.is_crowded:
             return known
         if token in self._eos:
@@ -316,10 +317,3 @@ class LiftedGuide:
             automaton.resolve(code)
             code = call(function, automaton.graph_arrays, automaton.chart, *arguments, mask)
         return code
-
-
-NOTHING = "nothing: the text so far cannot be continued"
-
-
-def _no_numbers(state: object, token: object) -> OptionError:
-    return OptionError(f"a state and a token are whole numbers, not {state!r} and {token!r}")

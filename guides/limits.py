@@ -100,7 +100,7 @@ class Meter:
     """Counts the work of one call at a time; `with meter:` around a call begins anew.
 
     counts: int64 [3], read and written by kernels: the steps SPENT and the MOST there may be, and whether another
-    thread has STOPPED the call. A call interrupted while it begins or ends leaves nothing behind that counts: the next
+    thread has STOPPED the call. Work of a call inside another's counts for that too. A call interrupted while it begins or ends leaves nothing behind that counts: the next
     one sets all of this again.
     """
 
@@ -130,7 +130,9 @@ class Meter:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _local.meter = self._outer
+        outer = _local.meter = self._outer
+        if outer is not None:
+            outer._view[SPENT] += self._view[SPENT]  # it looks when it counts next
         if self._cancellation is not None:
             self._cancellation.detach(self)
             self._cancellation = None

@@ -1,8 +1,9 @@
 """Keeps Python's cyclic garbage collector out of what should take microseconds.
 
 Growing a constraint makes many objects that stay; that sets off full collections, each of which takes as long as
-a thousand masks. Between `pause` and `resume` they are put off. Threads may overlap: the last one that found the
-collector running starts it again. Neither call makes an object, which by itself could set off a collection.
+a thousand masks. While a function runs that is `paused` they are put off. Threads may overlap: the last one that found
+the collector running starts it again. Ctrl-C comes after a call, not before one: so the collector is stopped inside
+the `try` that starts it again.
 """
 
 from __future__ import annotations
@@ -16,28 +17,17 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-def pause() -> bool:
-    """Stop collections; what to give to `resume`."""
-    was_running = gc.isenabled()
-    gc.disable()
-    return was_running
-
-
-def resume(was_running: bool) -> None:
-    """Let collections go on if they did before."""
-    if was_running:
-        gc.enable()
-
-
 def paused(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The function, without collections while it runs."""
 
     @wraps(function)
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-        was_running = pause()
+        was_running = gc.isenabled()
         try:
+            gc.disable()
             return function(*arguments, **named)
         finally:
-            resume(was_running)
+            if was_running:
+                gc.enable()
 
     return run

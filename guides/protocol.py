@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import OptionError
 from ..tokenizers_adapter import Vocabulary
 from .mask_table import MaskTable
 
@@ -33,13 +35,13 @@ class Guide(Protocol):
     def mask(self, state: int) -> Mask:
         """The tokens allowed in `state`: uint32 [ceil(V / 32)], bit t % 32 of word t // 32 is token t.
 
-        EOS bits are set iff the state is accepting. The array is shared: read it, never write it, and
-        use it before the next call.
+        EOS bits are set iff the state is accepting, none in DEAD. The array is shared: use it before the next call; it
+        cannot be written to. This and all other methods raise StateError for a number that `advance` never gave out.
         """
         ...
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD if the token is not allowed. EOS leaves an accepting state as it is."""
+        """The state after `token`, or DEAD if the token is not allowed, or none. EOS leaves an accepting state as it is."""
         ...
 
     def is_accepting(self, state: int) -> bool:
@@ -111,3 +113,16 @@ def tokens_of(mask: Mask) -> list[int]:
     """The token ids whose bits are set, ascending."""
     bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
     return [int(token) for token in np.flatnonzero(bits)]
+
+
+def is_token(token: int, size: int) -> bool:
+    """Whether a number is a token of a vocabulary of this size. Raises OptionError for what is no number."""
+    try:
+        return 0 <= token < size and operator.index(token) >= 0
+    except TypeError:
+        raise OptionError(f"a token is a whole number, not {token!r}") from None
+
+
+def no_numbers(state: object, token: object) -> OptionError:
+    """What to raise for a state and a token that are not both numbers."""
+    return OptionError(f"a state and a token are whole numbers, not {state!r} and {token!r}")

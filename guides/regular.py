@@ -16,6 +16,7 @@ from .automaton import ChartAutomaton
 from .dfa import Dfa
 from .graph import Graph
 from .lift import LiftedGuide
+from .limits import Limits, Meter
 from .lower import Lowering
 from .pausing import paused
 from .pictures import Drawable, Picture
@@ -78,17 +79,26 @@ class RegexGuide(RegularGuide):
     """Texts that match a regular expression as a whole, as `re.fullmatch` means it.
 
     pattern: the expression; flags: those of `re` (i, s, m, x, a); dialect: "python" or "ecma" (the syntax of
-    JavaScript with its u flag, as JSON Schema uses it).
+    JavaScript with its u flag, as JSON Schema uses it); limits: what a call may take, see `Limits`.
     Raises PatternError for a malformed pattern or one that is not regular, LimitError for one that is too
     large, LanguageError if no text matches or the vocabulary cannot spell one.
     """
 
     @paused
-    def __init__(self, pattern: str, vocabulary: Vocabulary, flags: int = 0, dialect: Dialect = "python") -> None:
+    def __init__(
+        self,
+        pattern: str,
+        vocabulary: Vocabulary,
+        flags: int = 0,
+        dialect: Dialect = "python",
+        *,
+        limits: Limits | None = None,
+    ) -> None:
         self.pattern = pattern
         self.flags = int(flags)
         self.dialect: Dialect = dialect
-        super().__init__(parse(pattern, flags=self.flags, dialect=dialect), vocabulary)
+        with Meter(limits):
+            super().__init__(parse(pattern, flags=self.flags, dialect=dialect), vocabulary)
 
     def __repr__(self) -> str:
         return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"
@@ -107,6 +117,7 @@ class RegexGuide(RegularGuide):
         pattern: str | None = None,
         flags: int | None = None,
         dialect: Dialect | None = None,
+        limits: Limits | None = None,
     ) -> Self:
         """The guide of a saved file, with all its masks.
 
@@ -117,7 +128,7 @@ class RegexGuide(RegularGuide):
         saved = saving.read(path, vocabulary, {key: value for key, value in given.items() if value is not None})
         identity = saved.identity
         saved_dialect: Dialect = "ecma" if identity["dialect"] == "ecma" else "python"
-        guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect)
+        guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect, limits=limits)
         saving.restore(guide, saved)
         return guide
 
@@ -133,7 +144,7 @@ class ChoiceGuide(RegularGuide):
     """
 
     @paused
-    def __init__(self, choices: Iterable[str], vocabulary: Vocabulary) -> None:
+    def __init__(self, choices: Iterable[str], vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
         if isinstance(choices, (str, bytes)):
             raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
         self.choices = tuple(choices)
@@ -142,19 +153,21 @@ class ChoiceGuide(RegularGuide):
                 raise OptionError(f"choices must be texts, but there is {choice!r} ({type(choice).__name__})")
         if not self.choices:
             raise OptionError("choices is empty; give at least one text")
-        texts = tuple(Text(_encoded(choice)) for choice in self.choices)
-        _check_spellable(self.choices, vocabulary)
-        super().__init__(Alternation(texts), vocabulary)
+        with Meter(limits):
+            texts = tuple(Text(_encoded(choice)) for choice in self.choices)
+            _check_spellable(self.choices, vocabulary)
+            super().__init__(Alternation(texts), vocabulary)
 
 
 class FSMGuide(RegularGuide):
     """Texts that a finite-state machine of the `interegular` library accepts."""
 
     @paused
-    def __init__(self, fsm: FSM, vocabulary: Vocabulary) -> None:
+    def __init__(self, fsm: FSM, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
         from .fsm import table_of
 
-        super().__init__(table_of(fsm), vocabulary)
+        with Meter(limits):
+            super().__init__(table_of(fsm), vocabulary)
 
 
 def _check_spellable(choices: tuple[str, ...], vocabulary: Vocabulary) -> None:

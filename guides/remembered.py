@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Generic, TypeVar
+
+from .locks import new_lock
 
 Value = TypeVar("Value")
 
@@ -28,8 +29,7 @@ class Remembered(Generic[Value]):
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
         # The value weighed longest ago comes first.
         self._weights: OrderedDict[Hashable, int] = OrderedDict()
-        self._total = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -47,14 +47,18 @@ class Remembered(Generic[Value]):
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            self._take_weight(key)
+            self._weigh_again(key)
             for weighed_first in list(islice(self._weights, WEIGHED_AT_ONCE)):
-                self._take_weight(weighed_first)
+                self._weigh_again(weighed_first)
             while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
-                forgotten, _ = self._values.popitem(last=False)
-                self._total -= self._weights.pop(forgotten)
+                forgotten = next(iter(self._values))
+                self._weights.pop(forgotten, None)
+                del self._values[forgotten]
 
-    def _take_weight(self, key: Hashable) -> None:
-        weight = self._weigh(self._values[key])
-        self._total += weight - self._weights.pop(key, 0)
-        self._weights[key] = weight
+    @property
+    def _total(self) -> int:
+        return sum(self._weights.values())
+
+    def _weigh_again(self, key: Hashable) -> None:
+        self._weights[key] = self._weigh(self._values[key])
+        self._weights.move_to_end(key)

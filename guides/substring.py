@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,20 +14,26 @@ from ..kernels.calling import call
 from ..kernels.cost import NEVER
 from ..kernels.suffix import Quotable, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
 from ..tokenizers_adapter import Vocabulary
+from .automaton import no_state
 from .boundaries import Boundary
 from .describe import either
-from .expectation import expectation
+from .expectation import NOTHING, expectation
+from .limits import Limits, Meter
+from .locks import new_lock
 from .mask_table import Cache, MaskTable
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES
-from .protocol import DEAD, UNREACHABLE, Mask
+from .protocol import DEAD, UNREACHABLE, Mask, is_token
 from .source import Place, Rules, Source, Span, WhiteSpace
 from .tables import VocabularyTables
 
 MAX_PLACES = 4
 MAX_REMEMBERED = 1 << 18
 MIN_STRIDE = 64
+DEPTH_BITS = 31
+STATE_BYTES = 200
+"""About how much memory a state that was met takes."""
 
 
 class SubstringAutomaton:
@@ -38,23 +44,34 @@ class SubstringAutomaton:
 
     start = 0
 
-    def __init__(self, quotable: Quotable) -> None:
+    def __init__(self, quotable: Quotable, meter: Meter) -> None:
         self.quotable = quotable
-        self._places = [(0, 0)]
-        self._numbers = {(0, 0): 0}
-        self._lock = threading.Lock()
+        self._meter = meter
+        # Node and depth of each state, and the state of each; as one number they take half the memory.
+        self._places = array("q", [0])
+        self._numbers = {0: 0}
+        self._lock = new_lock()
 
     def place(self, state: int) -> tuple[int, int]:
-        """The node and the depth that a state stands for."""
-        return self._places[state]
+        """The node and the depth that a state stands for. Raises StateError for what is no state."""
+        try:
+            packed = self._places[state] if state >= 0 else None
+        except (IndexError, TypeError):
+            packed = None
+        if packed is None:
+            raise no_state(state)
+        return packed >> DEPTH_BITS, packed & (1 << DEPTH_BITS) - 1
 
     def _state(self, node: int, depth: int) -> int:
-        state = self._numbers.get((node, depth))
+        packed = node << DEPTH_BITS | depth
+        state = self._numbers.get(packed)
         if state is None:
             with self._lock:
-                state = self._numbers.setdefault((node, depth), len(self._places))
+                self._meter.check_memory(STATE_BYTES * len(self._places))
+                state = self._numbers.get(packed, len(self._places))
                 if state == len(self._places):
-                    self._places.append((node, depth))
+                    self._places.append(packed)
+                    self._numbers[packed] = state
         return state
 
     def step(self, state: int, byte: int) -> int:
@@ -67,6 +84,8 @@ class SubstringAutomaton:
 
     def read_part(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
+        if state == DEAD:
+            return DEAD
         place = np.array(self.place(state), np.int64)
         return self._state(*place.tolist()) if call(read, self.quotable, place, data, first, last) else DEAD
 
@@ -76,7 +95,7 @@ class SubstringAutomaton:
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far may be quoted."""
-        return bool(call(accepts, self.quotable, *self.place(state)))
+        return state != DEAD and bool(call(accepts, self.quotable, *self.place(state)))
 
     def occurrences(self, data: bytes) -> list[int]:
         """Where in the text the data stands as a quotation, in order."""
@@ -119,6 +138,7 @@ class SubstringGuide(Drawable):
     min_chars, max_chars: fewest and most characters of a quotation
     whitespace: "collapsed" writes all white space in the context as one space; spans are those of the original
     none_text: one more text that is allowed. Where it is in the context too, it still means that there is no span.
+    limits: what a call may take, see `Limits`
     Raises OptionError for what is no text or no option, LanguageError if there is nothing to quote, or nothing that
     the vocabulary can spell.
     """
@@ -133,23 +153,26 @@ class SubstringGuide(Drawable):
         max_chars: int | None = None,
         whitespace: WhiteSpace = "exact",
         none_text: str | None = None,
+        limits: Limits | None = None,
     ) -> None:
         if none_text is not None and (not isinstance(none_text, str) or not none_text):  # pyright: ignore
             raise OptionError(f"none_text={none_text!r}: a text that is not empty, or None")
-        self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
-        needed = _tokens_needed(self.source.quotable, VocabularyTables.of(vocabulary))
-        self._prepare(vocabulary, self.source.quotable, needed)
+        self._meter = Meter(limits)
+        with self._meter:
+            self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
+            needed = _tokens_needed(self.source.quotable, VocabularyTables.of(vocabulary))
+            self._prepare(vocabulary, self.source.quotable, needed)
 
     def _prepare(self, vocabulary: Vocabulary, quotable: Quotable, needed: NDArray[np.int32]) -> None:
         self._vocabulary = vocabulary
         self._tables = VocabularyTables.of(vocabulary)
-        self._automaton = SubstringAutomaton(quotable)
+        self._automaton = SubstringAutomaton(quotable, self._meter)
         self._needed = needed
         self._eos = frozenset(vocabulary.eos_ids)
         self._rows: Cache = {}
         self._accepting: dict[int, bool] = {}
         self._distances: dict[int, int] = {}
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._scratch = np.empty((256 * (self._tables.branches.deepest + 1), 3), np.int32)
         # What cannot be spelt must be told from what takes many tokens, for which every quotation counts.
         self._most = NEVER if self._tables.spells_all_bytes else NEVER - 1
@@ -185,9 +208,9 @@ class SubstringGuide(Drawable):
         return self._tables.masks
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
         row = self.row(state)
-        return self._tables.masks.rows[row]
+        return self._tables.masks.masks[row]
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
@@ -204,10 +227,10 @@ class SubstringGuide(Drawable):
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        if not is_token(token, self._vocabulary.size):
+            return DEAD
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
-        if not 0 <= token < self._vocabulary.size:
-            return DEAD
         data, start = self._tables.bytes
         first, last = start.item(token), start.item(token + 1)
         return DEAD if first == last else self._spelt(self._automaton.read_part(state, data, first, last))
@@ -236,6 +259,8 @@ class SubstringGuide(Drawable):
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
+        if state == DEAD:
+            return left >= UNREACHABLE
         return left >= 0 and self._fewest(state, left) <= left
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
@@ -254,6 +279,8 @@ class SubstringGuide(Drawable):
 
     def describe(self, state: int) -> str:
         """What follows in the context, in words, and where, in characters: offset, or document:offset."""
+        if state == DEAD:
+            return NOTHING
         words = expectation(self._automaton, state)
         if state == self.start:
             return f"a quotation from the context that begins with {words}"
@@ -284,6 +311,7 @@ class SubstringGuide(Drawable):
             return None
         guide = object.__new__(type(self))
         guide.source = self.source
+        guide._meter = self._meter
         guide._prepare(self._vocabulary, quotable, self._needed)
         return guide
 
@@ -302,6 +330,8 @@ class SubstringGuide(Drawable):
     def _walk_below(self, state: int, root: int, most: int) -> Mask:
         """The tokens below a node of `branches`, read from there on, after which `most` more complete the text."""
         mask = np.zeros(self._tables.words, np.uint32)
+        if state == DEAD:
+            return mask
         node, depth = self._automaton.place(state)
         with self._lock:
             arguments: tuple[Any, ...] = (self._tables.branches, self._needed, self._every, node, depth, root, most)
@@ -309,6 +339,8 @@ class SubstringGuide(Drawable):
         return mask
 
     def _fewest(self, state: int, enough: int) -> int:
+        if state == DEAD:
+            return UNREACHABLE
         node, depth = self._automaton.place(state)
         return int(
             call(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from functools import cached_property
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ..kernels.split import Split, divide
 from ..kernels.walk import Branches, TokenTrie, annotate
 from ..tokenizers_adapter import Trie, Vocabulary
+from .locks import new_lock
 from .mask_table import MaskTable
 
 Loop = tuple[int, int, int]
@@ -37,7 +37,7 @@ class VocabularyTables:
     """One per vocabulary; fetch it with `VocabularyTables.of`. Guard changes with `lock`."""
 
     _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, VocabularyTables]] = weakref.WeakKeyDictionary()
-    _known_lock: ClassVar[threading.Lock] = threading.Lock()
+    _known_lock: ClassVar[Any] = new_lock()
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.trie = TokenTrie(*vocabulary.trie, int(vocabulary.trie.depth.max()))
@@ -53,7 +53,7 @@ class VocabularyTables:
         self.spelled = np.isin(np.arange(256), sorted(self.single_bytes))
         self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
         self.masks = MaskTable(self.words)
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.goals: OrderedDict[Any, Any] = OrderedDict()  # see goals/tokens.py
         # How often a loop was walked, until it is divided; None if it is not worth while
         self._splits: OrderedDict[Loop, Split | int | None] = OrderedDict()

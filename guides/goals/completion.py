@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.cost import NEVER
 from ..lift import LiftedGuide
+from ..limits import spend
 from ..protocol import DEAD
 from ..tables import VocabularyTables
 from .joint import START, Joint, Steps
@@ -17,6 +18,8 @@ from .spelling import fewest_tokens
 
 MAX_STATES = 20_000
 MAX_EXACT = 1_000
+EXPANDING = 3_000
+"""Steps of work that it takes to look at where a state leads."""
 
 
 class Completion(Protocol):
@@ -132,6 +135,7 @@ class SearchedCompletion:
                 self.given_up.add(start)
                 return False
             expanded += 1
+            spend(EXPANDING)
             fresh = [state for state in self._steps(place).states if state not in before and state not in self._dead]
             before.update(dict.fromkeys(fresh, place))
             if fresh:
@@ -172,6 +176,7 @@ class SearchedCompletion:
                 continue
             if len(expanded) >= MAX_EXACT:
                 return False
+            spend(EXPANDING)
             steps = expanded[place] = self._steps(place)
             fresh: list[int] = []
             for target in steps.states:
@@ -188,14 +193,15 @@ class SearchedCompletion:
                         heapq.heappush(queue, (done + 1 + left, -done - 1, target))
         assert best < NEVER, "the state is alive"
         on_way = _leading_to([place for total, place in ends if total == best], before) & expanded.keys()
-        self._costs.update({place: best - fewest[place] for place in on_way})
-        for place in on_way:
-            self._next[place] = self._first_step(expanded[place], self._costs[place] - 1)
+        costs = {place: best - fewest[place] for place in on_way}
+        # Costs come last: whoever finds one goes along the way.
+        self._next.update({place: self._first_step(expanded[place], costs, costs[place] - 1) for place in on_way})
+        self._costs.update(costs)
         return True
 
-    def _first_step(self, steps: Steps, cost: int) -> int:
+    def _first_step(self, steps: Steps, costs: dict[int, int], cost: int) -> int:
         """The state after the first byte or token that leads to a state of this cost."""
-        nearer = np.array([self._cost(state) == cost for state in steps.states])
+        nearer = np.array([(costs.get(state) or self._cost(state)) == cost for state in steps.states])
         label = int(np.argmax((steps.which != DEAD) & nearer[steps.which]))
         return steps.states[int(steps.which[label])]
 
@@ -207,7 +213,8 @@ class SearchedCompletion:
         cost = self._cost(way[-1])
         for after, place in pairwise(reversed(way)):
             cost += 1
-            self._costs[place], self._next[place] = cost, after
+            self._next[place] = after
+            self._costs[place] = cost
 
 
 def _leading_to(ends: list[int], before: dict[int, list[int]]) -> set[int]:

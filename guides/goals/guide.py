@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -11,10 +10,13 @@ from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..expectation import expected
+from ..automaton import no_state
+from ..expectation import NOTHING, expected
 from ..free import FreeGuide
+from ..limits import Limits, Meter
+from ..locks import new_lock
 from ..mask_table import Cache, MaskTable
-from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask
+from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask, is_token
 from ..tables import VocabularyTables
 from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
 from .joint import START, Joint, Steps
@@ -40,6 +42,7 @@ class GoalGuide:
     """A guide joined with goals. See `guides.protocol.Guide` for the methods it shares with every guide.
 
     child: the guide; FreeGuide for goals alone. goals: as `include=` takes them, see `goals_of`.
+    limits: what a call may take, see `Limits`
     max_states: how many joint states a search for a way to completion may look at. A token is allowed if the
     child allows it and there is a way to a complete text with all goals met, found within the limit.
 
@@ -48,12 +51,15 @@ class GoalGuide:
     none was found within limits. Thread-safe.
     """
 
-    def __init__(self, child: ByteGuide, goals: Any, *, max_states: int = MAX_STATES) -> None:
+    def __init__(
+        self, child: ByteGuide, goals: Any, *, max_states: int = MAX_STATES, limits: Limits | None = None
+    ) -> None:
         if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"{child!r} cannot be joined with goals: it has no method `read`, see guides.ByteGuide")
         self.child = child
         self.goals: tuple[Goal, ...] = goals_of(goals)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
+        self._meter = Meter(limits)
         self._vocabulary = child.vocabulary
         self._tables = VocabularyTables.of(child.vocabulary)
         self._eos = frozenset(child.vocabulary.eos_ids)
@@ -61,11 +67,12 @@ class GoalGuide:
         self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token in the order of the trie
         self._places[self._tables.trie.ids] = np.arange(len(self._tables.trie.ids))
         self._options: OrderedDict[int, Options] = OrderedDict()
-        self._goals = [GoalTokens.of(goal, self._vocabulary) for goal in self.goals]
-        self._joint = Joint(child, self._goals, self._tables)
-        self._completion = self._make_completion(self._joint, max_states)
-        if not self._completion.is_alive(START):
-            raise self._refusal(max_states)
+        with self._meter:
+            self._goals = [GoalTokens.of(goal, self._vocabulary) for goal in self.goals]
+            self._joint = Joint(child, self._goals, self._tables)
+            self._completion = self._make_completion(self._joint, max_states)
+            if not self._completion.is_alive(START):
+                raise self._refusal(max_states)
 
     def __repr__(self) -> str:
         return f"GoalGuide({self.child!r}, {list(self.goals)!r})"
@@ -92,21 +99,22 @@ class GoalGuide:
 
     def progress(self, state: int) -> int:
         """How many steps towards the goals have been done: the tokens that have been saved, over all goals."""
-        _, *places = self._joint.members[state]
+        _, *places = self._members(state)
         return sum(goal.progress.item(place) for goal, place in zip(self._goals, places, strict=True))
 
     def progress_after(self, state: int, token: int) -> int:
         """The progress after an allowed token, EOS among them."""
         if token in self._eos:
             return self.progress(state)
-        with self._lock:
+        self._members(state)
+        with self._lock, self._meter:
             steps = self._options_of(state).steps
             place = steps.which.item(self._places.item(token))
         return self.progress(state if place == DEAD else steps.states[place])
 
     def unmet(self, state: int) -> tuple[str, ...]:
         """The goals that are not met if the text ends here, as they print."""
-        _, *places = self._joint.members[state]
+        _, *places = self._members(state)
         return tuple(
             repr(goal.automaton.goal)
             for goal, place in zip(self._goals, places, strict=True)
@@ -119,88 +127,121 @@ class GoalGuide:
         return tuple(repr(each.goal) for each in found if not each.met[each.read(0, text)])
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
         row = self.row(state)
-        return self._tables.masks.rows[row]
+        return self._tables.masks.masks[row]
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        with self._lock, self._tables.lock:
+        with self._lock, self._meter, self._tables.lock:
             row = self._rows.get(state)
             if row is not None:
                 self._tables.masks.touch(row)
                 return row
+            if not self._knows(state):
+                return self._tables.masks.store(self._rows, state, np.zeros(self._tables.words, np.uint32))
             options = self._options_of(state)
             return self._tables.masks.store(self._rows, state, self._packed(state, options.tokens(options.alive)))
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        if not self._knows(state) or not is_token(token, self._vocabulary.size):
+            return DEAD
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
-        with self._lock:
+        with self._lock, self._meter:
             child = self.child.advance(self._joint.members[state][0], token)
             return self._after(state, child, b"" if child == DEAD else self._vocabulary.tokens[token] or b"")
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        with self._lock:
+        if not self._knows(state):
+            return DEAD
+        with self._lock, self._meter:
             return self._after(state, self.child.read(self._joint.members[state][0], data), data)
 
     def is_accepting(self, state: int) -> bool:
         """Whether the child's text is complete and all goals are met."""
-        return self._joint.is_met(state) and self.child.is_accepting(self._joint.members[state][0])
+        alive = self._knows(state)
+        return alive and self._joint.is_met(state) and self.child.is_accepting(self._joint.members[state][0])
 
     def distance(self, state: int) -> int:
         """Tokens that complete the text with all goals met, EOS not counted: no fewer than it takes."""
-        with self._lock:
-            if self.is_accepting(state):
-                return 0
-            if self._joint.is_settled(state):
-                return self.child.distance(self._joint.members[state][0])
-            return self._completion.distance(state)
+        if not self._knows(state):
+            return UNREACHABLE
+        with self._lock, self._meter:
+            return self._distance(state)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        with self._lock:
-            return self._completion.bound(state) <= left or self.distance(state) <= left
+        if not self._knows(state):
+            return left >= UNREACHABLE
+        with self._lock, self._meter:
+            return self._fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        with self._lock:
+        if not self._knows(state):
+            return np.zeros(self._tables.words, np.uint32)
+        with self._lock, self._meter:
             options = self._options_of(state)
             return self._packed(state, options.tokens(self._fitting(options, left)))
 
     def advancing(self, state: int) -> Mask:
         """The allowed tokens after which progress is greater: uint32 [ceil(V / 32)]."""
-        with self._lock:
+        self._members(state)
+        with self._lock, self._meter:
             options = self._options_of(state)
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)))
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
-        with self._lock:
+        self._members(state)
+        with self._lock, self._meter:
             options = self._options_below(state, node)
             return self._tables.pack(options.tokens(self._fitting(options, left)), node)
 
     def distance_below(self, state: int, node: int) -> int:
         """As `guides.crossing.TrieGuide` says."""
-        with self._lock:
+        self._members(state)
+        with self._lock, self._meter:
             options = self._options_below(state, node)
             alive = (after for after, is_alive in zip(options.steps.states, options.alive, strict=True) if is_alive)
-            return min((1 + self.distance(after) for after in alive), default=UNREACHABLE)
+            return min((1 + self._distance(after) for after in alive), default=UNREACHABLE)
 
     def advancing_below(self, state: int, node: int) -> Mask:
         """The tokens below a node of the trie whose bytes after it can be read, and make progress greater."""
-        with self._lock:
+        self._members(state)
+        with self._lock, self._meter:
             options = self._options_below(state, node)
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)), node)
+
+    def _knows(self, state: int) -> bool:
+        """As `Joint.knows`."""
+        return self._joint.knows(state)
+
+    def _members(self, state: int) -> tuple[int, ...]:
+        """The states of the child and the goals. Raises StateError for what is no state, DEAD as well."""
+        if not self._joint.knows(state):
+            raise no_state(state)
+        return self._joint.members[state]
+
+    def _distance(self, state: int) -> int:
+        if self.is_accepting(state):
+            return 0
+        if self._joint.is_settled(state):
+            return self.child.distance(self._joint.members[state][0])
+        return self._completion.distance(state)
+
+    def _fits(self, state: int, left: int) -> bool:
+        return self._completion.bound(state) <= left or self._distance(state) <= left
 
     def _fitting(self, options: Options, left: int | None) -> NDArray[np.bool_]:
         """Which states can still be completed, in `left - 1` tokens."""
         if left is None:
             return options.alive
         places = enumerate(options.steps.states)
-        return np.array([bool(options.alive[i]) and self.fits(after, left - 1) for i, after in places], np.bool_)
+        return np.array([bool(options.alive[i]) and self._fits(after, left - 1) for i, after in places], np.bool_)
 
     def _further(self, options: Options, state: int) -> NDArray[np.bool_]:
         """Which states have more progress than `state`."""
@@ -209,6 +250,8 @@ class GoalGuide:
 
     def describe(self, state: int) -> str:
         """What may follow, in words: what the child says, the progress, and which goals are still to come."""
+        if not self._knows(state):
+            return NOTHING
         words = expected(self.child, self._joint.members[state][0])
         missing = self.unmet(state)
         still = f", missing {', '.join(missing)}" if missing else ""
@@ -238,6 +281,7 @@ class GoalGuide:
         return options
 
     def _options_below(self, state: int, node: int) -> Options:
+        self._meter.check_memory(self._joint.held_bytes)
         steps = self._joint.by_tokens(state, node)
         return Options(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
 

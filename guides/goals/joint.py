@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.cost import NEVER
+from ..automaton import no_state
+from ..limits import spend
 from ..protocol import DEAD, ByteGuide
 from ..tables import VocabularyTables
 from .children import child_of
@@ -17,6 +20,8 @@ from .tokens import GoalTokens
 Ints = NDArray[np.int32]
 
 START = 0
+STATE_BYTES = 250
+"""About how much memory a state takes, without its places in the goals."""
 
 
 class Steps(NamedTuple):
@@ -40,10 +45,26 @@ class Joint:
 
     def number(self, members: tuple[int, ...]) -> int:
         """The number of a joint state."""
-        number = self._numbers.setdefault(members, len(self.members))
-        if number == len(self.members):
+        number = self._numbers.get(members)
+        if number is None:
+            number = len(self.members)
             self.members.append(members)
+            self._numbers[members] = number
         return number
+
+    def knows(self, state: int) -> bool:
+        """Whether a number is a state, not DEAD. Raises StateError for anything else."""
+        try:
+            if DEAD <= state < len(self.members) and operator.index(state) == state:
+                return state != DEAD
+        except TypeError:
+            pass
+        raise no_state(state)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the states take."""
+        return (STATE_BYTES + 8 * len(self.goals)) * len(self.members)
 
     def read(self, state: int, child: int, data: bytes) -> int:
         """The joint state after `data`, with the guide in the state `child`."""
@@ -92,6 +113,7 @@ class Joint:
 
     def _steps(self, columns: list[Ints]) -> Steps:
         """Labels with equal members in all columns lead to one state; the first column has DEAD for nowhere."""
+        spend(4 * len(columns) * len(columns[0]))
         places = np.flatnonzero(columns[0] != DEAD)
         values, key = _compressed(columns[0][places])
         lists = [values]

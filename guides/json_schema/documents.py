@@ -39,6 +39,11 @@ class Documents:
         self._targets: dict[tuple[int, str], Subschema | bool] = {}
         self.has_dynamic_scope = False
 
+    @property
+    def count(self) -> int:
+        """How many schema objects there are."""
+        return len(self._places)
+
     def quote(self, place: Subschema) -> Quote:
         """What the keyword `x-quote` of a subschema says: the name of a context, or a context with options."""
         value: Any = place.value["x-quote"]
