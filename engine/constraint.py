@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from torch import Tensor
 from ..guides import AlignedGuide
 from ..guides.crossing import Crossings
 from ..guides.goals import GoalGuide
+from ..guides.locks import new_lock
 from ..guides.protocol import ByteGuide, Guide, Mask, mask_within
 from ..kernels.mask import allowed_ids, popcount
 from .arrays import as_list
@@ -54,7 +54,7 @@ class Constraint:
         self._listed = 0
         self._advancing: dict[int, NDArray[np.int32]] = {}
         self._behind: OrderedDict[bytes, ConstraintBehind] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def distance(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Unpack
@@ -12,6 +11,7 @@ from ..errors import OptionError
 from ..guides.free import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
 from ..guides.goals.specs import Goal
+from ..guides.locks import new_lock
 from ..guides.protocol import Guide
 from ..guides.source import Span
 from ..tokenizers_adapter import Vocabulary
@@ -49,7 +49,7 @@ class Generator:
         self._lead = model.lead if isinstance(model, SourceModel) and guide is None else b""
         self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
         self._with_goals: dict[tuple[Goal, ...], Constraint] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
         """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`."""

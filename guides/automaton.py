@@ -116,10 +116,9 @@ class ChartAutomaton:
         self._max_words = max_words
         self.is_crowded = False
         self.kept: object = None  # the last `Kept`, by which who remembers numbers knows that some were given up
-        self._expanded: list[tuple[int, ...]] = []
+        self._expanded: list[tuple[tuple[int, ...], int]] = []  # lazy nodes, and how many nodes there were then
         self._torn = False  # whether the graph is in the middle of a change
         self._graph_arrays = self.graph.arrays()
-        self._node_count = self.graph.node_count
         self._chart = new_chart(horizon, max_rows, self.meter)
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
@@ -143,6 +142,11 @@ class ChartAutomaton:
     def state_count(self) -> int:
         """How many states have been met."""
         return int(self._chart.sizes[kernel.STATES])
+
+    @property
+    def asleep(self) -> int:
+        """How many states have been given out whose words were given up."""
+        return int(np.count_nonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP))
 
     @property
     def held_bytes(self) -> int:
@@ -188,11 +192,11 @@ class ChartAutomaton:
             return False
         chart = self._chart
         try:
-            if state >= 0 and chart.states.item(state, kernel.KEPT) >= 0 and state < chart.sizes.item(kernel.STATES):
+            if 0 <= state < chart.sizes.item(kernel.STATES) and chart.states.item(state, kernel.KEPT) >= 0:
                 at = chart.states.item(state, LO)
                 if chart.states.item(state, HI) > at:
                     return chart.words.item(at + 1) == 1
-        except (TypeError, ValueError, IndexError):
+        except (TypeError, ValueError):
             raise no_state(state) from None
         with self.lock:
             self.ready(state)
@@ -316,14 +320,14 @@ class ChartAutomaton:
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
         """As `Graph.promises`."""
-        self._torn = True
+        self._torn = self._make is not None
         found = self.graph.promises(first, last)
         self._torn = False
         return found
 
     def weights(self, first: int) -> list[list[int]]:
         """As `Graph.weights`."""
-        self._torn = True
+        self._torn = self._make is not None
         found = self.graph.weights(first)
         self._torn = False
         return found
@@ -334,9 +338,8 @@ class ChartAutomaton:
         nodes = tuple(sorted(set(self._chart.missing[:count].tolist())))
         self._torn = True
         self.graph.expand(nodes)
-        self._expanded.append(nodes)
+        self._expanded.append((nodes, self.graph.node_count))
         self._graph_arrays = self.graph.arrays()
-        self._node_count = self.graph.node_count
         self._chart.sizes[kernel.MISSING] = 0
         self._torn = False
         self.meter.check_memory(self.graph.held_bytes)
@@ -347,10 +350,10 @@ class ChartAutomaton:
             raise StateError("this guide was interrupted where it cannot be mended; make it again")
         with Meter(replace(self.meter.limits, work=2**61, seconds=None)):
             graph, _ = self._make()
-            for nodes in self._expanded:
+            for nodes, count in self._expanded:
                 graph.expand(nodes)
+                assert graph.node_count == count, "a graph that is made again must be the same"
         arrays = graph.arrays()
-        assert graph.node_count == self._node_count, "a graph that is made again must be the same"
         self.graph, self._graph_arrays = graph, arrays
         self._chart.sizes[kernel.MISSING] = 0
         self._torn = False

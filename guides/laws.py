@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
 
+from ..errors import OptionError, StateError
 from .protocol import DEAD, UNREACHABLE, ByteGuide, Guide, Mask, RowGuide, mask_within, tokens_of
 
 
@@ -252,3 +254,30 @@ def _told(guide: Guide, path: Sequence[int]) -> tuple[object, ...]:
 
 def _named(guide: Guide, token: int) -> str:
     return f"token {token} ({guide.vocabulary.tokens[token]!r})"
+
+
+def knows_its_states(guide: Guide) -> None:
+    """DEAD allows nothing and leads nowhere; no other number but those given out is a state; masks are read-only.
+
+    Guides of this package hold to it; of others it is not asked, since it takes them time.
+    """
+    tokens = [guide.vocabulary.size - 1, 0, *guide.vocabulary.eos_ids]
+    if guide.mask(DEAD).any() or mask_within(guide, DEAD, 100).any() or guide.is_accepting(DEAD):
+        raise LawBroken("something may follow in DEAD")
+    if guide.distance(DEAD) < UNREACHABLE or any(guide.advance(DEAD, token) != DEAD for token in tokens):
+        raise LawBroken("DEAD leads somewhere")
+    for token in (-1, guide.vocabulary.size, 1 << 32, -(1 << 32), (1 << 32) + 97):
+        if guide.advance(guide.start, token) != DEAD:
+            raise LawBroken(f"{token} is no token, and yet it leads somewhere")
+    asked: list[Callable[[Any], Any]] = [guide.mask, guide.distance, guide.is_accepting]
+    asked += [lambda state: guide.advance(state, 0), lambda state: mask_within(guide, state, 9)]
+    asked += [lambda state: guide.read(state, b"a")] if isinstance(guide, ByteGuide) else []
+    for state in (-2, -(1 << 31), 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 62, 1 << 64, None, "0", 0.5):
+        for ask in asked:
+            try:
+                answer = ask(state)
+            except (StateError, OptionError):
+                continue
+            raise LawBroken(f"{state!r} was never given out, and yet there is an answer: {answer!r}")
+    if guide.mask(guide.start).flags.writeable:
+        raise LawBroken("a mask can be written to")

@@ -235,12 +235,14 @@ class LiftedGuide:
             return NOTHING if state == DEAD else expectation(self._automaton, state)
 
     def _forget(self, kept: object) -> None:
-        """Forget all states and signatures but those that are kept, all if it is not known which."""
+        """Forget all states and signatures but those that are kept, all if it is not known which.
+
+        Steps lead from states that were given out to such states, whose numbers stay.
+        """
         if not isinstance(kept, Kept) or kept.before is not self._kept:
             self._closing.forget(np.zeros(self._automaton.state_count, np.bool_))
             self._signatures.clear()
             self._rows.clear()
-            self._steps.clear()
             return
         self._closing.forget(kept.states)
         for state in [state for state in self._signatures if state != DEAD and not kept.states[state]]:

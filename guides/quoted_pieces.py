@@ -6,12 +6,12 @@ marks are put in; a state that has failed at some place is not tried there again
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from .automaton import DEAD, ChartAutomaton
 from .graph import Graph
+from .locks import new_lock
 from .quotation import Quote
 from .source import Span
 
@@ -32,7 +32,7 @@ class QuotedPieces:
         self._marks = [(number, marks(number)[0]) for number in range(len(quotes))]
         self._graph = graph
         self._start = start
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def spans(self, text: str) -> dict[str, Span]:
         """The first place of each quotation, "/name/0" for the first from the context `name`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Generic, TypeVar
@@ -16,7 +15,7 @@ WEIGHED_AT_ONCE = 1
 
 
 class Remembered(Generic[Value]):
-    """A cache of the values used last; safe between threads.
+    """A cache of the values used last; safe between threads, and whatever interrupts it.
 
     weigh: the bytes that a value takes now; most: how many values are kept; most_bytes: and how much they weigh
     together, as far as known, but the last is always kept
@@ -26,9 +25,10 @@ class Remembered(Generic[Value]):
         self._weigh = weigh
         self.most = most
         self.most_bytes = most_bytes
-        self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        # The value weighed longest ago comes first.
-        self._weights: OrderedDict[Hashable, int] = OrderedDict()
+        # The value used longest ago comes first, and the one weighed longest ago. Keys are compared by Python code,
+        # which Ctrl-C may end: what is left then is a value without a weight, or the other way round.
+        self._values: dict[Hashable, Value] = {}
+        self._weights: dict[Hashable, int] = {}
         self._lock = new_lock()
 
     def __len__(self) -> int:
@@ -37,19 +37,20 @@ class Remembered(Generic[Value]):
     def get(self, key: Hashable) -> Value | None:
         """The value of a key, if it is still known."""
         with self._lock:
-            value = self._values.get(key)
+            value = self._values.pop(key, None)
             if value is not None:
-                self._values.move_to_end(key)
+                self._values[key] = value
             return value
 
     def add(self, key: Hashable, value: Value) -> None:
         """Keep a value, and forget others if that is too much."""
         with self._lock:
+            self._values.pop(key, None)
             self._values[key] = value
-            self._values.move_to_end(key)
-            self._weigh_again(key)
-            for weighed_first in list(islice(self._weights, WEIGHED_AT_ONCE)):
-                self._weigh_again(weighed_first)
+            for weighed in (key, *islice(self._weights, WEIGHED_AT_ONCE)):
+                self._weights.pop(weighed, None)
+                if weighed in self._values:
+                    self._weights[weighed] = self._weigh(self._values[weighed])
             while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
                 forgotten = next(iter(self._values))
                 self._weights.pop(forgotten, None)
@@ -58,7 +59,3 @@ class Remembered(Generic[Value]):
     @property
     def _total(self) -> int:
         return sum(self._weights.values())
-
-    def _weigh_again(self, key: Hashable) -> None:
-        self._weights[key] = self._weigh(self._values[key])
-        self._weights.move_to_end(key)

@@ -54,7 +54,7 @@ class VocabularyTables:
         self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
-        self.goals: OrderedDict[Any, Any] = OrderedDict()  # see goals/tokens.py
+        self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
         # How often a loop was walked, until it is divided; None if it is not worth while
         self._splits: OrderedDict[Loop, Split | int | None] = OrderedDict()
         # Wanted by the first masks; here they do not hold up a text.

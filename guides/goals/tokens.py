@@ -52,7 +52,7 @@ class GoalTokens:
                     raise LanguageError(f"the vocabulary has no tokens that spell a text with {goal!r}")
             tables.goals[goal] = known
             if len(tables.goals) > MAX_GOALS:
-                tables.goals.popitem(last=False)
+                del tables.goals[next(iter(tables.goals))]
             return known
 
     def after_below(self, state: int, node: int) -> Ints:
