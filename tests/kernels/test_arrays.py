@@ -61,3 +61,33 @@ def test_a_kernel_sees_what_python_sees() -> None:
 def test_other_arrays_are_refused(values: np.ndarray) -> None:
     with pytest.raises(TypeError, match=r"Outside\.values: .*int32.* is needed"):
         _ = replace(make(), values=values).address
+
+
+def test_what_kernels_cannot_read_is_refused_before_they_do() -> None:
+    with pytest.raises(TypeError, match=r"Outside.values: .* is needed, not int64"):
+        replace(make(), values=np.arange(4))
+    with pytest.raises(TypeError, match="is needed, not list"):
+        replace(make(), values=[1, 2])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="is needed"):
+        replace(make(), table=np.zeros((4, 6), np.uint64)[:, ::2])
+
+
+@pytest.mark.skipif(not hasattr(read_all, "overloads"), reason="without the JIT nothing is read by address")
+@pytest.mark.parametrize("address", [KeyboardInterrupt(), None, "there", 2**70], ids=repr)
+def test_an_address_that_cannot_be_had_is_an_error(address: object) -> None:
+    class Broken(Outside):
+        @property
+        def address(self) -> object:  # type: ignore[override]
+            if isinstance(address, BaseException):
+                raise address
+            return address
+
+        def __post_init__(self) -> None:
+            return
+
+    arrays = make()
+    read_all(arrays, np.zeros(4))
+    compiled = next(iter(read_all.overloads.values())).entry_point
+    broken = Broken(arrays.values, arrays.table, arrays.inside)
+    with pytest.raises((KeyboardInterrupt, TypeError, OverflowError)):
+        compiled(broken, np.zeros(4))
