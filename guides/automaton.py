@@ -26,6 +26,7 @@ from .chart_arrays import (
     larger,
     new_chart,
     reindexed,
+    reserved_bytes,
     scratch,
     scratch_bytes,
     to_be_compacted,
@@ -150,9 +151,14 @@ class ChartAutomaton:
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the chart and the graph take; what there is room for besides takes none."""
+        """How much memory the chart and the graph have written to; limits are about that."""
         rows = max(self._rows_written, int(self._chart.sizes[kernel.ROWS]))
         return held_bytes(self._chart, rows) + self.graph.held_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """How much memory the chart and the graph have, with what there is room for; caches are about that."""
+        return reserved_bytes(self._chart) + self.graph.held_bytes
 
     def ready(self, state: int) -> None:
         """See to it that a state, one that somebody was given, can be looked at. Raises StateError for any other."""
@@ -369,6 +375,12 @@ class ChartAutomaton:
             first, last = states.item(asleep, kernel.FIRST), states.item(asleep, kernel.LAST)
             self.run(rouse, state, asleep, self._spelling, first, last)
             states, state = self._chart.states, asleep
+
+    def __del__(self) -> None:
+        # What is still to be expanded refers to the graph, and that to it: without this, all of a constraint would
+        # be there until Python looks for such circles.
+        if getattr(self, "_make", None) is not None:
+            self.graph.let_go()
 
     def _widen_scratch(self) -> None:
         size = 4 * len(self._chart.work)

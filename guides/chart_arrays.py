@@ -24,10 +24,10 @@ _WRITTEN = [each.name for each in fields(Chart) if each.name not in _GROWING]
 def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
     """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
 
-    There is room for what most constraints come to: memory that is never written to costs nothing, while larger
-    arrays must be copied to and indexed anew.
+    There is room for what half of all schemas come to: more would be held by each that is remembered, less would be
+    copied and indexed anew too often.
     """
-    rows = min(2048, max_rows)
+    rows = min(512, max_rows)
     sizes = np.zeros(12, np.int64)
     sizes[FREE:] = -1
     sizes[kernel.HORIZON] = horizon
@@ -35,13 +35,13 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
     set_sizes[FREE:] = -1
     set_sizes[SETS] = 1
     chart = Chart(
-        words=np.empty(1 << 18, np.int32),
-        states=np.empty((8192, kernel.STATE), np.int32),
-        bundles=np.empty((2048, 3), np.int32),
-        signatures=np.empty((4096, 2), np.int32),
-        state_index=np.full(1 << 15, -1, np.int32),
-        bundle_index=np.full(1 << 13, -1, np.int32),
-        signature_index=np.full(1 << 14, -1, np.int32),
+        words=np.empty(1 << 16, np.int32),
+        states=np.empty((4096, kernel.STATE), np.int32),
+        bundles=np.empty((512, 3), np.int32),
+        signatures=np.empty((1024, 2), np.int32),
+        state_index=np.full(1 << 14, -1, np.int32),
+        bundle_index=np.full(1 << 11, -1, np.int32),
+        signature_index=np.full(1 << 12, -1, np.int32),
         rows=np.empty((rows, 256), np.int32),
         loops=np.empty((rows, 3), np.uint64),
         memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
@@ -117,3 +117,8 @@ def held_bytes(chart: Chart, rows: int) -> int:
     counts += [(getattr(chart, name), sizes[kind]) for name, kind in SPANS.items()]
     growing = sum(count * array.strides[0] for array, count in counts)
     return growing + sum(getattr(chart, name).nbytes for name in _WRITTEN)
+
+
+def reserved_bytes(chart: Chart) -> int:
+    """How much memory a chart's arrays have, with what there is room for: recycled memory is not given back."""
+    return sum(getattr(chart, each.name).nbytes for each in fields(Chart))

@@ -288,6 +288,13 @@ class Graph:
         self._promises[node] = (promise, target, lacking)
         return node
 
+    def let_go(self) -> None:
+        """Forget what would expand lazy nodes, and what they promise; nobody will ask any more."""
+        self._expanders.clear()
+        self._promises.clear()
+        self._weights.clear()
+        self.names.clear()
+
     def expand(self, nodes: Iterable[int]) -> None:
         """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise.
 

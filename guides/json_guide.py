@@ -108,7 +108,7 @@ class JSONGuide(LiftedGuide):
     @property
     def held_bytes(self) -> int:
         """About how much memory the guide takes, its schema and what was worked out from it with it."""
-        return self.automaton.held_bytes + self._schema_bytes
+        return self.automaton.reserved_bytes + self._schema_bytes
 
     def spans(self, text: str) -> dict[str, Span]:
         """Where the quoted strings of a text of this guide stand, by their JSON pointers."""
