@@ -15,7 +15,7 @@ from .automaton import no_state
 from .crossing import Crossings
 from .expectation import NOTHING, expected, quoted
 from .mask_table import Cache, MaskTable
-from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, is_token, mask_within
+from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, as_bytes, is_token, mask_within, whole
 
 
 class AlignedGuide:
@@ -77,7 +77,8 @@ class AlignedGuide:
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        if _is_beyond(state, self.tail) and self._child_rows is not None:
+        beyond = _is_beyond(state, self.tail)
+        if beyond and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
         with self._lock:
             with self._tables.lock:
@@ -85,7 +86,7 @@ class AlignedGuide:
                 if row is not None:
                     self._tables.masks.touch(row)
                     return row
-            mask = self._mask_within_tail(state, None) if state < len(self.tail) else self.mask(state)
+            mask = self.mask(state) if beyond else self._mask_within_tail(state, None)
             with self._tables.lock:
                 return self._tables.masks.store(self._rows, state, mask)
 
@@ -98,7 +99,7 @@ class AlignedGuide:
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        beyond = _is_beyond(state, self.tail)
+        beyond, data = _is_beyond(state, self.tail), as_bytes(data)
         if state == DEAD:
             return DEAD
         rest = b"" if beyond else self.tail[state:]
@@ -128,7 +129,7 @@ class AlignedGuide:
         if _is_beyond(state, self.tail):
             return self._child_fits(state - len(self.tail), left)
         if state == DEAD:
-            return left >= UNREACHABLE
+            return whole(left) >= UNREACHABLE
         spelt = left - self._cost * (len(self.tail) - state)
         if self._spellable and not self._needed and spelt >= 0 and self._child_fits(self.child.start, spelt):
             return True
@@ -139,7 +140,7 @@ class AlignedGuide:
         if _is_beyond(state, self.tail):
             return mask_within(self.child, state - len(self.tail), left)
         with self._lock:
-            return self._mask_within_tail(state, left)
+            return self._mask_within_tail(state, whole(left))
 
     def end_node(self, place: int) -> int | None:
         """The node of the token trie for the tail from a place on: the tokens below it cross; None if none do."""
@@ -207,6 +208,6 @@ def _is_beyond(state: int, tail: bytes) -> bool:
     try:
         if state >= DEAD and operator.index(state) == state:
             return state >= len(tail)
-    except TypeError:
+    except (TypeError, ValueError):
         pass
     raise no_state(state)

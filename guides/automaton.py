@@ -161,9 +161,11 @@ class ChartAutomaton:
         return reserved_bytes(self._chart) + self.graph.held_bytes
 
     def ready(self, state: int) -> None:
-        """See to it that a state, one that somebody was given, can be looked at. Raises StateError for any other."""
+        """See to it that a state can be looked at, unless it is DEAD. Raises StateError if nobody was given it."""
         states = self._chart.states
         try:
+            if state == DEAD:
+                return
             known = 0 <= state < self._chart.sizes.item(kernel.STATES) and states.item(state, kernel.KEPT) >= 0
         except (TypeError, ValueError):
             known = False
@@ -178,10 +180,10 @@ class ChartAutomaton:
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, or DEAD."""
-        if state == DEAD:
-            return DEAD
         with self.lock:
             self.ready(state)
+            if state == DEAD:
+                return DEAD
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
 
     def follow(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
@@ -194,10 +196,10 @@ class ChartAutomaton:
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
-        if state == DEAD:
-            return False
         chart = self._chart
         try:
+            if state == DEAD:
+                return False
             if 0 <= state < chart.sizes.item(kernel.STATES) and chart.states.item(state, kernel.KEPT) >= 0:
                 at = chart.states.item(state, LO)
                 if chart.states.item(state, HI) > at:

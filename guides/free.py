@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from ..kernels.calling import call
@@ -10,7 +12,7 @@ from ..tokenizers_adapter import Vocabulary
 from .automaton import no_state
 from .expectation import NOTHING
 from .mask_table import Cache, MaskTable
-from .protocol import DEAD, UNREACHABLE, Mask, is_token
+from .protocol import DEAD, UNREACHABLE, Mask, as_bytes, is_token, whole
 from .tables import VocabularyTables
 
 
@@ -65,6 +67,7 @@ class FreeGuide:
 
     def read(self, state: int, data: bytes) -> int:
         """The only state."""
+        as_bytes(data)
         return state if _is_alive(state) else DEAD
 
     def is_accepting(self, state: int) -> bool:
@@ -77,13 +80,13 @@ class FreeGuide:
 
     def fits(self, state: int, left: int) -> bool:
         """Whether nothing fits into `left` tokens."""
-        return left >= self.distance(state)
+        return whole(left) >= self.distance(state)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """All tokens and EOS where a token is left, else EOS: uint32 [ceil(V / 32)]."""
         if not _is_alive(state):
             return self._none.copy()
-        return self._mask.copy() if left > 0 else self._tables.eos_words.copy()
+        return self._mask.copy() if whole(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
@@ -105,6 +108,9 @@ class FreeGuide:
 
 def _is_alive(state: int) -> bool:
     """Whether it is the only state, not DEAD. Raises StateError for anything else."""
-    if state not in (FreeGuide.start, DEAD):
-        raise no_state(state)
-    return state != DEAD
+    try:
+        if state in (FreeGuide.start, DEAD) and operator.index(state) == state:
+            return state != DEAD
+    except (TypeError, ValueError):
+        pass
+    raise no_state(state)

@@ -272,12 +272,18 @@ def knows_its_states(guide: Guide) -> None:
     asked: list[Callable[[Any], Any]] = [guide.mask, guide.distance, guide.is_accepting]
     asked += [lambda state: guide.advance(state, 0), lambda state: mask_within(guide, state, 9)]
     asked += [lambda state: guide.read(state, b"a")] if isinstance(guide, ByteGuide) else []
-    for state in (-2, -(1 << 31), 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 62, 1 << 64, None, "0", 0.5):
+    for state in (-2, -(1 << 31), 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 62, 1 << 64, None, "0", 0.5, [0], np.array([0, 1])):
         for ask in asked:
             try:
                 answer = ask(state)
             except (StateError, OptionError):
                 continue
             raise LawBroken(f"{state!r} was never given out, and yet there is an answer: {answer!r}")
+    for left in (None, "3", 0.5):
+        try:
+            answer = mask_within(guide, guide.start, left)  # type: ignore[arg-type]
+        except OptionError:
+            continue
+        raise LawBroken(f"{left!r} is no number of tokens, and yet there is an answer: {answer!r}")
     if guide.mask(guide.start).flags.writeable:
         raise LawBroken("a mask can be written to")

@@ -17,11 +17,11 @@ from ..kernels.shortcut import BESIDE, LOOP, probe
 from ..kernels.split import UNSPLITTABLE, walk_span, walk_split
 from ..kernels.walk import walk, walk_beside
 from ..tokenizers_adapter import Vocabulary
-from .automaton import ChartAutomaton, Kept
+from .automaton import ChartAutomaton, Kept, no_state
 from .closing import Closing
 from .expectation import NOTHING, expectation
 from .mask_table import Cache, MaskTable
-from .protocol import no_numbers
+from .protocol import as_bytes, no_numbers, whole
 from .tables import VocabularyTables
 
 Mask = NDArray[np.uint32]
@@ -82,7 +82,10 @@ class LiftedGuide:
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
         if self._kept is self._automaton.kept:
-            signature = self._signatures.get(state)
+            try:
+                signature = self._signatures.get(state)
+            except TypeError:
+                raise no_state(state) from None
             row = self._rows.get(signature)
             while row is not None:
                 self._tables.masks.touch(row)
@@ -125,8 +128,7 @@ class LiftedGuide:
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        if state == DEAD:
-            return DEAD
+        data = as_bytes(data)
         with self._lock, self._meter:
             self._prepare(state)
             return self._alive(self._automaton.read(state, data))
@@ -137,30 +139,26 @@ class LiftedGuide:
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, EOS not counted; see `guides.closing.Closing` for how."""
-        if state == DEAD:
-            return NEVER
         with self._lock, self._meter:
             self._prepare(state)
-            return self._closing.distance(state)
+            return NEVER if state == DEAD else self._closing.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        if state == DEAD:
-            return left >= NEVER
+        left = whole(left)
         with self._lock, self._meter:
             self._prepare(state)
-            return self._closing.fits(state, left)
+            return left >= NEVER if state == DEAD else self._closing.fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        if state == DEAD:
-            return np.zeros(self._tables.words, np.uint32)
+        left = whole(left)
         with self._lock, self._meter:
             self._prepare(state)
+            if state == DEAD:
+                return np.zeros(self._tables.words, np.uint32)
             mask = self._tables.pack(self._closing.fitting(state, left))
-        if self.is_accepting(state):
-            mask |= self._tables.eos_words
-        return mask
+            return mask | self._tables.eos_words if self._automaton.ends(state) else mask
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
@@ -206,8 +204,7 @@ class LiftedGuide:
         if self._kept is not kept:
             self._forget(kept)
             self._kept = kept
-        if state != DEAD:
-            self._automaton.ready(state)
+        self._automaton.ready(state)
 
     def _step(self, state: int, token: int) -> int:
         """The state after a token that is not EOS."""

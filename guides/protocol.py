@@ -101,6 +101,7 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
     """
     if isinstance(guide, RowGuide):
         return guide.mask_within(state, left)
+    left = whole(left)
     mask = guide.mask(state).copy()
     eos = set(guide.vocabulary.eos_ids)
     for token in tokens_of(mask):
@@ -121,6 +122,22 @@ def is_token(token: int, size: int) -> bool:
         return 0 <= token < size and operator.index(token) >= 0
     except TypeError:
         raise OptionError(f"a token is a whole number, not {token!r}") from None
+
+
+def whole(left: int) -> int:
+    """How many tokens are left, as an int. Raises OptionError for what is no whole number."""
+    try:
+        return operator.index(left)
+    except TypeError:
+        raise OptionError(f"how many tokens are left is a whole number, not {left!r}") from None
+
+
+def as_bytes(data: bytes) -> bytes:
+    """The bytes that a guide is to read. Raises OptionError for anything else."""
+    if isinstance(data, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return bytes(data)
+    hint = "; encode it" if isinstance(data, str) else ""
+    raise OptionError(f"a guide reads bytes, not {data!r}{hint}")
 
 
 def no_numbers(state: object, token: object) -> OptionError:

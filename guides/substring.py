@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +19,13 @@ from .automaton import no_state
 from .boundaries import Boundary
 from .describe import either
 from .expectation import NOTHING, expectation
-from .limits import Limits, Meter
+from .limits import Limits, Meter, current
 from .locks import new_lock
 from .mask_table import Cache, MaskTable
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES
-from .protocol import DEAD, UNREACHABLE, Mask, is_token
+from .protocol import DEAD, UNREACHABLE, Mask, as_bytes, is_token, whole
 from .source import Place, Rules, Source, Span, WhiteSpace
 from .tables import VocabularyTables
 
@@ -44,9 +45,9 @@ class SubstringAutomaton:
 
     start = 0
 
-    def __init__(self, quotable: Quotable, meter: Meter) -> None:
+    def __init__(self, quotable: Quotable, meter: Meter | None = None) -> None:
         self.quotable = quotable
-        self._meter = meter
+        self._meter = meter or current() or Meter()
         # Node and depth of each state, and the state of each; as one number they take half the memory.
         self._places = array("q", [0])
         self._numbers = {0: 0}
@@ -54,13 +55,20 @@ class SubstringAutomaton:
 
     def place(self, state: int) -> tuple[int, int]:
         """The node and the depth that a state stands for. Raises StateError for what is no state."""
-        try:
-            packed = self._places[state] if state >= 0 else None
-        except (IndexError, TypeError):
-            packed = None
-        if packed is None:
+        self.check(state)
+        if state == DEAD:
             raise no_state(state)
+        packed = self._places[state]
         return packed >> DEPTH_BITS, packed & (1 << DEPTH_BITS) - 1
+
+    def check(self, state: int) -> None:
+        """Raise StateError for what is neither a state nor DEAD."""
+        try:
+            if DEAD <= state < len(self._places) and operator.index(state) == state:
+                return
+        except (TypeError, ValueError):
+            pass
+        raise no_state(state)
 
     def _state(self, node: int, depth: int) -> int:
         packed = node << DEPTH_BITS | depth
@@ -84,6 +92,7 @@ class SubstringAutomaton:
 
     def read_part(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
+        self.check(state)
         if state == DEAD:
             return DEAD
         place = np.array(self.place(state), np.int64)
@@ -95,6 +104,7 @@ class SubstringAutomaton:
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far may be quoted."""
+        self.check(state)
         return state != DEAD and bool(call(accepts, self.quotable, *self.place(state)))
 
     def occurrences(self, data: bytes) -> list[int]:
@@ -214,6 +224,7 @@ class SubstringGuide(Drawable):
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
+        self._automaton.check(state)
         with self._tables.lock:
             row = self._rows.get(state)
             if row is None:
@@ -223,7 +234,7 @@ class SubstringGuide(Drawable):
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        return self._walk(state, min(left - 1, self._most))
+        return self._walk(state, min(whole(left) - 1, self._most))
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
@@ -237,10 +248,11 @@ class SubstringGuide(Drawable):
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, whatever tokens spell it; DEAD if no tokens complete a text from there."""
-        return self._spelt(self._automaton.read(state, data))
+        return self._spelt(self._automaton.read(state, as_bytes(data)))
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete."""
+        self._automaton.check(state)
         known = self._accepting.get(state)
         if known is None:
             known = _remember(self._accepting, state, self._automaton.is_accepting(state))
@@ -251,6 +263,7 @@ class SubstringGuide(Drawable):
 
         Exact without limits of length; with them, of a state with many occurrences only some are looked at.
         """
+        self._automaton.check(state)
         known = self._distances.get(state)
         if known is None:
             enough = 0 if self.is_accepting(state) else 1
@@ -259,9 +272,10 @@ class SubstringGuide(Drawable):
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
+        self._automaton.check(state)
         if state == DEAD:
-            return left >= UNREACHABLE
-        return left >= 0 and self._fewest(state, left) <= left
+            return whole(left) >= UNREACHABLE
+        return whole(left) >= 0 and self._fewest(state, left) <= left
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
@@ -279,6 +293,7 @@ class SubstringGuide(Drawable):
 
     def describe(self, state: int) -> str:
         """What follows in the context, in words, and where, in characters: offset, or document:offset."""
+        self._automaton.check(state)
         if state == DEAD:
             return NOTHING
         words = expectation(self._automaton, state)
@@ -330,6 +345,7 @@ class SubstringGuide(Drawable):
     def _walk_below(self, state: int, root: int, most: int) -> Mask:
         """The tokens below a node of `branches`, read from there on, after which `most` more complete the text."""
         mask = np.zeros(self._tables.words, np.uint32)
+        self._automaton.check(state)
         if state == DEAD:
             return mask
         node, depth = self._automaton.place(state)

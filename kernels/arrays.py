@@ -7,6 +7,7 @@ what the kernels do. Here they are handed one address, and read from the list wh
 
 from __future__ import annotations
 
+import operator
 from array import array
 from dataclasses import dataclass, fields
 from functools import cache
@@ -116,10 +117,10 @@ class ArraysType(types.Type):
     def __init__(self, which: type[Arrays]) -> None:
         super().__init__(which.__name__)
         self.which = which
+        self._key = which
 
-    @property
-    def key(self) -> type[Arrays]:
-        return self.which
+    # A plain attribute: Numba compares types by it at every call, and an interrupt there would be lost on the way.
+    key = property(operator.attrgetter("_key"))
 
 
 register_model(ArraysType)(models.OpaqueModel)

@@ -16,7 +16,7 @@ from ..free import FreeGuide
 from ..limits import Limits, Meter
 from ..locks import new_lock
 from ..mask_table import Cache, MaskTable
-from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask, is_token
+from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask, as_bytes, is_token, whole
 from ..tables import VocabularyTables
 from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
 from .joint import START, Joint, Steps
@@ -133,12 +133,13 @@ class GoalGuide:
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
+        knows = self._knows(state)
         with self._lock, self._meter, self._tables.lock:
             row = self._rows.get(state)
             if row is not None:
                 self._tables.masks.touch(row)
                 return row
-            if not self._knows(state):
+            if not knows:
                 return self._tables.masks.store(self._rows, state, np.zeros(self._tables.words, np.uint32))
             options = self._options_of(state)
             return self._tables.masks.store(self._rows, state, self._packed(state, options.tokens(options.alive)))
@@ -155,6 +156,7 @@ class GoalGuide:
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        data = as_bytes(data)
         if not self._knows(state):
             return DEAD
         with self._lock, self._meter:
@@ -175,9 +177,9 @@ class GoalGuide:
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
         if not self._knows(state):
-            return left >= UNREACHABLE
+            return whole(left) >= UNREACHABLE
         with self._lock, self._meter:
-            return self._fits(state, left)
+            return self._fits(state, whole(left))
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
@@ -185,7 +187,7 @@ class GoalGuide:
             return np.zeros(self._tables.words, np.uint32)
         with self._lock, self._meter:
             options = self._options_of(state)
-            return self._packed(state, options.tokens(self._fitting(options, left)))
+            return self._packed(state, options.tokens(self._fitting(options, whole(left))))
 
     def advancing(self, state: int) -> Mask:
         """The allowed tokens after which progress is greater: uint32 [ceil(V / 32)]."""

@@ -57,7 +57,7 @@ class Joint:
         try:
             if DEAD <= state < len(self.members) and operator.index(state) == state:
                 return state != DEAD
-        except TypeError:
+        except (TypeError, ValueError):
             pass
         raise no_state(state)
 
