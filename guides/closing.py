@@ -12,16 +12,12 @@ from numpy.typing import NDArray
 from ..errors import LimitError
 from ..kernels.calling import call
 from ..kernels.chart import DEAD
-from ..kernels.cost import (
-    NEVER,
-    Costs,
-    settle_nodes,
-    state_costs,
-)
+from ..kernels.cost import NEVER, NEXT, TOKENS, Costs, settle_nodes, state_costs
 from ..kernels.interning import WORDS
 from ..kernels.onward import nearest, spell
 from ..kernels.walk import successors
 from .automaton import ChartAutomaton
+from .limits import spend
 from .tables import VocabularyTables
 
 Ints = NDArray[np.int32]
@@ -30,13 +26,17 @@ Ints = NDArray[np.int32]
 MAX_SEARCH = 5_000
 MAX_IMPROVING = 500
 MAX_SEARCH_WORDS = 4_000_000
-MAX_WITNESS = 1 << 26
+# From how many bytes before the end on the bytes are not put together to tokens, and how many are at a time
+FAR = 1 << 15
+WAY = 1024
 # Up to how many bytes before the end tokens are tried that are on no shortest way; and where very many may follow, how
 # many bytes longer than a shortest text one with such a token may be
 NEAR = 32
 DETOUR = 2
 # How many times as many bytes as it takes a front end may promise, which only knows some short text
 OVERSTATED = 8
+# Steps of work, as `guides.limits` counts them, that a state of a search takes outside of kernels
+STEPS_EACH = 500
 
 _NO_STATES = np.zeros((0, 4), np.int32)
 # What is known of a new node, by fields of `Costs`
@@ -50,7 +50,9 @@ class Closing:
     and those that end the text when each is the one that comes nearest to the end. Each depends on the state
     alone, whatever was asked before, and drops by one along its own way, which makes distances consistent. The
     second is worked out near the end only, and in a wide state among tokens of texts not much longer than a shortest
-    one: it leads to hundreds of others, each of which would be searched in turn.
+    one: it leads to hundreds of others, each of which would be searched in turn. Where even a shortest text has more
+    than `FAR` bytes, their number is the distance: any byte of such a text brings it down by one as well, and nobody
+    has to go along it.
     When the vocabulary lacks single bytes, a distance is searched for among token sequences near the end, and wherever
     the shortest text cannot be spelt. A state from which such a search finds no way in reasonable time counts as
     having none (`gave_up`), so that no text is led there.
@@ -104,14 +106,15 @@ class Closing:
 
     def _which_fit(self, states: Ints, left: int) -> NDArray[np.bool_]:
         """From which of the states `left` tokens are enough; bytes tell for most."""
+        needed = self.bytes_needed(states)
         if self._tables.spells_all_bytes:
-            needed = self.bytes_needed(states)
             fit = needed <= left
-            most = OVERSTATED * left * self._tables.trie.deepest
+            most = min(FAR, OVERSTATED * left * self._tables.trie.deepest)
             open_ones = np.flatnonzero(~fit & (needed <= most))
         else:
             fit = np.zeros(len(states), np.bool_)
-            open_ones = np.arange(len(states))
+            open_ones = np.flatnonzero(needed < NEVER)
+        spend(STEPS_EACH * len(open_ones))
         for i in open_ones.tolist():
             fit[i] = self._is_near(int(states[i]), left)
         return fit
@@ -142,10 +145,9 @@ class Closing:
         return after
 
     def bytes_needed(self, states: Ints) -> Ints:
-        """The fewest bytes to an accepting state, for each of the states."""
-        self._settle()
+        """The fewest bytes to an accepting state, for each of the states; NEVER for as many or more."""
         out = np.empty(len(states), np.int32)
-        call(state_costs, self._automaton.graph_arrays, self._automaton.chart, self._costs, states, out)
+        self._run_costed(state_costs, states, out)
         return out
 
     def _settle(self) -> None:
@@ -167,34 +169,62 @@ class Closing:
             more["onward"] = _extended(costs.onward, len(chart.states), -1)
         weights = automaton.weights(len(costs.weights))
         if weights:
-            padded = [[*row, *[0] * (costs.weights.shape[1] - len(row))] for row in weights]
-            more["weights"] = np.concatenate([costs.weights, np.array(padded, np.int32)])
+            padded = np.zeros((len(weights), costs.weights.shape[1]), np.int32)
+            for row, of_set in zip(padded, weights, strict=True):
+                row[: len(of_set)] = np.minimum(of_set, NEVER)
+            more["weights"] = np.concatenate([costs.weights, padded])
         if more:
             self._costs = costs = replace(costs, **more)
         count = automaton.graph.node_count
         if count > self._nodes_settled:
             for node, promise, lacking, target in automaton.promises(self._nodes_settled, count):
-                costs.promised[node], costs.lacking[node], costs.after[node] = promise, lacking, target
-            call(settle_nodes, graph, costs, self._nodes_settled, count)
+                costs.promised[node], costs.lacking[node] = min(promise, NEVER), min(lacking, NEVER)
+                costs.after[node] = target
+            code = call(settle_nodes, graph, chart, costs, self._nodes_settled, count)
+            if code < DEAD:
+                automaton.resolve(code)
             self._nodes_settled = count
 
     def _found_distance(self, state: int) -> int:
+        needed = self._needed(state)
+        if needed >= NEVER:
+            raise LimitError(
+                f"the shortest text of the constraint has {NEVER:,} bytes or more; ask for fewer or shorter repetitions"
+            )
+        if needed > FAR:
+            return needed
         fewest = self._by_shortest(state)
-        needed = int(self.bytes_needed(np.array([state], np.int32))[0])
         if needed > NEAR or (fewest - 1) * self._tables.trie.deepest < needed:
             return fewest
         return min(fewest, self._tokens_by_nearest(state, needed))
 
+    def _needed(self, state: int) -> int:
+        """As `bytes_needed`, for one state."""
+        return int(self.bytes_needed(np.array([state], np.int32))[0])
+
     def _by_shortest(self, state: int) -> int:
-        """How few tokens spell a shortest text."""
-        needed = int(self.bytes_needed(np.array([state], np.int32))[0])
-        fewest = NEVER if needed >= NEVER else DEAD
-        while fewest == DEAD:
-            if needed > MAX_WITNESS:
-                raise LimitError(f"the shortest text of the constraint has more than {MAX_WITNESS:,} bytes")
-            fewest = self._run_costed(spell, self._tables.trie, state, needed)
-            needed = 2 * needed + 64
-        return fewest
+        """How few tokens spell a shortest text, which must not be too long to be counted."""
+        known = self._costs.onward.item(state, TOKENS)
+        return known if known >= 0 else self._spelt(state)
+
+    def _spelt(self, state: int) -> int:
+        """As `_by_shortest`, worked out by pieces of the text, so that not all of its states have their rows at once.
+
+        The states on the way say in Costs.onward what comes next before they say how many tokens it takes; if the call
+        must end in between, they forget it, since what is on the way already is not turned back to.
+        """
+        way = np.empty(WAY, np.int32)
+        begins = [state]
+        try:
+            while (fewest := self._run_costed(spell, self._tables.trie, begins[-1], way)) == DEAD:
+                begins.append(self._costs.onward.item(int(way[-1]), NEXT))
+            for begin in reversed(begins[:-1]):
+                fewest = self._run_costed(spell, self._tables.trie, begin, way)
+            return fewest
+        except BaseException:
+            onward = self._costs.onward
+            onward[onward[:, TOKENS] < 0, NEXT] = -1
+            raise
 
     def _run_costed(self, function: Any, *arguments: Any) -> int:
         automaton = self._automaton
@@ -225,8 +255,12 @@ class Closing:
 
     def _searched_distance(self, state: int) -> int:
         """Search token sequences for the fewest, by A*: what is known counts, else the longest token's steps."""
+        needed = self._needed(state)
+        if needed >= NEVER:
+            self.gave_up = True
+            return NEVER
         shortest = self._by_shortest(state)
-        if shortest < NEVER and int(self.bytes_needed(np.array([state], np.int32))[0]) > NEAR:
+        if shortest < NEVER and needed > NEAR:
             return shortest
         limit = MAX_SEARCH if shortest >= NEVER else MAX_IMPROVING
         origin: dict[int, int] = {state: state}
@@ -248,6 +282,7 @@ class Closing:
                 return shortest
             after = np.unique(self.after_tokens(place))
             after = after[after >= 0]
+            spend(STEPS_EACH * (1 + len(after)))
             for target, needed in zip(after.tolist(), self.bytes_needed(after).tolist(), strict=True):
                 ahead = self._distances.get(target) or -(-needed // self._tables.trie.deepest)
                 if tokens + 1 < fewest.get(target, NEVER) and ahead < NEVER:

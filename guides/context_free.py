@@ -12,6 +12,7 @@ from ..kernels.chart import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .automaton import HORIZON, ChartAutomaton
 from .grammar import Grammar, check, parse_gbnf, parse_lark
+from .grammar.ambiguity import without_ambiguity
 from .grammar.grammar import nullable
 from .grammar.inlining import inlined
 from .grammar.notation import render_name
@@ -107,7 +108,7 @@ def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
 
 def graph_of(grammar: Grammar, *, marked: bool = False) -> tuple[Graph, int]:
     """A checked grammar as a graph, and its start; with `marked`, marks stand around quotations, see `marks`."""
-    rules = inlined(grammar)
+    rules = without_ambiguity(inlined(grammar))
     graph = Graph()
     quotes = grammar.quotes
     order = list(quotes)

@@ -6,6 +6,9 @@ what the item's own rule needs, plus what its callers need after it. Costs are e
 
 A node of a set has two costs: with all the bits that must be there, and without some of them. To the second
 each missing bit adds its weight, which is what it takes to come by it.
+
+What takes NEVER bytes or more counts as having no end. Kernels answer EXHAUSTED as kernels/chart.py says; what they
+have found out by then stays right.
 """
 
 import numpy as np
@@ -19,6 +22,7 @@ from .chart import (
     EDGE_LO,
     ENTRY,
     EPSILON,
+    EXHAUSTED,
     FINAL,
     FLAGS,
     GUARD,
@@ -32,6 +36,7 @@ from .chart import (
     SELF,
     is_large,
     is_set,
+    spend,
 )
 from .interning import HI, LO
 from .sets import ALL, BITS, bits_of, has_first
@@ -50,7 +55,8 @@ class Costs(Arrays):
     the case that bits are missing; after: int32, the node that the promise leads to, -1 for the end of the rule
     turns, exits: int32, by counter, of one turn and after the loop
     weights: int32 [n, 32], by set and bit; of large sets in several rows
-    entries: int32, beside Chart.words, of everything after the call entry at that place, -1 where not known yet
+    entries: int32, beside Chart.words, where the entries of a bundle for one rule begin: of everything after that rule,
+    -1 where not known yet
     onward: int32 [n, 4], by state: the first byte of a shortest text, the state after it, the fewest tokens that
     spell the text, and its bytes; -1 where not known yet
     """
@@ -122,8 +128,8 @@ def unmet_cost(graph, costs, node):
 
 
 @njit
-def settle_nodes(graph, costs, first, last):
-    """Compute the costs of the nodes first ... last - 1, by rounds until nothing changes.
+def settle_nodes(graph, chart, costs, first, last):
+    """Compute the costs of the nodes first ... last - 1, by rounds until nothing changes; 0 or EXHAUSTED.
 
     Rounds alternate in direction, since chains of nodes run either way.
     """
@@ -131,6 +137,8 @@ def settle_nodes(graph, costs, first, last):
     begin, end, stride = first, last, 1
     while changed:
         changed = False
+        if spend(chart, last - first) < 0:
+            return EXHAUSTED
         for node in range(begin, end, stride):
             cost = node_cost(graph, costs, node)
             if cost != costs.nodes[node]:
@@ -142,6 +150,7 @@ def settle_nodes(graph, costs, first, last):
                     costs.unmet[node] = cost
                     changed = True
         begin, end, stride = end - stride, begin - stride, -stride
+    return 0
 
 
 @inner_njit
@@ -188,13 +197,9 @@ def within_rule(graph, chart, costs, node, count):
 @inner_njit
 def after_call(chart, costs, bundle, rule):
     """The fewest bytes after a rule that returns to `bundle`, as far as the bundle's entries are settled."""
-    best = np.int64(NEVER)
-    words = chart.words
-    at, end = first_entry(chart, bundle, rule), chart.bundles[bundle, HI]
-    while at < end and words[at] == rule:
-        best = min(best, np.int64(costs.entries[at]))
-        at += ENTRY
-    return best
+    at = first_entry(chart, bundle, rule)
+    known = at < chart.bundles[bundle, HI] and chart.words[at] == rule
+    return np.int64(costs.entries[at] if known else NEVER)
 
 
 @inner_njit
@@ -206,7 +211,7 @@ def is_settled(chart, costs, bundle):
 
 @inner_njit
 def settle_bundle(graph, chart, costs, bundle):
-    """Compute the costs of a bundle's entries, by rounds; the bundles of their origins must be settled."""
+    """Compute the costs of a bundle's entries, by rounds; the bundles of their origins must be settled. 0 or a code."""
     words = chart.words
     lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
     for at in range(lo, hi, ENTRY):
@@ -214,56 +219,72 @@ def settle_bundle(graph, chart, costs, bundle):
     changed = True
     while changed:
         changed = False
+        first = lo
         for at in range(lo, hi, ENTRY):
+            if words[at] != words[first]:
+                first = at
             target, origin = words[at + 1], words[at + 3]
             cost = within_rule(graph, chart, costs, target, words[at + 2])
             if origin != ROOT:
                 cost += after_call(chart, costs, bundle if origin == SELF else origin, graph.nodes[target, RULE])
             cost = min(cost, NEVER)
-            if cost < costs.entries[at]:
-                costs.entries[at] = cost
+            if cost < costs.entries[first]:
+                costs.entries[first] = cost
                 changed = True
+        if spend(chart, hi - lo) < 0:
+            costs.entries[lo] = -1
+            return EXHAUSTED
+    return 0
 
 
 @inner_njit
 def settle(graph, chart, costs, bundle):
-    """Settle a bundle, and before it those that its entries come from, however long their chain is."""
+    """Settle a bundle, and before it those that its entries come from, however long their chain is; 0 or a code."""
     stack = np.empty(64, np.int32)
     stack[0] = bundle
     depth = 1
     while depth:
         bundle = stack[depth - 1]
-        waiting = False
-        for at in range(chart.bundles[bundle, LO] + 3, chart.bundles[bundle, HI], ENTRY):
-            origin = chart.words[at]
-            if origin != SELF and not is_settled(chart, costs, origin):
-                if depth == len(stack):
-                    larger = np.empty(2 * depth, np.int32)
-                    for i in range(depth):
-                        larger[i] = stack[i]
-                    stack = larger
-                stack[depth] = origin
-                depth += 1
-                waiting = True
-                break
-        if not waiting:
-            settle_bundle(graph, chart, costs, bundle)
+        if is_settled(chart, costs, bundle):
             depth -= 1
+            continue
+        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+        before, last = depth, SELF
+        for at in range(lo + 3, hi, ENTRY):
+            origin = chart.words[at]
+            if origin in (last, SELF) or is_settled(chart, costs, origin):
+                continue
+            if depth == len(stack):
+                larger = np.empty(2 * depth, np.int32)
+                for i in range(depth):
+                    larger[i] = stack[i]
+                stack = larger
+            stack[depth] = last = origin
+            depth += 1
+        if spend(chart, hi - lo) < 0:
+            return EXHAUSTED
+        if depth == before:
+            code = settle_bundle(graph, chart, costs, bundle)
+            if code < 0:
+                return code
+    return 0
 
 
 @inner_njit
 def after_rule(graph, chart, costs, bundle, rule):
-    """The fewest bytes after a rule that returns to `bundle`."""
+    """The fewest bytes after a rule that returns to `bundle`, or a code."""
     if bundle == ROOT:
         return np.int64(0)
     if not is_settled(chart, costs, bundle):
-        settle(graph, chart, costs, bundle)
+        code = settle(graph, chart, costs, bundle)
+        if code < 0:
+            return np.int64(code)
     return after_call(chart, costs, bundle, rule)
 
 
 @shared_njit
 def state_cost(graph, chart, costs, state):
-    """The fewest bytes from a state to an accepting one."""
+    """The fewest bytes from a state to an accepting one, or a code."""
     known = costs.onward[state, COST]
     if known >= 0:
         return np.int64(known)
@@ -274,16 +295,22 @@ def state_cost(graph, chart, costs, state):
         if best == 0:
             break
         node, origin = words[at], words[at + 1]
-        cost = within_rule(graph, chart, costs, node, words[at + 2])
-        cost += after_rule(graph, chart, costs, words[lo] if origin == SELF else origin, graph.nodes[node, RULE])
-        best = min(best, cost)
+        after = after_rule(graph, chart, costs, words[lo] if origin == SELF else origin, graph.nodes[node, RULE])
+        if after < 0:
+            return after
+        best = min(best, after + within_rule(graph, chart, costs, node, words[at + 2]))
+    if spend(chart, hi - lo) < 0:
+        return np.int64(EXHAUSTED)
     costs.onward[state, COST] = best
     return best
 
 
 @njit
 def state_costs(graph, chart, costs, states, out):
-    """The costs of the given states (int32 [n]) into out (int32 [n]); 0 for accepting states."""
+    """The costs of the given states (int32 [n]) into out (int32 [n]), 0 for accepting states; returns 0 or a code."""
     for i in range(len(states)):
-        out[i] = state_cost(graph, chart, costs, states[i])
-    return 0
+        cost = state_cost(graph, chart, costs, states[i])
+        if cost < 0:
+            return cost
+        out[i] = cost
+    return np.int64(0)

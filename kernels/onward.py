@@ -5,7 +5,7 @@ Return codes are those of kernels/chart.py.
 
 import numpy as np
 
-from .chart import DEAD, ROW
+from .chart import DEAD, EXHAUSTED, ROW, spend
 from .cost import BYTE, COST, NEVER, NEXT, TOKENS, state_cost
 from .interning import LO
 from .rows import PENDING, fill_row, open_row, step
@@ -13,6 +13,8 @@ from .wide import inner_njit, njit
 
 # How many nodes `nearest` may look at in search of any token, and what says that they were not enough.
 PATIENCE, TOO_MANY = 512, -20
+# Steps of work that a state on a way takes at least, and of how many nodes of the trie work is counted at a time.
+STEPS_EACH, BATCH = 64, 1023
 
 
 @inner_njit
@@ -26,37 +28,41 @@ def find_onward(graph, chart, costs, state):
     if row < 0:
         return row
     onward = costs.onward
-    previous, best, way_on = DEAD, np.int64(4 * NEVER), DEAD
+    previous, best, way_on, way_byte = DEAD, np.int64(4 * NEVER), DEAD, 0
     for byte in range(256):
         after = chart.rows[row, byte]
         if after >= 0 and after != previous:
             previous = after
             cost = np.int64(state_cost(graph, chart, costs, after))
+            if cost < 0:
+                return cost
             if after == state or (onward[after, NEXT] >= 0 and onward[after, TOKENS] < 0):
                 cost += 2 * NEVER
             if cost < best:
-                best, way_on = cost, after
-                onward[state, BYTE] = byte
+                best, way_on, way_byte = cost, after, byte
+    onward[state, BYTE] = way_byte
     onward[state, NEXT] = way_on
     return DEAD
 
 
 @njit
-def spell(graph, chart, costs, trie, state, needed):
-    """The least number of tokens that spell a shortest text from `state`; DEAD if it has more than `needed` bytes.
+def spell(graph, chart, costs, trie, state, way):
+    """The least number of tokens that spell a shortest text from `state`, or a code.
 
-    Or a code. What is found out about the states on the way is noted in Costs.onward, so that texts that come to
-    the same state share the rest.
+    DEAD if way (int32 [n]) is full of the states along the text before one is met from which the number is known. It
+    is then to be called for the state after the last of them, and again for this one. What is found out about the
+    states on the way is noted in Costs.onward, so that texts that come to the same state share the rest.
     """
     onward = costs.onward
-    way = np.empty(needed, np.int32)
     length = 0
     while onward[state, TOKENS] < 0:
         if chart.words[chart.states[state, LO] + 1]:
             onward[state, TOKENS] = 0
             break
-        if length == needed:
+        if length == len(way):
             return DEAD
+        if spend(chart, STEPS_EACH) < 0:
+            return EXHAUSTED
         if onward[state, NEXT] < 0:
             code = find_onward(graph, chart, costs, state)
             if code != DEAD:
@@ -102,6 +108,8 @@ def nearest_within(graph, chart, costs, trie, state, detour, patience):
     passed = np.empty(trie.deepest + 1, np.int32)
     stack[0], passed[0] = row, state
     best, found = state_cost(graph, chart, costs, state), DEAD
+    if best < 0:
+        return best
     most = best + detour
     starts, skip, depth, byte = trie.token_start, trie.skip, trie.depth, trie.byte
     rows, states, onward = chart.rows, chart.states, costs.onward
@@ -119,9 +127,13 @@ def nearest_within(graph, chart, costs, trie, state, detour, patience):
         patience -= 1
         if patience < 0:
             return TOO_MANY
+        if patience & BATCH == 0 and spend(chart, BATCH) < 0:
+            return EXHAUSTED
         cost = np.int64(onward[after, COST])
         if cost < 0:
             cost = state_cost(graph, chart, costs, after)
+            if cost < 0:
+                return cost
         if level + cost > most:
             node = skip[node]
             continue

@@ -2,54 +2,121 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
 
+from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
+from .grammar import children
 
 INFINITE = 2**30
+# Steps of work, as `guides.limits` counts them, for a node of the syntax
+STEPS_EACH = 500
 
 
 def shortest_texts(rules: Mapping[str, Node], known: Mapping[str, int]) -> Callable[[], Mapping[str, int]]:
-    """A function that gives the fewest bytes of a text of each rule; computed at its first call.
+    """A function that gives the fewest bytes of a text of each rule, INFINITE for more; computed at its first call.
 
-    known: of rules without a body. Quickest where rules come after those that they refer to.
+    known: of rules without a body.
+    """
+    return cache(lambda: _Lengths(rules, known).found())
+
+
+class _Lengths:
+    """The shortest texts of all nodes, those with the shortest ones first: each node is settled once.
+
+    What is settled when all parts of a node are known can only be longer than they are, so that D. Knuth's "A
+    generalization of Dijkstra's algorithm" (1977) applies. A node shared by several rules is one node.
     """
 
-    @cache
-    def compute() -> Mapping[str, int]:
-        lengths = {**known, **dict.fromkeys(rules, INFINITE)}
-        changed = True
-        while changed:
-            changed = False
-            for name, body in rules.items():
-                length = _shortest(body, lengths)
-                if length < lengths[name]:
-                    lengths[name] = length
-                    changed = True
+    def __init__(self, rules: Mapping[str, Node], known: Mapping[str, int]) -> None:
+        self._rules = rules
+        self._number = {name: i for i, name in enumerate((*rules, *known))}
+        # By number: rules and their like first, then the nodes of the syntax
+        count = len(self._number)
+        self._parents: list[list[int]] = [[] for _ in range(count)]
+        self._waits = [1] * count  # for how many parts a node still waits
+        self._times = [1] * count  # how often it repeats them
+        self._length = [0] * count  # what its parts come to so far
+        self._settled = [False] * count
+        self._queue: list[tuple[int, int]] = []
+        for name, length in known.items():
+            self._offer(self._number[name], length)
+
+    def found(self) -> dict[str, int]:
+        """The fewest bytes of each rule."""
+        self._read()
+        lengths = dict.fromkeys(self._number, INFINITE)
+        names = list(self._number)
+        while self._queue:
+            length, this = heapq.heappop(self._queue)
+            if self._settled[this]:
+                continue
+            self._settled[this] = True
+            if this < len(names):
+                lengths[names[this]] = length
+            for parent in self._parents[this]:
+                if not self._settled[parent]:
+                    self._offer(parent, length)
         return lengths
 
-    return compute
+    def _offer(self, whole: int, length: int) -> None:
+        """A part of a node is known: the last one of a sequence settles it, any one of other nodes may."""
+        length += self._length[whole]
+        if self._waits[whole] > 1:
+            self._waits[whole] -= 1
+            self._length[whole] = length
+        else:
+            heapq.heappush(self._queue, (min(INFINITE, self._times[whole] * length), whole))
+
+    def _read(self) -> None:
+        """Number the nodes of the syntax that have parts, and queue what is settled by parts that have none."""
+        seen: dict[int, int] = {}
+        todo: list[tuple[Node, int]] = []
+        for name, body in self._rules.items():
+            self._take(body, self._number[name], todo)
+        while todo:
+            node, parent = todo.pop()
+            this = seen.get(id(node))
+            if this is not None:
+                self._parents[this].append(parent)
+                continue
+            this = seen[id(node)] = len(self._parents)
+            spend(STEPS_EACH)
+            parts = children(node)
+            self._parents.append([parent])
+            self._waits.append(len(parts) if isinstance(node, Sequence) else 1)
+            self._times.append(node.min if isinstance(node, Repeat) else 1)
+            self._length.append(0)
+            self._settled.append(False)
+            for part in parts:
+                self._take(part, this, todo)
+
+    def _take(self, part: Node, whole: int, todo: list[tuple[Node, int]]) -> None:
+        """Take note of a part: now if it has no parts itself, else later."""
+        if isinstance(part, Reference):
+            self._parents[self._number[part.name]].append(whole)
+        elif children(part) and not (isinstance(part, Repeat) and part.min == 0):
+            todo.append((part, whole))
+        else:
+            self._offer(whole, _length_without_parts(part))
 
 
-def _shortest(node: Node, lengths: Mapping[str, int]) -> int:
+def _length_without_parts(node: Node) -> int:
     match node:
         case Literal(data):
-            return len(data)
+            return min(INFINITE, len(data))
         case Chars(ranges):
             return len(chr(ranges[0][0]).encode()) if ranges else INFINITE
-        case Sequence(items):
-            return min(INFINITE, sum(_shortest(item, lengths) for item in items))
-        case Alternation(items):
-            return min((_shortest(item, lengths) for item in items), default=INFINITE)
-        case Repeat(item, least, _):
-            return min(INFINITE, least * _shortest(item, lengths)) if least else 0
-        case Reference(name):
-            return lengths[name]
         case Table():
             return _shortest_in_table(node)
+        case Alternation():
+            return INFINITE
+        case _:
+            return 0
 
 
 def _shortest_in_table(table: Table) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -27,6 +26,7 @@ from .pieces import number_piece, string_piece
 from .spelling import Escapes
 from .text import StringLowering
 from .whitespace import Spacing
+from .written_size import written_size
 
 Order = Literal["schema", "any"]
 Rules = dict[tuple[Formula, int], int]
@@ -157,12 +157,10 @@ class SchemaLowering:
         if known is None:
             instance = self.schema.minimal_instance(formula)
             indent = self.form.spacing.indent if self.form.spacing.depends_on_depth else None
-            separators = None if indent is not None else (",", ":")
             try:
-                text = json.dumps(instance, ensure_ascii=False, indent=indent, separators=separators, default=float)
+                known = self._shortest[formula] = written_size(instance, indent)
             except RecursionError:
                 raise LimitError("the shortest value of the schema is nested too deep to be written") from None
-            known = self._shortest[formula] = (len(text.encode()), text.count("\n"))
         length, lines = known
         return length + lines * self.form.spacing.indent * depth
 

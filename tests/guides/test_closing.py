@@ -1,15 +1,22 @@
 """Distances by brute force, and closing within a budget, with vocabularies that have all bytes and that lack some."""
 
+import contextlib
+from collections.abc import Callable
 from itertools import product
 from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.errors import LanguageError, LimitError
-from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, laws
+from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, laws
+from trellm.guides.closing import FAR
 from trellm.guides.lift import LiftedGuide
+from trellm.guides.limits import Limits
 from trellm.guides.protocol import mask_within, tokens_of
+from trellm.kernels.chart import MOST
 from trellm.tokenizers_adapter import Vocabulary
 
 from .naive_guide import PartialMatchGuide
@@ -229,3 +236,74 @@ def test_word_pieces() -> None:
     assert guide.distance(guide.start) == 3
     allowed = {vocabulary.tokens[token] for token in tokens_of(guide.mask(guide.start))}
     assert allowed == {b"the"}
+
+
+def doubled(times: int) -> str:
+    """A grammar whose only text has 2 ** times bytes."""
+    rules = "".join(f"t{i + 1}: t{i} t{i}\n" for i in range(times))
+    return f'start: t{times}\n{rules}t0: "a"\n'
+
+
+def nested(depth: int, items: int) -> dict[str, Any]:
+    """Arrays in arrays: `items` in each, `depth` deep."""
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema, "minItems": items}
+    return schema
+
+
+def test_how_far_a_very_long_text_is_from_its_end_is_a_number() -> None:
+    """Nobody goes along a text of millions of bytes."""
+    guide = CFGGuide(doubled(24), SPELLING)
+    with guide.automaton.meter:
+        assert guide.distance(guide.start) == 1 << 24
+    assert guide.automaton.meter.spent < 100_000
+    guide = JSONGuide(nested(2, 3000), SPELLING)
+    assert guide.distance(guide.start) == 2 + 2999 + 3000 * (2 + 3000 + 2999)
+
+
+@pytest.mark.parametrize(
+    "guide", [lambda: CFGGuide(doubled(16), SPELLING), lambda: RegexGuide("(?:[ab]{500}c){80}", SPELLING)]
+)
+def test_distances_around_the_place_where_bytes_are_counted(guide: Callable[[], LiftedGuide]) -> None:
+    made = guide()
+    state = made.start
+    short = ord("a")
+    nothing = 0
+    while made.bytes_needed(np.array([state], np.int32))[0] > FAR - 3:
+        place = made.advance(state, short)
+        state = place if place >= 0 else made.advance(state, ord("c"))
+        needed = int(made.bytes_needed(np.array([state], np.int32))[0])
+        if abs(needed - FAR) < 4:
+            distance = made.distance(state)
+            assert distance == needed if needed > FAR else distance <= needed
+            laws.check_state(made, state, Random(0), 40)
+            nothing += 1
+    assert nothing
+
+
+def test_a_text_that_is_too_long_to_be_counted() -> None:
+    for guide in (CFGGuide(doubled(40), SPELLING), JSONGuide(nested(4, 1000), SPELLING)):
+        assert guide.mask(guide.start).any()
+        with pytest.raises(LimitError, match="1,073,741,824 bytes or more"):
+            guide.distance(guide.start)
+        assert not mask_within(guide, guide.start, 1_000_000).any()
+    with pytest.raises(LimitError, match="no way to spell a complete text"):
+        CFGGuide(doubled(40), Vocabulary.from_characters([*"ab"]))
+
+
+def test_a_guide_knows_the_same_after_a_limit_was_met() -> None:
+    """A search that is broken off leaves nothing half known behind."""
+    whole, guide = (RegexGuide("(?:[ab]{30}|c{31}){60}|d{2000}", SPELLING) for _ in range(2))
+    expected = whole.distance(whole.start)
+    meter = guide.automaton.meter
+    stopped = 0
+    for most in (2_000, 5_000, 20_000, 50_000, 100_000):
+        meter.counts[MOST] = most
+        with contextlib.suppress(LimitError), meter:
+            guide.distance(guide.start)
+        stopped += meter.spent > most
+    assert stopped > 2
+    meter.counts[MOST] = Limits().work
+    assert guide.distance(guide.start) == expected
+    laws.closes_in_time(guide, expected, Random(1))

@@ -1,0 +1,261 @@
+"""Ambiguity of operators taken out: `e: e "+" e | "-" e | "n"` becomes `e: "-"* "n" ("+" "-"* "n")*`.
+
+A text of n operators has exponentially many trees, and a chart one item for each place where one of them may begin.
+Nobody asks for trees here, so rules whose alternatives begin and end with themselves become loops of the same language.
+
+Let the alternatives of X be X M X (infix), X P (postfix), Q X (prefix) and A (others), where M, P, Q and A stand for
+languages that may have X in them as well. Then X is U (M U)* with U = Q* A P*: that is closed under all alternatives,
+since Q U = Q Q* A P* is in U, so is U P, and U (M U)* M U (M U)* is in U (M U)*; and whatever is closed under them has
+it, by induction over the parts of a text. So for given M, P, Q and A it is the least solution, and as these grow with
+X alike on both sides, the least solutions agree when they are solved together (Bekic's lemma).
+
+An alternative X X ... X, k times, is infix with M = X X ..., k - 2 times. Where k is 2, M has the empty text, and says
+all that greater k say; so it does for any k if the empty text is in X. Otherwise let V be U (M U)* for the other M:
+X is V followed by k - 1 times V any number of times. For a tree whose places between U are filled with M or with
+nothing has a number of empty ones that is a sum of such k - 1; and where it is, a tree can be made: the first k - 1
+empty places part the text into k texts, of which the last has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+from ..limits import spend
+from ..syntax import EMPTY, Alternation, Literal, Node, Reference, Repeat, Sequence
+from .grammar import children, nullable
+
+# How many nodes of the syntax are written twice rather than made a rule, whose every call costs the automaton an entry
+MAX_WEIGHT = 48
+# How many rules are looked at as parts of another one
+MAX_INNER = 64
+# Steps of work, as `guides.limits` counts them, for an alternative
+STEPS_EACH = 500
+
+Times = tuple[int, int | None]
+
+
+class Parts(NamedTuple):
+    """The alternatives of a rule, without the rule itself at their ends; `repeated`: how many times it stands alone."""
+
+    infix: list[Node]
+    prefix: list[Node]
+    postfix: list[Node]
+    others: list[Node]
+    repeated: list[Times]
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the same text has several trees for nothing but the order in which they are made."""
+        return bool(self.infix or self.repeated or (self.prefix and self.postfix)) and bool(self.others)
+
+
+def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
+    """The rules, those of ambiguous operators as loops; what they need besides comes as rules without a place.
+
+    Rules that stand for nothing but another one are seen through. What stands as a whole alternative of a rule and
+    leads back to it by its ends is taken for a part of it, as in `e: sum | "n"` with `sum: e "+" e`.
+    """
+    found = dict(rules)
+    corners = _Corners(rules)
+    empty = cache(lambda: nullable(rules))
+    taken: set[str] = set()
+    for name in rules:
+        inner, alternatives = corners.alternatives(name, taken)
+        parts = _parts(name, alternatives, corners.target)
+        if parts.is_ambiguous:
+            taken |= inner
+            found[name] = _loop(parts, bool(parts.repeated) and name in empty(), _sharing(name, found))
+    return found
+
+
+class _Corners:
+    """Which rules stand at the ends of the alternatives of which, and lead back to themselves that way."""
+
+    def __init__(self, rules: Mapping[str, Node]) -> None:
+        self._rules = rules
+        self._targets = _targets(rules)
+        after = {name: [self.target(end) for end in _ends(body)] for name, body in rules.items()}
+        self._component = _components({name: [end for end in ends if end in rules] for name, ends in after.items()})
+
+    def target(self, name: str) -> str:
+        """What a rule that is nothing but a reference comes to in the end; another rule is itself."""
+        return self._targets.get(name, name)
+
+    def alternatives(self, name: str, taken: set[str]) -> tuple[set[str], list[Node]]:
+        """The alternatives of a rule, with those of rules that stand as one of them, unless they are taken elsewhere.
+
+        Also gives the rules that were taken apart.
+        """
+        inner: set[str] = set()
+        found: list[Node] = []
+        todo = [self._rules[name]]
+        while todo:
+            node = todo.pop()
+            spend(STEPS_EACH)
+            if isinstance(node, Alternation) and any(True for _ in _ends(node)):
+                todo.extend(reversed(node.items))
+                continue
+            other = self.target(node.name) if isinstance(node, Reference) else name
+            near = other != name and self._component.get(other) == self._component[name]
+            if near and other not in taken and other not in inner and len(inner) < MAX_INNER:
+                inner.add(other)
+                todo.append(self._rules[other])
+            else:
+                found.append(node)
+        return inner, found
+
+
+def _targets(rules: Mapping[str, Node]) -> dict[str, str]:
+    """For each rule that is nothing but a reference, what it comes to in the end."""
+    targets: dict[str, str] = {}
+    for name in rules:
+        way: dict[str, None] = {}
+        while name not in targets and name not in way and isinstance(body := rules.get(name), Reference):
+            way[name] = None
+            name = body.name
+        targets.update(dict.fromkeys(way, targets.get(name, name)))
+    return targets
+
+
+def _ends(body: Node) -> Iterator[str]:
+    """The rules that alternatives begin or end with."""
+    todo = [body]
+    while todo:
+        node = todo.pop()
+        spend(STEPS_EACH)
+        if isinstance(node, Alternation):
+            todo.extend(node.items)
+        elif isinstance(node, Sequence):
+            todo.extend(node.items[:1] + node.items[1:][-1:])
+        elif isinstance(node, Repeat):
+            todo.append(node.item)
+        elif isinstance(node, Reference):
+            yield node.name
+
+
+def _components(after: Mapping[str, list[str]]) -> dict[str, int]:
+    """The strongly connected components of a graph, by a number for each node (R. Tarjan, 1972)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    component: dict[str, int] = {}
+    open_ones: list[str] = []
+    for root in after:
+        path = [(root, iter(after[root]))] if root not in order else []
+        while path:
+            name, rest = path[-1]
+            if name not in order:
+                order[name] = low[name] = len(order)
+                open_ones.append(name)
+            inner = next(rest, None)
+            if inner is None:
+                path.pop()
+                if low[name] == order[name]:
+                    while name not in component:
+                        component[open_ones.pop()] = order[name]
+                elif path:
+                    outer = path[-1][0]
+                    low[outer] = min(low[outer], low[name])
+            elif inner not in order:
+                path.append((inner, iter(after[inner])))
+            elif inner not in component:
+                low[name] = min(low[name], order[inner])
+    return component
+
+
+def _parts(name: str, alternatives: Iterable[Node], target: Callable[[str], str]) -> Parts:
+    """The alternatives of a rule by where the rule itself is at their ends."""
+    parts = Parts([], [], [], [], [])
+    kinds = {(True, True): parts.infix, (False, True): parts.prefix, (True, False): parts.postfix}
+    for node in alternatives:
+        items = node.items if isinstance(node, Sequence) else (node,)
+        times = [_times(item, name, target) for item in items]
+        if items and None not in times:
+            _add_repeated(parts, [each for each in times if each is not None])
+            continue
+        befores, afters = _optional(times[0] if times else None), _optional(times[-1] if times else None)
+        middle = items[befores != (False,) : len(items) - (afters != (False,))]
+        rest = node if len(middle) == len(items) else _row(middle)
+        for kind in product(befores, afters):
+            kinds.get(kind, parts.others).append(rest)
+    return parts
+
+
+def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
+    """How many times an item is the rule and nothing else; None if it is something else."""
+    least, most = 1, 1
+    if isinstance(item, Repeat):
+        item, least, most = item.item, item.min, item.max
+    return (least, most) if isinstance(item, Reference) and target(item.name) == name else None
+
+
+def _optional(times: Times | None) -> tuple[bool, ...]:
+    """Whether a rule stands at an end that is it so many times: what there is to choose from."""
+    if times == (1, 1):
+        return (True,)
+    return (False, True) if times == (0, 1) else (False,)
+
+
+def _add_repeated(parts: Parts, times: list[Times]) -> None:
+    """Note an alternative that is nothing but the rule; once it says nothing, and without it the text is empty."""
+    least = sum(low for low, _ in times)
+    most = None if any(high is None for _, high in times) else sum(high or 0 for _, high in times)
+    if least == 0:
+        parts.others.append(EMPTY)
+    if most is None or most > 1:
+        parts.repeated.append((max(2, least), most))
+
+
+def _loop(parts: Parts, nullable: bool, shared: Callable[[str, Node], Node]) -> Node:
+    """The rule as a loop; `shared` gives what is to be written twice."""
+    before = [Repeat(_any_of(parts.prefix), 0, None)] if parts.prefix else []
+    after = [Repeat(_any_of(parts.postfix), 0, None)] if parts.postfix else []
+    unit = shared("operand", _row([*before, _any_of(parts.others), *after]))
+    if parts.repeated and (nullable or min(least for least, _ in parts.repeated) == 2):
+        return _separated(unit, [*parts.infix, EMPTY]) if parts.infix else Repeat(unit, 1, None)
+    row = _separated(unit, parts.infix) if parts.infix else unit
+    if not parts.repeated:
+        return row
+    row = shared("operands", row)
+    more = [Repeat(row, least - 1, None if most is None else most - 1) for least, most in parts.repeated]
+    return _row([row, Repeat(_any_of(more), 0, None)])
+
+
+def _separated(unit: Node, between: list[Node]) -> Node:
+    return _row([unit, Repeat(_row([_any_of(between), unit]), 0, None)])
+
+
+# Nodes are not merged with those around them: some are what a terminal with a name has become.
+
+
+def _row(items: Collection[Node]) -> Node:
+    return next(iter(items)) if len(items) == 1 else Sequence(tuple(items))
+
+
+def _any_of(items: Collection[Node]) -> Node:
+    return next(iter(items)) if len(items) == 1 else Alternation(tuple(items))
+
+
+def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
+    """What gives a node that may be written twice: itself if it is small, else a reference to a new rule."""
+
+    def shared(what: str, node: Node) -> Node:
+        if _is_light(node):
+            return node
+        inner = f"{name} {what}"  # no name that can be written has a space
+        rules[inner] = node
+        return Reference(inner)
+
+    return shared
+
+
+def _is_light(node: Node) -> bool:
+    """Whether a node has few nodes in it."""
+    weight, todo = 0, [node]
+    while todo and weight <= MAX_WEIGHT:
+        item = todo.pop()
+        weight += len(item.data) if isinstance(item, Literal) else 1
+        todo.extend(children(item))
+    return weight <= MAX_WEIGHT
