@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..limits import spend
 from .cases import Object
 from .formula import EVERYTHING, NOTHING
 
@@ -23,6 +24,7 @@ def absorbed(cases: Sequence[Object]) -> list[Object]:
     by_rarest: dict[int, list[int]] = {}
     for at in sorted(range(len(cases)), key=lambda at: len(asked[at])):
         mask = masks[at]
+        spend(100 + 20 * sum(len(by_rarest.get(bit, ())) for bit in (-1, *asked[at])))
         if any(wide & mask == wide for bit in (-1, *asked[at]) for wide in by_rarest.get(bit, ())):
             continue
         kept.append(cases[at])
@@ -38,6 +40,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     most = {case.max_properties for case in cases if case.max_properties is not None}
     found: list[set[int]] = []
     for case in cases:
+        spend(200 + 100 * (len(case.properties) + len(case.required) + len(case.rules) + len(case.some)))
         bits = {numbers.setdefault(thing, len(numbers)) for thing in _things(case, least, most)}
         for name, formula in case.properties.items():
             if formula is not EVERYTHING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...errors import LimitError
+from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 
 STATE_LIMIT = 20_000
@@ -78,6 +79,7 @@ class Expression:
     def matches(self, text: str) -> bool:
         """Whether the whole text is in the language."""
         state = 0
+        spend(20 * len(text))
         for char in text:
             state = self.step(state, char)
         return self._accepting[state]
@@ -104,6 +106,7 @@ def nullable(node: Left) -> bool:
 
 def derivative(node: Left, point: int) -> Left:
     """What may follow after the character `point`."""
+    spend(100)
     match node:
         case Chars():
             return EMPTY if any(low <= point <= high for low, high in node.ranges) else NOTHING
@@ -152,6 +155,7 @@ def _after_sequence(items: tuple[Left, ...], point: int) -> Left:
 def sequence(*items: Left) -> Left:
     """A sequence, flattened, without empty items."""
     flat: list[Left] = []
+    spend(20 * len(items))
     for item in items:
         if item == NOTHING:
             return NOTHING

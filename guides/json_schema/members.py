@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import SchemaError
 from ...kernels.chart import CALL, EPSILON
 from ..graph import Link
+from ..limits import spend
 from .cases import Object, String
 from .formula import Formula
+from .liveness import Liveness
 from .member_names import MemberNames
 from .spelling import spelt
 
@@ -48,7 +50,7 @@ class Members:
         self._members: dict[Place, int] = {}
         self._afters: dict[Place, int] = {}
         self._tails: dict[Choice, int] = {}
-        self._alive: dict[Place, bool] = {}
+        self._alive = Liveness(self._may_end, self._places_after)
         self._rests: dict[Place, int] = {}
         self._lengths: list[tuple[int, int]] | None = None
         self._names = names.names
@@ -174,6 +176,7 @@ class Members:
     def _variants(self, name: int, formula: Formula, names: str | String, place: Place, used: int) -> list[Choice]:
         """A member with each set of the unmet rules that it may meet."""
         schema = self._owner.schema
+        spend(200 + place.used.bit_length() // 64)
         count = min(place.members + 1, self._ceiling)
         found = [Choice(name, formula, Place(used, count, place.unmet))]
         for index, rule in enumerate(self._case.some):
@@ -195,12 +198,11 @@ class Members:
         """Whether the object can still be completed."""
         if not self._ceiling and not place.unmet:
             return True
-        known = self._alive.get(place)
-        if known is None:
-            self._alive[place] = False
-            known = self._may_end(place) or any(self._is_alive(choice.after) for choice in self._choices(place))
-            self._alive[place] = known
-        return known
+        return self._alive(place)
+
+    def _places_after(self, place: Place) -> list[Place]:
+        """The places after one more member, those nearest to the end first."""
+        return sorted({choice.after for choice in self._choices(place)}, key=self._still)
 
     def _shortest(self, place: Place) -> int:
         """Bytes from before a name to after the closing brace, along the members that must come."""

@@ -242,6 +242,7 @@ class Normaliser:
         self._glances += 1
         try:
             for value in constants:
+                spend(100)
                 try:
                     if accepts(normal, value):
                         kept.append(value)
@@ -278,6 +279,7 @@ class Normaliser:
                 parts: list[Any] = self._settled(case) if isinstance(case, Object) else [case]
                 found.update({_key(part): part for part in parts})
             self._pairs += 1 if held else len(b)
+            spend(1000 if held else 1000 * len(b))
             if len(found) > self.max_cases or self._pairs > self._max_pairs:
                 raise LimitError(
                     f"the schema falls into more than {self.max_cases} alternatives for one value, or takes as long "
@@ -372,6 +374,7 @@ class Normaliser:
             part = waiting.pop()
             if part in found or part in holding:
                 continue
+            spend(100)
             inner = part.parts if part.kind == "all" else ()
             if part.kind == "schema":
                 inner = (self.meaning(part),)

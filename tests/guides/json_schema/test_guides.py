@@ -247,9 +247,9 @@ def test_bad_schemas_are_refused_with_their_place(schema: Any, said: str, pointe
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ({"type": "string", "minLength": 10**6}, "minLength"),
-        ({"type": "array", "minItems": 10**6}, "minItems"),
-        ({"type": "object", "minProperties": 10**6}, "minProperties"),
+        ({"type": "string", "minLength": 10**9}, "work="),
+        ({"type": "array", "minItems": 10**9}, "work="),
+        ({"type": "object", "minProperties": 10**9}, "work="),
     ],
 )
 def test_what_must_be_very_long_is_a_limit_error(schema: Any, said: str) -> None:
