@@ -23,7 +23,8 @@ from .reading import Alphabet, CharacterEdges
 from .spelling import PLAIN, Escapes, bytes_of
 
 Joint = tuple[int, ...]
-Verdict = Callable[[tuple[bool, ...]], int]
+Met = tuple[bool, ...]
+Verdict = Callable[[Met], int]
 """The bytes after a string that meets these of the conditions and not the others; NEVER if it must not."""
 
 
@@ -93,12 +94,12 @@ class Conjunction:
 
     def cost_at_end(self, state: int) -> int:
         """The bytes after a string that ends in a state, NEVER if none may."""
-        *places, length = self._states[state]
-        if length < self._least:
-            return NEVER
-        return self._verdict(
-            tuple(at >= 0 and machine.accepting[at] for machine, at in zip(self._machines, places, strict=True))
-        )
+        return NEVER if self._states[state][-1] < self._least else self._verdict(self.met(state))
+
+    def met(self, state: int) -> Met:
+        """Which conditions a string meets that ends in a state."""
+        places = self._states[state][:-1]
+        return tuple(at >= 0 and machine.accepting[at] for machine, at in zip(self._machines, places, strict=True))
 
     def needed(self, state: int) -> int:
         """The bytes of a short way from a state to the end, NEVER if there is none."""
@@ -229,7 +230,7 @@ class ConjunctionPlaces:
     """Adds the strings of a `Conjunction` to the current rule of a graph, each state a node, defined when reached.
 
     after: gives the node behind the closing quote, for a state in which a string may end
-    promise_to: the node up to which the verdict counts bytes
+    end, beyond: a node, and how many bytes further than the verdict counts it lies
     """
 
     def __init__(
@@ -238,7 +239,8 @@ class ConjunctionPlaces:
         escapes: Escapes,
         strings: Conjunction,
         after: Callable[[int], int],
-        promise_to: int,
+        end: int,
+        beyond: int = 0,
     ) -> None:
         self._graph = lowering.graph
         self._escapes: Escapes = escapes
@@ -246,7 +248,8 @@ class ConjunctionPlaces:
         self._alphabet = Alphabet(strings.atoms, escapes)
         self._edges = CharacterEdges(lowering, self._alphabet)
         self._after = after
-        self._promise_to = promise_to
+        self._end = end
+        self._beyond = beyond + 1
         self._nodes: dict[int, int] = {}
 
     def entry(self) -> int:
@@ -257,7 +260,7 @@ class ConjunctionPlaces:
         node = self._nodes.get(state)
         if node is None:
             node = self._nodes[state] = self._graph.lazy_node(
-                lambda node: self._define(node, state), lambda: 1 + self._strings.needed(state), self._promise_to
+                lambda node: self._define(node, state), lambda: self._beyond + self._strings.needed(state), self._end
             )
         return node
 

@@ -22,6 +22,7 @@ from .lists import Items
 from .member_names import MemberNames
 from .member_set import MemberSet, suits
 from .members import Members
+from .name_choice import suits as many_rules
 from .normalise import as_case
 from .pieces import number_piece, string_piece
 from .spelling import Escapes
@@ -119,6 +120,9 @@ class SchemaLowering:
         for object_ in normal.objects:
             for name in object_.properties:
                 yield self.schema.member(object_, name)
+            if many_rules(object_):
+                yield from (rule.formula for rule in object_.rules)
+                continue
             for names, formula in self.schema.regions(object_):
                 self.strings.shortest(names)
                 yield formula
@@ -256,7 +260,7 @@ class SchemaLowering:
         """The node before an array or object that goes on at `target`; None if there is none."""
         if isinstance(case, Array):
             return Items(self, case, depth, target).entry()
-        names = MemberNames(self, case)
+        names = MemberNames(self, case, depth)
         kind = (
             MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)
         )
