@@ -14,6 +14,7 @@ from . import arrays
 from .cases import Array, Contains
 from .formula import NOTHING, Formula, json_key
 from .liveness import Liveness
+from .measures import MOST
 
 if TYPE_CHECKING:
     from .lowering import SchemaLowering
@@ -347,7 +348,7 @@ class Items:
             told = self._rests.get(place, 0)
         for passed, length in reversed(way):
             told = self._rests[passed] = told + length
-        return told + self._owner.last_line(self._depth) + 1
+        return min(told + self._owner.last_line(self._depth) + 1, MOST)
 
     def _nearest(self, place: Place) -> tuple[Formula, Place]:
         """The next item on a short way to the end, and the place after it."""

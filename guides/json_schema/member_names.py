@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .lowering import SchemaLowering
 
 
-MAX_NAMES = 1000
+MAX_NAMES = 100_000
 
 
 class MemberNames:

@@ -9,6 +9,7 @@ from ...kernels.chart import CALL, EPSILON
 from ..graph import Link
 from .cases import Object
 from .formula import Formula
+from .measures import MOST
 from .member_names import MemberNames, uncounted
 from .name_bits import MAX_BITS, FewNames, ManyNames
 from .spelling import spelt
@@ -99,7 +100,7 @@ class MemberSet:
 
     def _weight(self, index: int) -> int:
         """The bytes of a name's member, with what stands before it."""
-        return 1 + self._owner.line(self._depth) + self._length(index)
+        return min(1 + self._owner.line(self._depth) + self._length(index), MOST)
 
     def _length(self, index: int) -> int:
         return len(spelt(self._names.names[index])) + self._owner.length_after_name(
@@ -117,4 +118,4 @@ class MemberSet:
             lengths.append(names.choice.shortest)
         if not lengths:
             lengths = [max(map(self._length, range(len(names.names))))]
-        return min(lengths) + owner.last_line(self._depth) + 1
+        return min(min(lengths) + owner.last_line(self._depth) + 1, MOST)

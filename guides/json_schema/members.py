@@ -11,6 +11,7 @@ from ..limits import spend
 from .cases import Object, String
 from .formula import Formula
 from .liveness import Liveness
+from .measures import MOST
 from .member_names import MemberNames
 from .spelling import spelt
 
@@ -207,9 +208,9 @@ class Members:
     def _shortest(self, place: Place) -> int:
         """Bytes from before a name to after the closing brace, along the members that must come."""
         if self._counts_nothing(place) and self._required & ~place.used:
-            return self._rest(place) - 1 - self._owner.line(self._depth)
+            return max(self._rest(place) - 1 - self._owner.line(self._depth), 0)
         choice = self._nearest(place)
-        return self._length(choice) + self._rest(choice.after)
+        return min(self._length(choice) + self._rest(choice.after), MOST)
 
     def _nearest(self, place: Place) -> Choice:
         """The next member on a short way to the end."""
@@ -248,7 +249,7 @@ class Members:
             place = choice.after
         total = self._rests.setdefault(place, end)
         for passed, length in reversed(way):
-            total = self._rests[passed] = total + length
+            total = self._rests[passed] = min(total + length, MOST)
         return total
 
     def _required_lengths(self) -> list[tuple[int, int]]:
