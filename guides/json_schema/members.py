@@ -54,6 +54,7 @@ class Members:
         self._alive = Liveness(self._may_end, self._places_after)
         self._rests: dict[Place, int] = {}
         self._lengths: list[tuple[int, int]] | None = None
+        self._lengths_from: list[int] | None = None
         self._names = names.names
         self._formulas = names.formulas
         self._regions = names.regions
@@ -160,12 +161,11 @@ class Members:
         if case.max_properties is not None and place.members >= case.max_properties:
             return []
         found: list[Choice] = []
-        for index in range(self._schema_names):
-            if not place.used >> index & 1:
-                used = (1 << (index + 1)) - 1
-                found += self._variants(index, self._formulas[index], self._names[index], place, used)
-                if self._required >> index & 1:
-                    return found
+        for index in range(self._come(place), self._schema_names):
+            used = (1 << (index + 1)) - 1
+            found += self._variants(index, self._formulas[index], self._names[index], place, used)
+            if self._required >> index & 1:
+                return found
         for index in range(self._schema_names, len(self._names)):
             if not place.used >> index & 1:
                 used = place.used | self._in_order | 1 << index
@@ -173,6 +173,10 @@ class Members:
         for index, (names, formula) in enumerate(self._regions):
             found += self._variants(-1 - index, formula, names, place, place.used | self._in_order)
         return found
+
+    def _come(self, place: Place) -> int:
+        """How many of the names that come in order can come no more."""
+        return (place.used & self._in_order).bit_length()
 
     def _variants(self, name: int, formula: Formula, names: str | String, place: Place, used: int) -> list[Choice]:
         """A member with each set of the unmet rules that it may meet."""
@@ -240,8 +244,7 @@ class Members:
         """Bytes after a member to after the closing brace."""
         between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):
-            missing = self._required & ~place.used
-            return end + sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
+            return min(end + self._missing_lengths(place, between), MOST)
         way: list[tuple[Place, int]] = []
         while place not in self._rests and not self._may_end(place):
             choice = self._nearest(place)
@@ -251,6 +254,19 @@ class Members:
         for passed, length in reversed(way):
             total = self._rests[passed] = min(total + length, MOST)
         return total
+
+    def _missing_lengths(self, place: Place, between: int) -> int:
+        """The bytes of the required members that have not come, each with what stands before it."""
+        if not self._schema_names:
+            missing = self._required & ~place.used
+            return sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
+        if self._lengths_from is None:
+            lengths = dict(self._required_lengths())
+            totals = [0]
+            for index in range(self._schema_names - 1, -1, -1):
+                totals.append(totals[-1] + (between + lengths[index] if index in lengths else 0))
+            self._lengths_from = totals[::-1]
+        return self._lengths_from[self._come(place)]
 
     def _required_lengths(self) -> list[tuple[int, int]]:
         """The number of each required name, and the bytes of its member."""
