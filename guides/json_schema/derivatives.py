@@ -9,6 +9,7 @@ from functools import lru_cache
 from ...errors import LimitError
 from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
+from .narrowing import size
 
 STATE_LIMIT = 20_000
 MAX_CODE_POINT = 0x10FFFF
@@ -31,6 +32,8 @@ class Expression:
     """The language of a syntax tree, as an automaton over characters whose states are made when reached."""
 
     def __init__(self, node: Node) -> None:
+        self._effort = 200 * size(node)
+        """What a derivative takes: it is about as large as the node, and is compared as a whole."""
         self._nodes: list[Left] = [node]
         self._numbers: dict[Left, int] = {node: 0}
         self._steps: list[dict[str, int]] = [{}]
@@ -42,6 +45,7 @@ class Expression:
         """The state after a character."""
         after = self._steps[state].get(char)
         if after is None:
+            spend(self._effort)
             node = derivative(self._nodes[state], ord(char))
             after = self._numbers.get(node, -1)
             if after < 0:

@@ -19,6 +19,7 @@ from .instances import NO_INSTANCE, Ask
 from .membership import Membership
 from .normalise import Normaliser
 from .strings import is_plain
+from .translate import UNREACHED
 from .witness_arrays import ArrayWitnesses
 from .witness_objects import ObjectWitnesses
 
@@ -131,7 +132,7 @@ class Witnesses:
 
     def of_string(self, case: String) -> Any:
         """A string of the set, or NO_INSTANCE."""
-        spend(case.min_length)
+        spend(min(case.min_length, UNREACHED))
         if is_plain(case) and case.values is None and not case.excluded:
             return "a" * case.min_length
         found = self.normaliser.language.examples(case, 1)

@@ -13,6 +13,7 @@ from . import arrays
 from .cases import Array, Contains
 from .formula import EVERYTHING, NOTHING, Formula, json_key
 from .instances import NO_INSTANCE, Ask, Witnessing
+from .translate import UNREACHED
 
 Counts = tuple[int, ...]
 Item = TypeVar("Item")
@@ -73,7 +74,7 @@ class ArrayWitnesses:
         """An array of the case, or NO_INSTANCE."""
         if case.min_items == 0 and case.unique is not False and not any(part.min for part in case.contains):
             return []
-        spend(20 * case.min_items)
+        spend(20 * min(case.min_items, UNREACHED))
         if case.unique is False:
             return self._with_twins(case, ask)
         if case.contains:

@@ -12,6 +12,7 @@ from . import objects, strings
 from .cases import Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula
 from .instances import NO_INSTANCE, Ask, Witnessing
+from .translate import UNREACHED
 
 FEW = 16
 MANY_RULES = 8
@@ -125,7 +126,7 @@ class ObjectWitnesses:
             missing = case.min_properties - len(result)
             if missing <= 0:
                 return True
-            spend(100 * missing)
+            spend(100 * min(missing, UNREACHED))
             found = ask(formula)
             if found is not NO_INSTANCE:
                 fresh = self._names(strings.exclude(part, result, self._language), missing)
