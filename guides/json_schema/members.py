@@ -203,7 +203,18 @@ class Members:
         """Whether the object can still be completed."""
         if not self._ceiling and not place.unmet:
             return True
+        if not place.unmet:
+            return self._has_room(place)
         return self._alive(place)
+
+    def _has_room(self, place: Place) -> bool:
+        """Whether what is missing can come, where no rule asks for a member: required members, and enough of them."""
+        case = self._case
+        missing = (self._required & ~place.used).bit_count()
+        needed = max(case.min_properties - place.members, missing)
+        if case.max_properties is not None and place.members + needed > case.max_properties:
+            return False
+        return bool(self._regions) or needed <= len(self._names) - place.used.bit_count()
 
     def _places_after(self, place: Place) -> list[Place]:
         """The places after one more member, those nearest to the end first."""

@@ -42,7 +42,7 @@ MAX_GLANCES = 3
 MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 """How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
 
-FEW = 64
+FEW = 4096
 MAX_NESTING = 100
 """How deep formulas are worked out within one another."""
 

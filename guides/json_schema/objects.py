@@ -13,7 +13,7 @@ from .strings import StringLanguage
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
     """What the member called `name` satisfies if it is there."""
     formula = case.properties.get(name, EVERYTHING)
-    spend(100 * len(case.rules))
+    spend(200 * len(case.rules))
     matching = [rule.formula for rule in case.rules if language.contains(rule.names, name)]
     return formulas.all_of((formula, *matching)) if matching else formula
 
