@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .cases import Object
+from ..limits import spend
+from .cases import Object, Rule, String
 from .formula import EVERYTHING, NOTHING
 
 
@@ -23,6 +24,7 @@ def absorbed(cases: Sequence[Object]) -> list[Object]:
     by_rarest: dict[int, list[int]] = {}
     for at in sorted(range(len(cases)), key=lambda at: len(asked[at])):
         mask = masks[at]
+        spend(100 + 20 * sum(len(by_rarest.get(bit, ())) for bit in (-1, *asked[at])))
         if any(wide & mask == wide for bit in (-1, *asked[at]) for wide in by_rarest.get(bit, ())):
             continue
         kept.append(cases[at])
@@ -37,7 +39,10 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     least = {case.min_properties for case in cases if case.min_properties}
     most = {case.max_properties for case in cases if case.max_properties is not None}
     found: list[set[int]] = []
+    closed = [_only_names(case) for case in cases]
+    listed = frozenset().union(*(names for names in closed if names is not None))
     for case in cases:
+        spend(200 + 100 * (len(case.properties) + len(case.required) + len(case.rules) + len(case.some)))
         bits = {numbers.setdefault(thing, len(numbers)) for thing in _things(case, least, most)}
         for name, formula in case.properties.items():
             if formula is not EVERYTHING:
@@ -46,17 +51,34 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
                 of_name.setdefault(name, set()).update(own)
                 bits |= own
         found.append(bits)
-    for case, bits in zip(cases, found, strict=True):
+    for case, bits, names in zip(cases, found, closed, strict=True):
         for name, formula in case.properties.items():
             if formula is NOTHING:
                 bits |= of_name[name]
+        if names is not None:
+            # Whatever is asked of a member that cannot be there holds.
+            spend(50 * len(listed))
+            for name in listed - names:
+                bits |= of_name.get(name, set())
+                bits.add(numbers.setdefault(("without", name), len(numbers)))
     return found
+
+
+def _only_names(case: Object) -> frozenset[str] | None:
+    """The names that members may have, None if there are others."""
+    allowed = [rule.names.excluded for rule in case.rules if _is_closing(rule)]
+    return frozenset.intersection(*allowed) if allowed else None
+
+
+def _is_closing(rule: Rule) -> bool:
+    """Whether a rule forbids all members but some, of which `without` tells more."""
+    return rule.formula is NOTHING and rule.names == String(excluded=rule.names.excluded)
 
 
 def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
     """What a case asks for beside the values of named members."""
     yield from (("required", name) for name in case.required)
-    yield from (("rule", rule) for rule in case.rules)
+    yield from (("rule", rule if not _is_closing(rule) else "closed") for rule in case.rules)
     yield from (("some", rule) for rule in case.some)
     yield from (("least", count) for count in least if case.min_properties >= count)
     if case.max_properties is not None:

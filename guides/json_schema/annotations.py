@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Any, Protocol
 
 from ...errors import LimitError
+from ..limits import spend
 from .cases import ANY, Array, Normal, Object, Rule, String
 from .dialects import is_array
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
@@ -123,6 +124,7 @@ class Reader:
                 f"unevaluated members depend on more than {self._reader.max_cases} combinations of "
                 "branches; the option max_cases raises the limit"
             )
+        spend(1000 * len(a) * len(b))
         both = self._formulas.all_of
         return self._simplified([(both((f, g)), seen | more) for f, seen in a for g, more in b])
 

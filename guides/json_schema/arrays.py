@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..limits import spend
 from .cases import ANY_ARRAY, Array, Contains
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 
@@ -20,6 +21,7 @@ def intersect(a: Array, b: Array, formulas: Formulas) -> Array | None:
     if a.unique is not None and b.unique is not None and a.unique != b.unique:
         return None
     length = max(len(a.prefix), len(b.prefix))
+    spend(300 + 200 * length)
     prefix = tuple(formulas.all_of((item(a, index), item(b, index))) for index in range(length))
     if a.max_items is None or b.max_items is None:
         max_items = a.max_items if b.max_items is None else b.max_items

@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from ...errors import LimitError
+from ..limits import spend
 from .cases import Rational
 
 BELOW = -1
@@ -32,6 +33,7 @@ class Bound:
         while rest not in met:
             if len(self._digits) > MAX_DIGITS:
                 raise LimitError(f"a bound on numbers has more than {MAX_DIGITS} digits; round it")
+            spend(200)
             met[rest] = len(self._digits)
             self._digits.append(rest * 10 // divisor)
             rest = rest * 10 % divisor

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ...errors import LimitError
+from ..limits import spend
 from ..regex.charsets import ALL, single
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
 from .byte_tables import character_rows
@@ -22,6 +23,7 @@ from .byte_tables import character_rows
 MAX_STATES = 8_000
 MAX_POSITIONS = 20_000
 DEAD = -1
+UNREACHED = 2**30
 
 Condition = tuple[Node, bool]
 
@@ -39,22 +41,23 @@ class Automaton:
     start: int = 0
 
 
-def automaton(conditions: ListOf[Condition]) -> Automaton:
+def automaton(conditions: ListOf[Condition], max_states: int = MAX_STATES) -> Automaton:
     """The strings in all languages that are paired with True and in none of the others.
 
-    Raises LimitError if that takes more than MAX_STATES states.
+    Raises LimitError if that takes more than MAX_STATES states, or if all conditions together take more than
+    `max_states`.
     """
     found: set[Ranges] = set()
     for node, _ in conditions:
-        _collect(node, found)
+        collect(node, found)
     atoms, classes = partition(found)
-    machines = [_Machine(node, classes, len(atoms), wanted) for node, wanted in conditions]
+    machines = [ConditionMachine(node, classes, len(atoms), wanted) for node, wanted in conditions]
     if not machines:
         return Automaton(atoms, [[0]], [True])
     if len(machines) == 1 and machines[0].wanted:
         machines[0].complete()
         return Automaton(atoms, machines[0].rows, machines[0].accepting)
-    return _product(machines, atoms)
+    return _product(machines, atoms, max_states)
 
 
 def partition(sets: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
@@ -65,6 +68,7 @@ def partition(sets: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
         for low, high in ranges:
             marks[low] = marks.get(low, 0) ^ 1 << index
             marks[high + 1] = marks.get(high + 1, 0) ^ 1 << index
+    spend(len(marks) * (50 + 10 * len(ordered)))
     pieces: dict[int, list[tuple[int, int]]] = {}
     inside = 0
     for low, end in pairwise(sorted(marks)):
@@ -79,7 +83,7 @@ def partition(sets: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
     return [tuple(ranges) for ranges in pieces.values()], classes
 
 
-def _collect(node: Node, found: set[Ranges]) -> None:
+def collect(node: Node, found: set[Ranges]) -> None:
     """Add all sets of characters of a node to `found`."""
     match node:
         case Chars(ranges):
@@ -88,9 +92,9 @@ def _collect(node: Node, found: set[Ranges]) -> None:
             found.update(single(ord(char)) for char in data.decode())
         case Sequence(items) | Alternation(items):
             for item in items:
-                _collect(item, found)
+                collect(item, found)
         case Repeat(item, _, _):
-            _collect(item, found)
+            collect(item, found)
         case Table():
             for row in character_rows(node).values():
                 found.update(row.values())
@@ -121,6 +125,7 @@ class _Positions:
         self.last = whole.last | (1 if whole.nullable else 0)
 
     def _position(self, ranges: Ranges) -> int:
+        spend(100 + len(self.sets) // 32)
         if len(self.sets) >= MAX_POSITIONS:
             raise LimitError(f"a pattern has more than {MAX_POSITIONS:,} characters when its repeats are written out")
         self.sets.append(self._classes[ranges])
@@ -129,6 +134,7 @@ class _Positions:
 
     def _link(self, last: int, first: int) -> None:
         follow = self.follow
+        spend((100 + len(follow) // 32) * last.bit_count())
         for position in bits(last):
             follow[position] |= first
 
@@ -208,7 +214,7 @@ def bits(value: int) -> Iterable[int]:
         value ^= lowest
 
 
-class _Machine:
+class ConditionMachine:
     """A determinised condition, worked out on demand; a state is what may follow, and whether a text may end."""
 
     def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int, wanted: bool) -> None:
@@ -240,6 +246,7 @@ class _Machine:
         if known is None:
             follow = 0
             universal = reached & self._universal
+            spend((50 + len(self._follow) // 32) * reached.bit_count())
             for position in (universal.bit_length() - 1,) if universal else bits(reached):
                 follow |= self._follow[position]
             key = (follow, reached & self._last != 0)
@@ -262,6 +269,7 @@ class _Machine:
         if known is None:
             follow, universal, after = self._befores[state], self._universal, self._after
             row: list[int] = []
+            spend((20 + len(self._follow) // 32) * len(self._of_atom))
             for positions in self._of_atom:
                 reached = follow & positions
                 if reached & universal:
@@ -278,13 +286,36 @@ class _Machine:
             self.row(state)
             state += 1
 
+    def steps_to(self, ends: ListOf[bool], from_dead: bool) -> list[int]:
+        """For each state of a complete machine the fewest characters to one of `ends`, UNREACHED if there are none.
+
+        from_dead: whether DEAD is one of the ends
+        """
+        before: list[list[int]] = [[] for _ in ends]
+        steps = [0 if end else UNREACHED for end in ends]
+        queue = [state for state, end in enumerate(ends) if end]
+        spend(20 * len(ends) * len(self._of_atom))
+        for state, row in enumerate(self.rows):
+            for after in set(row):
+                if after >= 0:
+                    before[after].append(state)
+                elif from_dead and steps[state]:
+                    steps[state] = 1
+        queue += [state for state, count in enumerate(steps) if count == 1]
+        for state in queue:
+            for other in before[state]:
+                if steps[other] == UNREACHED:
+                    steps[other] = steps[state] + 1
+                    queue.append(other)
+        return steps
+
     @property
     def rows(self) -> list[list[int]]:
         """All rows, once they are complete."""
         return [row for row in self._rows if row is not None]
 
 
-def _product(machines: list[_Machine], atoms: list[Ranges]) -> Automaton:
+def _product(machines: list[ConditionMachine], atoms: list[Ranges], max_states: int) -> Automaton:
     """The strings that all machines agree on. A machine that need not match may be DEAD."""
     nowhere = [DEAD] * len(atoms)
     start = (0,) * len(machines)
@@ -297,6 +328,7 @@ def _product(machines: list[_Machine], atoms: list[Ranges]) -> Automaton:
         accepting.append(all((at >= 0 and one.accepting[at]) == one.wanted for one, at in pairs))
         columns = [one.row(at) if at >= 0 else nowhere for one, at in pairs]
         row: list[int] = []
+        spend((30 + 20 * len(machines)) * len(atoms))
         for after in zip(*columns, strict=True):
             number = numbers.get(after)
             if number is None:
@@ -308,7 +340,7 @@ def _product(machines: list[_Machine], atoms: list[Ranges]) -> Automaton:
                 else:
                     number = len(states)
                     states.append(after)
-                    if number >= MAX_STATES:
+                    if number >= max_states:
                         raise too_many_states()
                 numbers[after] = number
             row.append(number)
@@ -327,6 +359,7 @@ def without(machine: Automaton, texts: Iterable[str]) -> Automaton:
     for number, ranges in enumerate(machine.atoms):
         for atom in bits(classes[ranges]):
             source[atom] = number
+    spend(5 * len(machine.rows) * len(source))
     rows = [[row[atom] for atom in source] for row in machine.rows]
     accepting = list(machine.accepting)
     atom_of = {char: classes[single(ord(char))].bit_length() - 1 for text in listed for char in text}
@@ -335,6 +368,7 @@ def without(machine: Automaton, texts: Iterable[str]) -> Automaton:
     accepting.append(accepting[machine.start])
     for text in listed:
         place = count
+        spend((20 + len(atoms)) * len(text))
         for char in text:
             atom = atom_of[char]
             after = rows[place][atom]
@@ -353,4 +387,4 @@ def without(machine: Automaton, texts: Iterable[str]) -> Automaton:
 
 def too_many_states() -> LimitError:
     """The error for conditions that take too large an automaton."""
-    return LimitError(f"these conditions take an automaton of more than {MAX_STATES:,} states")
+    return LimitError(f"these conditions take an automaton of more than {MAX_STATES:,} states; simplify them")

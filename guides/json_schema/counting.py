@@ -6,7 +6,7 @@ a counter tells the length. Near the bounds it depends on the length, and each l
 
 from __future__ import annotations
 
-from ...errors import LimitError
+from ..limits import spend
 from ..regex.charsets import normalize
 from ..syntax import Ranges
 from .characters import DEAD, Automaton, bits
@@ -14,7 +14,6 @@ from .reading import Alphabet, Ways
 from .spelling import Escapes, bytes_of
 
 NEVER = 2**30
-MAX_STEPS = 2_000_000
 MAX_REACHED = 32
 
 
@@ -96,6 +95,7 @@ class Counting:
             reached = {state}
             queue = [state]
             for place in queue:
+                spend(100 * len(self._atoms(place)))
                 new = {after for after, atoms in self._atoms(place).items() if atoms & allowed} - reached
                 reached |= new
                 queue += new
@@ -137,6 +137,7 @@ class Counting:
         """Breadth-first search, backwards from where texts may end."""
         rows, accepting = self.automaton.rows, self.automaton.accepting
         before: list[list[int]] = [[] for _ in rows]
+        spend(10 * sum(map(len, rows)))
         for state, row in enumerate(rows):
             for after in set(row):
                 if after != DEAD:
@@ -155,6 +156,7 @@ class Counting:
         order = sorted(range(len(costs)), key=lambda atom: -costs[atom])
         ordered_costs = [costs[atom] for atom in order]
         edges: list[dict[int, int]] = []
+        spend(20 * len(costs) * len(self.automaton.rows))
         for row in self.automaton.rows:
             # The cheapest character to a state comes last, and stays.
             found = dict(zip([row[atom] for atom in order], ordered_costs, strict=True))
@@ -177,8 +179,9 @@ class Counting:
         length = self.least
         needed = [self.bytes_needed(state, length) for state in range(len(self.edges))]
         self._needed[length] = needed
-        steps = 0
+        edges_at_all = sum(map(len, self.edges))
         while length:
+            spend(100 + 20 * edges_at_all + 30 * len(needed))
             earlier = [
                 min((cost + needed[after] for after, cost in edges.items()), default=NEVER) for edges in self.edges
             ]
@@ -188,9 +191,6 @@ class Counting:
                 return
             length -= 1
             needed = self._needed[length] = earlier
-            steps += len(needed)
-            if steps > MAX_STEPS:
-                raise LimitError(f"a string of at least {self.least:,} characters is too long for its other conditions")
 
     def _settle(self, length: int, needed: list[int]) -> None:
         self.steady = length

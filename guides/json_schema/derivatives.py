@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...errors import LimitError
+from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
+from .narrowing import size
 
 STATE_LIMIT = 20_000
 MAX_CODE_POINT = 0x10FFFF
@@ -30,6 +32,8 @@ class Expression:
     """The language of a syntax tree, as an automaton over characters whose states are made when reached."""
 
     def __init__(self, node: Node) -> None:
+        self._effort = 200 * size(node)
+        """What a derivative takes: it is about as large as the node, and is compared as a whole."""
         self._nodes: list[Left] = [node]
         self._numbers: dict[Left, int] = {node: 0}
         self._steps: list[dict[str, int]] = [{}]
@@ -41,6 +45,7 @@ class Expression:
         """The state after a character."""
         after = self._steps[state].get(char)
         if after is None:
+            spend(self._effort)
             node = derivative(self._nodes[state], ord(char))
             after = self._numbers.get(node, -1)
             if after < 0:
@@ -78,6 +83,7 @@ class Expression:
     def matches(self, text: str) -> bool:
         """Whether the whole text is in the language."""
         state = 0
+        spend(20 * len(text))
         for char in text:
             state = self.step(state, char)
         return self._accepting[state]
@@ -104,6 +110,7 @@ def nullable(node: Left) -> bool:
 
 def derivative(node: Left, point: int) -> Left:
     """What may follow after the character `point`."""
+    spend(100)
     match node:
         case Chars():
             return EMPTY if any(low <= point <= high for low, high in node.ranges) else NOTHING
@@ -152,6 +159,7 @@ def _after_sequence(items: tuple[Left, ...], point: int) -> Left:
 def sequence(*items: Left) -> Left:
     """A sequence, flattened, without empty items."""
     flat: list[Left] = []
+    spend(20 * len(items))
     for item in items:
         if item == NOTHING:
             return NOTHING

@@ -11,15 +11,17 @@ from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice, pairwise
 
-from ...errors import LimitError
+from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from . import formats
 from .cases import NO_NAMES, String
+from .conjunction import conjunction
 from .derivatives import MAX_CODE_POINT, Expression
 from .narrowing import ENDLESS, narrow
 from .patterns import parse
 
-SEARCH_LIMIT = 200_000
+MANY_STAGES = 2_000
+"""After how many stages a search for a shortest member becomes one for any."""
 
 Conditions = tuple[tuple[Expression, bool], ...]
 States = tuple[int, ...]
@@ -169,13 +171,15 @@ def shortest(case: String) -> Path | None:
             if node[0] >= case.min_length and _accepted(pairs, node[1]):
                 return _retraced(pairs, node, came_from)
             for char in _representatives(pairs, node[1], 1):
+                spend(100 + 50 * len(pairs))
                 after = _step(pairs, node[1], char)
                 reached = None if after is None else (min(length, case.min_length), after)
                 if reached is not None and reached not in came_from:
                     came_from[reached] = (node, char)
                     following.append(reached)
-        if len(came_from) > SEARCH_LIMIT:
-            raise LimitError("patterns are too large to decide whether a string meets all of them")
+        if len(came_from) > MANY_STAGES:
+            text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
+            return None if text is None else Path(text)
         level = following
     return None
 
@@ -219,7 +223,6 @@ def _search(case: String, count: int) -> Iterator[str]:
     wanted = len(case.excluded) + count
     visits: dict[Stage, int] = {}
     level: list[tuple[str, States]] = [("", tuple(0 for _ in pairs))]
-    steps = 0
     while level:
         following: list[tuple[str, States]] = []
         for text, states in level:
@@ -230,6 +233,7 @@ def _search(case: String, count: int) -> Iterator[str]:
             if case.max_length is not None and length >= case.max_length:
                 continue
             for char in _representatives(pairs, states, wanted):
+                spend(100 + 50 * len(pairs))
                 after = _step(pairs, states, char)
                 if after is None:
                     continue
@@ -237,9 +241,6 @@ def _search(case: String, count: int) -> Iterator[str]:
                 visits[node] = visits.get(node, 0) + 1
                 if visits[node] <= wanted:
                     following.append((text + char, after))
-                    steps += 1
-            if steps > SEARCH_LIMIT:
-                raise LimitError("patterns are too large to decide how many strings meet all of them")
         level = following
 
 
@@ -249,6 +250,7 @@ def _representatives(pairs: Conditions, states: States, count: int) -> list[str]
     for (language, _), state in zip(pairs, states, strict=True):
         bounds.update(language.bounds(state))
     points = sorted(bounds)
+    spend(100 * len(points))
     chars = [
         chr(point) for low, high in pairwise(points) if low != 0xD800 for point in range(low, min(high, low + count))
     ]

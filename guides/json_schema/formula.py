@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from ...errors import LimitError
+from ..limits import spend
 from .dialects import exact, is_array, is_number, only_strings
+from .showing import show
 from .subschema import Resource, Subschema
 
 Kind = Literal["everything", "nothing", "schema", "values", "plain", "names", "not", "all", "any", "one"]
@@ -39,7 +41,7 @@ class Formula:
         if self.kind == "schema":
             return self.subject[0].pointer
         if self.kind == "values":
-            return f"one of {list(self.subject.values())!r}"
+            return f"one of {show(list(self.subject.values()))}"
         if not self.parts:
             return self.kind
         return f"{self.kind}({', '.join(map(repr, self.parts))})"
@@ -82,6 +84,20 @@ class Formulas:
             self._places.setdefault(found, []).append(place)
         return found
 
+    def pointer_of(self, formula: Formula) -> str:
+        """The JSON pointer of the first place that a formula or part of it stands at."""
+        waiting = [formula]
+        seen: set[Formula] = set()
+        while waiting:
+            one = waiting.pop()
+            found = [one.subject[0]] if one.kind == "schema" else self._places.get(one)
+            if found:
+                return found[0].pointer
+            if one not in seen:
+                seen.add(one)
+                waiting += reversed(one.parts)
+        return "#"
+
     def place_of(self, formula: Formula) -> str:
         """Where a formula stands in the schema, with the keywords there: "#/items (type, minimum)".
 
@@ -99,6 +115,7 @@ class Formulas:
     def values(self, values: Iterable[Any]) -> Formula:
         """One of these JSON values, compared as JSON does: 1 is 1.0, false is not 0."""
         listed = list(values)
+        spend(10 * len(listed))
         try:
             keys: Iterable[Any] = listed if only_strings(listed) else map(json_key, listed)
             by_key: Mapping[Any, Any] = dict(zip(keys, listed, strict=True))
@@ -146,9 +163,11 @@ class Formulas:
     def _joined(self, kind: Kind, formulas: Iterable[Formula], neutral: Formula, absorbing: Formula) -> Formula:
         parts: dict[Formula, None] = {}
         for formula in formulas:
+            spend(20)
             if formula is absorbing:
                 return absorbing
             if formula.kind == kind:
+                spend(10 * len(formula.parts))
                 parts.update(dict.fromkeys(formula.parts))
             elif formula is not neutral:
                 parts[formula] = None
@@ -170,6 +189,7 @@ class Formulas:
         for formula in parts:
             if formula.kind == "values":
                 keys: Mapping[Any, Any] = formula.subject
+                spend(10 * len(keys if kept is None else kept))
                 kept = keys if kept is None else {key: kept[key] for key in kept if key in keys}
             elif formula.kind != "not" or formula.parts[0].kind != "values":
                 others.append(formula)
@@ -198,6 +218,7 @@ def json_key(value: Any) -> Any:
     """A hashable key, the same for JSON values that are equal: numbers by value, objects without order."""
     if isinstance(value, str):
         return value
+    spend(50)
     if value is None or isinstance(value, bool):
         return ("literal", str(value))
     if is_number(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...errors import PatternError
 from . import examples
 from .cases import String
+from .strings import is_plain
 
 
 class PatternLanguage:
@@ -25,6 +26,9 @@ class PatternLanguage:
         if case.quote is not None:
             within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
             return within and bool(case.quote.places(text))
+        if is_plain(case):
+            within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
+            return within and text not in case.excluded
         return examples.is_member(case, text)
 
     def is_empty(self, case: String) -> bool:

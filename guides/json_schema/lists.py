@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import islice, repeat
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import LimitError, SchemaError
+from ...errors import SchemaError
 from ...kernels.chart import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ..graph import Link
+from ..limits import spend
 from . import arrays
 from .cases import Array, Contains
 from .formula import NOTHING, Formula, json_key
+from .liveness import Liveness
+from .measures import MOST
 
 if TYPE_CHECKING:
     from .lowering import SchemaLowering
 
-MAX_DEPTH = 250
+
+FEW = 32
+"""Up to how many things that must come the shortest way to all of them is looked for."""
 
 
 class Place(NamedTuple):
@@ -23,6 +30,22 @@ class Place(NamedTuple):
     length: int
     counts: tuple[int, ...]
     used: frozenset[Any]
+
+
+class Mode(NamedTuple):
+    """Whether the next item may count for a `contains`, and whether one that satisfies it may be there uncounted."""
+
+    counts: bool
+    uncounted: bool
+
+
+class Value(NamedTuple):
+    """A value of unique items: its key and formula, which `contains` it satisfies, and the bytes of a short text."""
+
+    key: Any
+    formula: Formula
+    meets: tuple[bool, ...]
+    length: int
 
 
 class Items:
@@ -34,7 +57,10 @@ class Items:
         self._case = case
         self._depth = depth
         self._afters: dict[Any, int] = {}
-        self._alive: dict[Place, bool] = {}
+        self._search = Liveness(self._may_end, self._places_after)
+        self._kinds_of: dict[tuple[Formula, tuple[Mode, ...]], list[tuple[Formula, tuple[int, ...]]]] = {}
+        self._rests: dict[Place, int] = {}
+        self._listed: dict[Formula, list[Value]] = {}
         spacing = owner.form.spacing
         bracket = owner.text(b"]", target)
         self._close = owner.gap(spacing.at_end(depth), bracket)
@@ -125,10 +151,10 @@ class Items:
         if case.unique is False:
             raise SchemaError("arrays in which some two items are equal cannot be enforced", "#/uniqueItems")
         start = Place(0, (0,) * len(case.contains), frozenset())
-        if not self._is_alive(start, 0):
+        if not self._is_alive(start):
             return []
         links: list[Link] = [(EPSILON, self._close_empty, 0)] if self._may_end(start) else []
-        steps = [step for step in self._steps(start) if self._is_alive(step[1], 0)]
+        steps = [step for step in self._steps(start) if self._is_alive(step[1])]
         if steps:
             links.append(self._first(self._alternatives(steps)))
         return links
@@ -149,7 +175,7 @@ class Items:
 
     def _define_after(self, node: int, place: Place) -> None:
         links: list[Link] = [(EPSILON, self._close, 0)] if self._may_end(place) else []
-        steps = [step for step in self._steps(place) if self._is_alive(step[1], 0)]
+        steps = [step for step in self._steps(place) if self._is_alive(step[1])]
         if steps:
             links.append(self._comma(self._alternatives(steps)))
         self._graph.define(node, links=links)
@@ -161,15 +187,46 @@ class Items:
 
     def _steps(self, place: Place) -> list[tuple[Formula, Place]]:
         """The items that may come next: the formula of each kind, and the place after it."""
-        case, schema = self._case, self._owner.schema
+        case = self._case
         if case.max_items is not None and place.length >= case.max_items:
             return []
-        kinds = [(arrays.item(case, place.length), place._replace(length=self._following(place.length)))]
-        for number, part in enumerate(case.contains):
-            if place.length >= part.start:
-                kinds = [split for kind in kinds for split in self._split(kind, number, part)]
-        steps = [(formula, after) for formula, after in kinds if schema.has_instance(formula)]
-        return self._unique(steps) if case.unique else steps
+        if case.unique and not (case.max_items is not None and case.max_items <= 1):
+            return self._unused(place)
+        length = self._following(place.length)
+        modes = tuple(map(self._mode, case.contains, place.counts, repeat(place.length)))
+        return [
+            (formula, place._replace(length=length, counts=tuple(map(add, place.counts, more))))
+            for formula, more in self._kinds(arrays.item(case, place.length), modes)
+        ]
+
+    def _mode(self, part: Contains, count: int, length: int) -> Mode:
+        """How an item may count for a `contains`."""
+        if length < part.start:
+            return Mode(False, True)
+        if part.max is None:
+            return Mode(count < part.min, True)
+        return Mode(count < part.max, False)
+
+    def _kinds(self, base: Formula, modes: tuple[Mode, ...]) -> list[tuple[Formula, tuple[int, ...]]]:
+        """The kinds of an item: their formulas, and what each adds to the counts."""
+        known = self._kinds_of.get((base, modes))
+        if known is None:
+            schema, formulas = self._owner.schema, self._owner.schema.formulas
+            kinds: list[tuple[Formula, tuple[int, ...]]] = [(base, ())]
+            for mode, part in zip(modes, self._case.contains, strict=True):
+                split: list[tuple[Formula, tuple[int, ...]]] = []
+                spend(1000 * len(kinds))
+                for formula, more in kinds:
+                    without = formula
+                    if not mode.uncounted:
+                        without = formulas.all_of((formula, formulas.negation(part.formula)))
+                    split.append((without, (*more, 0)))
+                    if mode.counts:
+                        split.append((formulas.all_of((formula, part.formula)), (*more, 1)))
+                kinds = [kind for kind in split if kind[0] is not NOTHING]
+            known = [kind for kind in kinds if schema.has_instance(kind[0])]
+            self._kinds_of[base, modes] = known
+        return known
 
     def _following(self, index: int) -> int:
         """The index of the next item, as far as it matters."""
@@ -179,65 +236,142 @@ class Items:
             matters.append(case.max_items)
         return min(index + 1, max(matters))
 
-    def _split(self, kind: tuple[Formula, Place], number: int, part: Contains) -> list[tuple[Formula, Place]]:
-        """An item with and without counting for one `contains`."""
-        formula, place = kind
-        formulas = self._owner.schema.formulas
-        count = place.counts[number]
-        found: list[tuple[Formula, Place]] = []
-        if part.max is None:
-            found.append(kind)
-        else:
-            found.append((formulas.all_of((formula, formulas.negation(part.formula))), place))
-        if part.max is None or count < part.max:
-            more = count + 1 if part.max is not None else min(count + 1, part.min)
-            if part.max is not None or count < part.min:
-                counts = (*place.counts[:number], more, *place.counts[number + 1 :])
-                found.append((formulas.all_of((formula, part.formula)), place._replace(counts=counts)))
-        return found
-
-    def _unique(self, steps: list[tuple[Formula, Place]]) -> list[tuple[Formula, Place]]:
-        """The single values of the steps that are not used yet."""
-        formulas = self._owner.schema.formulas
-        found: list[tuple[Formula, Place]] = []
-        for formula, after in steps:
-            values = self._owner.constants(formula)
+    def _values(self, formula: Formula) -> list[Value]:
+        """The values of unique items of a formula, those with short texts first."""
+        known = self._listed.get(formula)
+        if known is None:
+            owner, case = self._owner, self._case
+            values = owner.constants(formula)
             if values is None:
-                if self._case.max_items is not None and self._case.max_items <= 1:
-                    return steps
                 raise SchemaError(
                     "uniqueItems can be enforced only for items out of finitely many values (enum, const, boolean)",
-                    "#/uniqueItems",
+                    owner.schema.formulas.pointer_of(formula),
                 )
+            known = self._listed[formula] = []
             for value in values:
-                key = json_key(value)
-                if key not in after.used:
-                    found.append((formulas.values((value,)), after._replace(used=after.used | {key})))
-        return found
-
-    def _is_alive(self, place: Place, depth: int) -> bool:
-        """Whether the array can still be completed."""
-        known = self._alive.get(place)
-        if known is None:
-            if depth > MAX_DEPTH:
-                raise LimitError(f"contains and uniqueItems are limited to {MAX_DEPTH} items that must be there")
-            self._alive[place] = False
-            known = self._may_end(place) or any(self._is_alive(after, depth + 1) for _, after in self._steps(place))
-            self._alive[place] = known
+                one = owner.schema.formulas.values((value,))
+                meets = tuple(owner.schema.accepts(part.formula, value) for part in case.contains)
+                known.append(Value(json_key(value), one, meets, owner.shortest(one, self._depth + 1)))
+            known.sort(key=lambda value: value.length)
         return known
 
+    def _unused(self, place: Place) -> list[tuple[Formula, Place]]:
+        """The single values that are not used yet."""
+        case = self._case
+        length = self._following(place.length)
+        found: list[tuple[Formula, Place]] = []
+        values = self._values(arrays.item(case, place.length))
+        spend(100 * len(values) + 2 * len(values) * len(place.used))
+        for value in values:
+            if value.key in place.used:
+                continue
+            counts = place.counts
+            if counts:
+                here = zip(counts, value.meets, case.contains, strict=True)
+                counts = tuple(count + (meets and place.length >= part.start) for count, meets, part in here)
+                if any(
+                    part.max is not None and count > part.max for count, part in zip(counts, case.contains, strict=True)
+                ):
+                    continue
+                counts = tuple(
+                    count if part.max is not None else min(count, part.min)
+                    for count, part in zip(counts, case.contains, strict=True)
+                )
+            found.append((value.formula, Place(length, counts, place.used | {value.key})))
+        return found
+
+    def _is_alive(self, place: Place) -> bool:
+        """Whether the array can still be completed."""
+        told = self._told(place)
+        return self._search(place) if told is None else told
+
+    def _told(self, place: Place) -> bool | None:
+        """Whether an array can be completed, one item for each thing that is missing; None if that does not tell."""
+        case = self._case
+        if place.length < max((len(case.prefix), *(part.start for part in case.contains))):
+            return None
+        missing = max(case.min_items - place.length, 0)
+        wanted = [max(part.min - count, 0) for part, count in zip(case.contains, place.counts, strict=True)]
+        if not missing and not any(wanted):
+            return True
+        if not (self._enough_values(place, missing, wanted) if case.unique else self._enough_kinds(wanted)):
+            return False
+        bounded = any(part.max is not None for part in case.contains)
+        roomy = case.max_items is None or place.length + max(missing, sum(wanted)) <= case.max_items
+        return True if roomy and not bounded else None
+
+    def _enough_values(self, place: Place, missing: int, wanted: list[int]) -> bool:
+        """Whether there are values for so many items, and for so many of each `contains`."""
+        values = self._values(self._case.rest) if self._rest_exists else []
+        if not any(wanted) and not self._case.prefix:
+            return missing <= len(values) - len(place.used)
+        spend(10 * len(values))
+        left = [value.meets for value in values if value.key not in place.used]
+        return missing <= len(left) and not any(
+            sum(meets[number] for meets in left) < count for number, count in enumerate(wanted) if count
+        )
+
+    def _enough_kinds(self, wanted: list[int]) -> bool:
+        """Whether further items can satisfy each `contains` that is wanted."""
+        case, schema = self._case, self._owner.schema
+        return self._rest_exists and all(
+            schema.has_instance(schema.formulas.all_of((case.rest, part.formula)))
+            for part, count in zip(case.contains, wanted, strict=True)
+            if count
+        )
+
+    def _places_after(self, place: Place) -> list[Place]:
+        """The places after one more item, those nearest to the end first."""
+        return sorted({after for _, after in self._steps(place)}, key=self._missing)
+
+    def _short_values(self, place: Place) -> int | None:
+        """The bytes of the shortest values that must still come, commas and lines included; None if more matters."""
+        case = self._case
+        if not case.unique or case.contains or place.length < len(case.prefix):
+            return None
+        missing = max(case.min_items - place.length, 0)
+        values = self._values(case.rest) if missing else []
+        spend(10 * len(values))
+        lengths = islice((value.length for value in values if value.key not in place.used), missing)
+        return missing * (1 + self._owner.line(self._depth)) + sum(lengths)
+
     def _shortest(self, place: Place) -> int:
-        """Bytes after an item to after the closing bracket, along the shortest items."""
-        line = self._owner.line(self._depth)
-        total = 0
-        while not self._may_end(place):
-            steps = [step for step in self._steps(place) if self._is_alive(step[1], 0)]
-            formula, after = min(
-                steps, key=lambda step: (self._missing(step[1]), self._owner.shortest(step[0], self._depth + 1))
-            )
-            total += 1 + line + self._owner.shortest(formula, self._depth + 1)
-            place = after
-        return total + self._owner.last_line(self._depth) + 1
+        """Bytes after an item to after the closing bracket, along short items."""
+        told = self._short_values(place) if self._case.unique else self._short_matches(place)
+        way: list[tuple[Place, int]] = []
+        if told is None:
+            line = self._owner.line(self._depth)
+            while place not in self._rests and not self._may_end(place):
+                formula, after = self._nearest(place)
+                way.append((place, 1 + line + self._owner.shortest(formula, self._depth + 1)))
+                place = after
+            told = self._rests.get(place, 0)
+        for passed, length in reversed(way):
+            told = self._rests[passed] = told + length
+        return min(told + self._owner.last_line(self._depth) + 1, MOST)
+
+    def _nearest(self, place: Place) -> tuple[Formula, Place]:
+        """The next item on a short way to the end, and the place after it."""
+        return min(
+            (step for step in self._steps(place) if self._is_alive(step[1])),
+            key=lambda step: (self._missing(step[1]), self._owner.shortest(step[0], self._depth + 1)),
+        )
+
+    def _short_matches(self, place: Place) -> int | None:
+        """The same with an item for each match that is missing, where they are many and nothing else matters."""
+        case, owner = self._case, self._owner
+        settled = max((len(case.prefix), *(part.start for part in case.contains)), default=0)
+        bounded = case.max_items is not None or any(part.max is not None for part in case.contains)
+        few = case.min_items + sum(part.min for part in case.contains) <= FEW
+        if few or bounded or place.length < settled:
+            return None
+        wanted = [max(part.min - count, 0) for part, count in zip(case.contains, place.counts, strict=True)]
+        others = max(case.min_items - place.length - sum(wanted), 0)
+        pairs = [(case.rest, others)] if others else []
+        both = owner.schema.formulas.all_of
+        pairs += [(both((case.rest, part.formula)), n) for part, n in zip(case.contains, wanted, strict=True) if n]
+        line = 1 + owner.line(self._depth)
+        return sum(count * (line + owner.shortest(formula, self._depth + 1)) for formula, count in pairs)
 
     def _missing(self, place: Place) -> int:
         parts = zip(place.counts, self._case.contains, strict=True)

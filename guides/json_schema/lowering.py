@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...errors import LimitError, OptionError, SchemaError
+from ...errors import OptionError, SchemaError
 from ...kernels.chart import CALL, EPSILON
 from ..graph import Graph, Link
 from ..lower import Lowering
@@ -15,18 +15,20 @@ from ..syntax import Node, Repeat
 from . import strings
 from .cases import Array, Normal, Number, Object, String
 from .compiled import CompiledSchema
+from .constant_places import FEW, ConstantPlaces, container_kinds
 from .decimals import number_node
 from .formula import NOTHING, Formula
 from .lists import Items
+from .measures import MOST, Measure, Measures
 from .member_names import MemberNames
 from .member_set import MemberSet, suits
 from .members import Members
+from .name_choice import suits as many_rules
 from .normalise import as_case
 from .pieces import number_piece, string_piece
 from .spelling import Escapes
 from .text import StringLowering
 from .whitespace import Spacing
-from .written_size import written_size
 
 Order = Literal["schema", "any"]
 Rules = dict[tuple[Formula, int], int]
@@ -72,7 +74,8 @@ class SchemaLowering:
         self.strings = StringLowering(self.lowering, form.escapes)
         self._values: Rules = {}
         self._members: Rules = {}
-        self._shortest: dict[Formula, tuple[int, int]] = {}
+        self._shortest: dict[Formula, Measure] = {}
+        self._measures = Measures(form.spacing.indent if form.spacing.depends_on_depth else None)
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}
@@ -119,6 +122,9 @@ class SchemaLowering:
         for object_ in normal.objects:
             for name in object_.properties:
                 yield self.schema.member(object_, name)
+            if many_rules(object_):
+                yield from (rule.formula for rule in object_.rules)
+                continue
             for names, formula in self.schema.regions(object_):
                 self.strings.shortest(names)
                 yield formula
@@ -155,14 +161,13 @@ class SchemaLowering:
         """The bytes of a short text of a formula's values, in a container at `depth`."""
         known = self._shortest.get(formula)
         if known is None:
-            instance = self.schema.minimal_instance(formula)
-            indent = self.form.spacing.indent if self.form.spacing.depends_on_depth else None
-            try:
-                known = self._shortest[formula] = written_size(instance, indent)
-            except RecursionError:
-                raise LimitError("the shortest value of the schema is nested too deep to be written") from None
-        length, lines = known
-        return length + lines * self.form.spacing.indent * depth
+            known = self._shortest[formula] = self._measures.of(self.schema.minimal_instance(formula))
+        return min(known.length + known.lines * self.form.spacing.indent * depth, MOST)
+
+    def length_of(self, value: Any, depth: int) -> int:
+        """The bytes of a short text of one value, in a container at `depth`."""
+        length, lines = self._measures.of(value)
+        return min(length + lines * self.form.spacing.indent * depth, MOST)
 
     def line(self, depth: int) -> int:
         """The bytes of white space that must stand before an item or member, in a container at `depth`.
@@ -244,7 +249,10 @@ class SchemaLowering:
                     links.append((CALL, rule, final))
             else:
                 entries.append(self.strings.entry(case, final))
-        constants = [as_case(constant, self.schema.formulas) for constant in normal.constants]
+        many = len(normal.constants) > FEW
+        for kind in container_kinds(normal.constants) if many else ():
+            entries.append(ConstantPlaces(self, kind, depth, final).entry())
+        constants = () if many else [as_case(constant, self.schema.formulas) for constant in normal.constants]
         for case in (*normal.arrays, *normal.objects, *constants):
             entries.append(self._container(case, depth, final))
         links += [(EPSILON, entry, 0) for entry in entries if entry is not None]
@@ -254,7 +262,7 @@ class SchemaLowering:
         """The node before an array or object that goes on at `target`; None if there is none."""
         if isinstance(case, Array):
             return Items(self, case, depth, target).entry()
-        names = MemberNames(self, case)
+        names = MemberNames(self, case, depth)
         kind = (
             MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)
         )

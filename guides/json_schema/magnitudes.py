@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import LimitError
+from ..limits import spend
 from ..syntax import Table
 from .bounds import ABOVE, BELOW, bound
 from .cases import NO_NUMBERS, Rational
@@ -257,7 +258,9 @@ def magnitude_table(magnitude: Magnitude) -> Table | None:
     numbers: dict[State, int] = {states[0]: 0}
     found: list[tuple[int, int, int, int]] = []
     for source, state in enumerate(states):
+        spend(2000)
         for first, last, after in automaton.edges(state):
+            spend(300)
             target = numbers.get(after)
             if target is None:
                 target = numbers[after] = len(states)

@@ -6,10 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .cases import Object, Rule, String
+from .counting import NEVER
 from .formula import EVERYTHING, NOTHING, Formula
+from .name_bits import MAX_BITS
+from .name_choice import NameChoice, suits
 
 if TYPE_CHECKING:
     from .lowering import SchemaLowering
+
+
+MAX_NAMES = 100_000
 
 
 class MemberNames:
@@ -18,10 +24,11 @@ class MemberNames:
     names, formulas: the members that may be named, those of the schema first and in its order
     schema_names: how many of them come in a fixed order
     regions: the sets of other names, each with the formula of its members' values
+    choice: all other names at once, where there would be too many regions
     required: as bits, which names must be there
     """
 
-    def __init__(self, owner: SchemaLowering, case: Object) -> None:
+    def __init__(self, owner: SchemaLowering, case: Object, depth: int) -> None:
         schema = owner.schema
         self.names: list[str] = []
         self.formulas: list[Formula] = []
@@ -31,8 +38,14 @@ class MemberNames:
             if name in case.required or (formula is not NOTHING and schema.has_instance(formula)):
                 self.names.append(name)
                 self.formulas.append(formula)
+        self.required = sum(1 << index for index, name in enumerate(self.names) if name in case.required)
         self.schema_names = len(self.names) if owner.form.order == "schema" else 0
         # A region must lie in the names of each rule of `some`, or outside, for a member to meet it or not.
+        self.choice: NameChoice | None = None
+        if self.are_few and uncounted(case, self.required) and suits(case):
+            choice = NameChoice(owner, case, depth)
+            self.choice = choice if choice.shortest < NEVER else None
+            return
         apart = tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
         for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart)) if apart else case):
             if names.values is None:
@@ -40,4 +53,18 @@ class MemberNames:
             else:
                 self.names += sorted(names.values)
                 self.formulas += [formula] * len(names.values)
-        self.required = sum(1 << index for index, name in enumerate(self.names) if name in case.required)
+
+    @property
+    def are_few(self) -> bool:
+        """Whether a set can have a bit for each name."""
+        return len(self.names) <= (MAX_NAMES if self.schema_names == 0 else MAX_BITS)
+
+    @property
+    def others(self) -> bool:
+        """Whether there may be members that are not named."""
+        return bool(self.regions) or self.choice is not None
+
+
+def uncounted(case: Object, required: int) -> bool:
+    """Whether it does not matter how many members an object has."""
+    return case.max_properties is None and case.min_properties <= required.bit_count()

@@ -9,21 +9,18 @@ from ...kernels.chart import CALL, EPSILON
 from ..graph import Link
 from .cases import Object
 from .formula import Formula
-from .member_names import MemberNames
+from .measures import MOST
+from .member_names import MemberNames, uncounted
 from .name_bits import MAX_BITS, FewNames, ManyNames
 from .spelling import spelt
 
 if TYPE_CHECKING:
     from .lowering import SchemaLowering
 
-MAX_NAMES = 1000
-
 
 def suits(case: Object, names: MemberNames) -> bool:
     """Whether a set tells of the object: no counts, no rule that some member must meet, many names in any order."""
-    counted = case.max_properties is not None or case.min_properties > names.required.bit_count()
-    most = MAX_NAMES if names.schema_names == 0 else min(MAX_NAMES, MAX_BITS)
-    return not counted and not case.some and len(names.names) <= most
+    return not case.some and uncounted(case, names.required) and names.are_few
 
 
 class MemberSet:
@@ -51,7 +48,7 @@ class MemberSet:
         outside = graph.counter
         graph.counter = self._bits.counter
         links: list[Link] = [] if required else [(EPSILON, empty, 0)]
-        if self._names.names or self._names.regions:
+        if self._names.names or self._names.others:
             # What a missing member weighs has a comma and a line too many where it is the first or next.
             lacking = owner.last_line(self._depth) - owner.line(self._depth)
             member = graph.lazy_node(lambda node: self._define(node, after), self._sure_member, self._target, lacking)
@@ -72,17 +69,21 @@ class MemberSet:
 
     def _define(self, node: int, after: int) -> None:
         """The names that may come next."""
-        graph, names = self._graph, self._names
+        owner, graph, names = self._owner, self._graph, self._names
         links: list[Link] = []
         for index, name in enumerate(names.names):
             entry = self._name(name, self._tail(names.formulas[index], after))
             if entry is not None:
                 links.append(self._bits.name(index, entry))
         for region, formula in names.regions:
-            entry = self._owner.string_rule(region)
+            entry = owner.string_rule(region)
             if entry is not None:
                 call = graph.node(links=((CALL, entry, self._tail(formula, after)),))
                 links.append(self._bits.other(call))
+        if names.choice is not None:
+            end = owner.last_line(self._depth) + 1
+            entry = names.choice.entry(lambda formula: self._tail(formula, after), self._target, end)
+            links.append(self._bits.other(entry))
         graph.define(node, links=links)
 
     def _name(self, name: str, tail: int) -> int | None:
@@ -99,7 +100,7 @@ class MemberSet:
 
     def _weight(self, index: int) -> int:
         """The bytes of a name's member, with what stands before it."""
-        return 1 + self._owner.line(self._depth) + self._length(index)
+        return min(1 + self._owner.line(self._depth) + self._length(index), MOST)
 
     def _length(self, index: int) -> int:
         return len(spelt(self._names.names[index])) + self._owner.length_after_name(
@@ -113,6 +114,8 @@ class MemberSet:
             owner.strings.shortest(region) + owner.length_after_name(formula, self._depth)
             for region, formula in names.regions
         ]
+        if names.choice is not None:
+            lengths.append(names.choice.shortest)
         if not lengths:
             lengths = [max(map(self._length, range(len(names.names))))]
-        return min(lengths) + owner.last_line(self._depth) + 1
+        return min(min(lengths) + owner.last_line(self._depth) + 1, MOST)

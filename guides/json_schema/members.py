@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...errors import SchemaError
 from ...kernels.chart import CALL, EPSILON
 from ..graph import Link
+from ..limits import spend
 from .cases import Object, String
 from .formula import Formula
+from .liveness import Liveness
+from .measures import MOST
 from .member_names import MemberNames
 from .spelling import spelt
 
@@ -48,9 +51,10 @@ class Members:
         self._members: dict[Place, int] = {}
         self._afters: dict[Place, int] = {}
         self._tails: dict[Choice, int] = {}
-        self._alive: dict[Place, bool] = {}
+        self._alive = Liveness(self._may_end, self._places_after)
         self._rests: dict[Place, int] = {}
         self._lengths: list[tuple[int, int]] | None = None
+        self._lengths_from: list[int] | None = None
         self._names = names.names
         self._formulas = names.formulas
         self._regions = names.regions
@@ -157,12 +161,11 @@ class Members:
         if case.max_properties is not None and place.members >= case.max_properties:
             return []
         found: list[Choice] = []
-        for index in range(self._schema_names):
-            if not place.used >> index & 1:
-                used = (1 << (index + 1)) - 1
-                found += self._variants(index, self._formulas[index], self._names[index], place, used)
-                if self._required >> index & 1:
-                    return found
+        for index in range(self._come(place), self._schema_names):
+            used = (1 << (index + 1)) - 1
+            found += self._variants(index, self._formulas[index], self._names[index], place, used)
+            if self._required >> index & 1:
+                return found
         for index in range(self._schema_names, len(self._names)):
             if not place.used >> index & 1:
                 used = place.used | self._in_order | 1 << index
@@ -171,9 +174,14 @@ class Members:
             found += self._variants(-1 - index, formula, names, place, place.used | self._in_order)
         return found
 
+    def _come(self, place: Place) -> int:
+        """How many of the names that come in order can come no more."""
+        return (place.used & self._in_order).bit_length()
+
     def _variants(self, name: int, formula: Formula, names: str | String, place: Place, used: int) -> list[Choice]:
         """A member with each set of the unmet rules that it may meet."""
         schema = self._owner.schema
+        spend(200 + place.used.bit_length() // 64)
         count = min(place.members + 1, self._ceiling)
         found = [Choice(name, formula, Place(used, count, place.unmet))]
         for index, rule in enumerate(self._case.some):
@@ -195,19 +203,29 @@ class Members:
         """Whether the object can still be completed."""
         if not self._ceiling and not place.unmet:
             return True
-        known = self._alive.get(place)
-        if known is None:
-            self._alive[place] = False
-            known = self._may_end(place) or any(self._is_alive(choice.after) for choice in self._choices(place))
-            self._alive[place] = known
-        return known
+        if not place.unmet:
+            return self._has_room(place)
+        return self._alive(place)
+
+    def _has_room(self, place: Place) -> bool:
+        """Whether what is missing can come, where no rule asks for a member: required members, and enough of them."""
+        case = self._case
+        missing = (self._required & ~place.used).bit_count()
+        needed = max(case.min_properties - place.members, missing)
+        if case.max_properties is not None and place.members + needed > case.max_properties:
+            return False
+        return bool(self._regions) or needed <= len(self._names) - place.used.bit_count()
+
+    def _places_after(self, place: Place) -> list[Place]:
+        """The places after one more member, those nearest to the end first."""
+        return sorted({choice.after for choice in self._choices(place)}, key=self._still)
 
     def _shortest(self, place: Place) -> int:
         """Bytes from before a name to after the closing brace, along the members that must come."""
         if self._counts_nothing(place) and self._required & ~place.used:
-            return self._rest(place) - 1 - self._owner.line(self._depth)
+            return max(self._rest(place) - 1 - self._owner.line(self._depth), 0)
         choice = self._nearest(place)
-        return self._length(choice) + self._rest(choice.after)
+        return min(self._length(choice) + self._rest(choice.after), MOST)
 
     def _nearest(self, place: Place) -> Choice:
         """The next member on a short way to the end."""
@@ -237,8 +255,7 @@ class Members:
         """Bytes after a member to after the closing brace."""
         between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):
-            missing = self._required & ~place.used
-            return end + sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
+            return min(end + self._missing_lengths(place, between), MOST)
         way: list[tuple[Place, int]] = []
         while place not in self._rests and not self._may_end(place):
             choice = self._nearest(place)
@@ -246,8 +263,21 @@ class Members:
             place = choice.after
         total = self._rests.setdefault(place, end)
         for passed, length in reversed(way):
-            total = self._rests[passed] = total + length
+            total = self._rests[passed] = min(total + length, MOST)
         return total
+
+    def _missing_lengths(self, place: Place, between: int) -> int:
+        """The bytes of the required members that have not come, each with what stands before it."""
+        if not self._schema_names:
+            missing = self._required & ~place.used
+            return sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
+        if self._lengths_from is None:
+            lengths = dict(self._required_lengths())
+            totals = [0]
+            for index in range(self._schema_names - 1, -1, -1):
+                totals.append(totals[-1] + (between + lengths[index] if index in lengths else 0))
+            self._lengths_from = totals[::-1]
+        return self._lengths_from[self._come(place)]
 
     def _required_lengths(self) -> list[tuple[int, int]]:
         """The number of each required name, and the bytes of its member."""

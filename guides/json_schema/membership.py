@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..limits import spend
 from . import arrays, numbers, objects
 from .cases import Array, Normal, Object
 from .dialects import is_number, is_object
@@ -25,6 +26,7 @@ class Membership:
         """Whether a JSON value satisfies a formula."""
         if formula is EVERYTHING:
             return True
+        spend(100)
         normal = self._normal_of(formula)
         if value is None:
             return normal.null
@@ -41,6 +43,7 @@ class Membership:
         if normal.constants:
             keys = self._keys.get(normal)
             if keys is None:
+                spend(20 * len(normal.constants))
                 keys = self._keys[normal] = frozenset(map(json_key, normal.constants))
             if json_key(value) in keys:
                 return True

@@ -11,6 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
+from ..limits import spend
 from .cases import Rational
 
 NEVER = -1
@@ -76,6 +77,7 @@ class Multiple:
         future: list[int] = []
         power, room = self._scale, 10 * self.modulus
         while power <= room * self._scale:
+            spend(100)
             missing = -remainder * power % self.modulus
             future.append(missing if missing < power else NEVER)
             power *= 10

@@ -38,7 +38,7 @@ class FewNames:
 
     def more(self, entry: int) -> Link:
         """To one more member, if any can come."""
-        every = 0 if self._names.regions else (1 << len(self._names.names)) - 1
+        every = 0 if self._names.others else (1 << len(self._names.names)) - 1
         return self._graph.guard(entry, refused=every)
 
     def done(self, entry: int) -> Link:
@@ -68,7 +68,7 @@ class ManyNames:
 
     def more(self, entry: int) -> Link:
         """To one more member, if any can come."""
-        return self._graph.guard(entry, refused=0 if self._names.regions else -len(self._names.names))
+        return self._graph.guard(entry, refused=0 if self._names.others else -len(self._names.names))
 
     def done(self, entry: int) -> Link:
         """To the end of the object, if all required members are there."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..limits import spend
 from . import strings
 from .cases import ANY_STRING, String
 from .constants import constants
@@ -84,5 +85,6 @@ class NameSets:
         return (ANY_STRING,) if ANY_STRING in found else tuple(found)
 
     def _both(self, a: Strings, b: Strings) -> Strings:
+        spend(500 * len(a) * len(b))
         both = (strings.intersect(ours, theirs, self._language) for ours in a for theirs in b)
         return tuple(dict.fromkeys(case for case in both if case is not None))

@@ -9,11 +9,9 @@ from itertools import count, islice
 from math import gcd, lcm
 from typing import Any
 
-from ...errors import LimitError
+from ..limits import spend
 from .cases import ANY_NUMBER, NO_NUMBERS, Number, Rational
 from .dialects import exact
-
-SEARCH_LIMIT = 100_000
 
 
 def of_values(values: frozenset[Rational]) -> Number:
@@ -92,10 +90,13 @@ def _has_member(case: Number, step: Rational) -> bool:
         period = least_common_multiple(period, factor)
     if (high - low) // period > len(case.excluded):
         return True
-    size = int((high - low) // step) + 1
-    if size > SEARCH_LIMIT:
-        raise LimitError(f"multipleOf is negated over a range of {size} numbers; the limit is {SEARCH_LIMIT}")
-    return any(contains(case, low + index * step) for index in range(size))
+    return any(contains(case, low + index * step) for index in _counted(int((high - low) // step) + 1))
+
+
+def _counted(size: int) -> Iterator[int]:
+    for index in range(size):
+        spend(200)
+        yield index
 
 
 def smallest(case: Number) -> Rational:
@@ -105,14 +106,20 @@ def smallest(case: Number) -> Rational:
     for value in (0, 1):
         if contains(case, value):
             return value
-    return next(value for value in _spelled_out(case) if contains(case, value))
+    return next(value for value in _tried(case) if contains(case, value))
 
 
 def some(case: Number, wanted: int) -> list[Rational]:
     """Up to `wanted` different members; fewer only if there are no more. The set must not be empty."""
     if case.values is not None:
         return sorted(case.values)[:wanted]
-    return list(islice((value for value in _spelled_out(case) if contains(case, value)), wanted))
+    return list(islice((value for value in _tried(case) if contains(case, value)), wanted))
+
+
+def _tried(case: Number) -> Iterator[Rational]:
+    for value in _spelled_out(case):
+        spend(200)
+        yield value
 
 
 def _spelled_out(case: Number) -> Iterator[Rational]:

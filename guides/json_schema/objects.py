@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ..limits import spend
 from .cases import ANY_OBJECT, NO_NAMES, Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .strings import StringLanguage
@@ -12,6 +13,7 @@ from .strings import StringLanguage
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
     """What the member called `name` satisfies if it is there."""
     formula = case.properties.get(name, EVERYTHING)
+    spend(200 * len(case.rules))
     matching = [rule.formula for rule in case.rules if language.contains(rule.names, name)]
     return formulas.all_of((formula, *matching)) if matching else formula
 
@@ -36,6 +38,7 @@ def intersect(
     minimum = max(a.min_properties, b.min_properties)
     if maximum is not None and max(len(required), minimum) > maximum:
         return None
+    spend(200 + 20 * (len(a.properties) + len(b.properties)) + 500 * len(required))
     for name in required:
         ours, theirs = member(a, name, formulas, language), member(b, name, formulas, language)
         if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(formulas.all_of((ours, theirs))):

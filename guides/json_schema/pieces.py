@@ -34,7 +34,7 @@ def string_piece(case: String, escapes: Escapes) -> Piece | None:
     if case == REGEX:
         return _regexes(escapes)
     found = plan(case, escapes)
-    return None if isinstance(found, Counting) else _lowered(in_quotes(found))
+    return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
 
 
 def _lowered(node: Node) -> Piece | None:

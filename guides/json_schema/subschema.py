@@ -50,7 +50,8 @@ class Subschema:
             top, place = place, place.parent
         parts = [str(key).replace("~", "~0").replace("/", "~1") for step in reversed(path) for key in step]
         uri = top.resource.uri
-        return uri + "#" + "".join("/" + part for part in parts)
+        # Lone surrogates, which no message could be written with, are told by their numbers.
+        return (uri + "#" + "".join("/" + part for part in parts)).encode("utf-8", "backslashreplace").decode()
 
     def error(self, reason: str, *keys: str | int) -> SchemaError:
         """The error that says what is wrong here."""

@@ -7,13 +7,15 @@ from functools import lru_cache
 from itertools import chain
 
 from ...errors import LimitError
+from ..limits import spend
 from ..lower import Lowering
 from ..quotation import template_of
 from ..regex.charsets import ALL, single
 from ..syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ..text_tree import text_tree
 from .cases import String
-from .characters import Condition, automaton, without
+from .characters import MAX_STATES, automaton, without
+from .conjunction import Conjunction, ConjunctionPlaces, conditions_of, conjunction, listed
 from .counting import NEVER, Counting
 from .exclusion import all_but
 from .formats import PATTERNS
@@ -26,6 +28,9 @@ from .text_places import TextPlaces
 
 QUOTE = Literal(b'"')
 MANY_TEXTS = 24
+MANY_CONDITIONS = 4
+MAX_JOINT_STATES = 500
+"""Up to how many states so many conditions are worked out together; beyond, their states are made when reached."""
 REGEX = String(formats=frozenset(("regex",)))
 MAX_SIZE: dict[Escapes, int] = {"canonical": 1100, "any": 40}
 """Up to how many nodes of syntax a pattern is spelt; larger ones are determinised first."""
@@ -38,6 +43,7 @@ class StringLowering:
         self._lowering = lowering
         self._graph = lowering.graph
         self._escapes: Escapes = escapes
+        self._conjunctions: dict[String, Conjunction] = {}
 
     def entry(self, case: String, target: int) -> int | None:
         """The node from which a string of the set is read, quotes included, and which goes on at `target`.
@@ -52,6 +58,11 @@ class StringLowering:
         if _only_excludes(case):
             return self._all_but(_writable(case.excluded), target)
         found = plan(case, self._escapes)
+        if found is None:
+            strings = self._conjunction(case)
+            if strings.needed(strings.start) >= NEVER:
+                return None
+            return ConjunctionPlaces(self._lowering, self._escapes, strings, lambda _: target, target).entry()
         if not isinstance(found, Counting):
             return self._lowering.lower(in_quotes(found), target)
         if found.is_empty:
@@ -70,9 +81,19 @@ class StringLowering:
         if case == REGEX:
             return 2
         found = plan(case, self._escapes)
+        if found is None:
+            strings = self._conjunction(case)
+            return 2 + strings.needed(strings.start)
         if isinstance(found, Counting):
             return 2 + found.bytes_needed(found.automaton.start, 0)
         return 2 + fewest_bytes(found)
+
+    def _conjunction(self, case: String) -> Conjunction:
+        """The strings of a set whose conditions are too many to be worked out up front."""
+        known = self._conjunctions.get(case)
+        if known is None:
+            known = self._conjunctions[case] = conjunction(case)
+        return known
 
     def literals(self, texts: Iterable[str], target: int) -> int | None:
         """The entry of finitely many strings, all different."""
@@ -115,10 +136,10 @@ def _writable(texts: Iterable[str]) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def plan(case: String, escapes: Escapes) -> Node | Counting:
+def plan(case: String, escapes: Escapes) -> Node | Counting | None:
     """The strings of a set without their quotes: spelt syntax where that is brief, else an automaton.
 
-    Raises LimitError.
+    None where the automaton is too large to be worked out before it is read.
     """
     node = _as_syntax(case)
     if node is not None and escapes == "any" and has_table(node):
@@ -128,9 +149,8 @@ def plan(case: String, escapes: Escapes) -> Node | Counting:
     try:
         return counted(case)
     except LimitError:
-        if node is None:
-            raise
-        return spell(node, escapes)
+        spend(0)  # raises the error again where it is the call that takes too much
+        return None if node is None else spell(node, escapes)
 
 
 def _as_syntax(case: String) -> Node | None:
@@ -153,23 +173,11 @@ def _as_syntax(case: String) -> Node | None:
 @lru_cache(maxsize=256)
 def counted(case: String) -> Counting:
     """A set of strings as an automaton with its lengths. Raises LimitError."""
-    conditions: list[Condition] = [
-        *((parse(pattern), True) for pattern in sorted(case.patterns)),
-        *((parse(PATTERNS[name]), True) for name in sorted(case.formats)),
-        *((parse(pattern), False) for pattern in sorted(case.not_patterns)),
-        *((parse(PATTERNS[name]), False) for name in sorted(case.not_formats)),
-    ]
+    conditions = conditions_of(case)
     try:
-        machine = automaton(conditions)
+        machine = automaton(conditions, MAX_STATES if len(conditions) < MANY_CONDITIONS else MAX_JOINT_STATES)
         if case.excluded:
             machine = without(machine, _writable(sorted(case.excluded)))
         return Counting(machine, case.min_length, case.max_length)
     except LimitError as error:
-        raise LimitError(f"{error}: {_listed(case)}") from None
-
-
-def _listed(case: String) -> str:
-    """The conditions of a set, for a message."""
-    positive = sorted(case.patterns) + sorted(case.formats)
-    negative = sorted(case.not_patterns) + sorted(case.not_formats)
-    return ", ".join([*map(repr, positive), *(f"not {name!r}" for name in negative)])[:400]
+        raise LimitError(f"{error}: {listed(case)}") from None

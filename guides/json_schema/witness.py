@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import is_
 from typing import Any
 
-from ...errors import LimitError
+from ..limits import spend
 from . import numbers
 from .cases import Array, Normal, Number, Object, String
 from .formula import EVERYTHING, NOTHING, Formula, json_key
@@ -19,11 +19,9 @@ from .instances import NO_INSTANCE, Ask
 from .membership import Membership
 from .normalise import Normaliser
 from .strings import is_plain
+from .translate import UNREACHED
 from .witness_arrays import ArrayWitnesses
 from .witness_objects import ObjectWitnesses
-
-MAX_FORMULAS = 20_000
-MAX_LENGTH = 100_000
 
 
 class Witnesses:
@@ -64,13 +62,12 @@ class Witnesses:
                 if found is not self:
                     return found
                 if part not in pending:
-                    if len(pending) > MAX_FORMULAS:
-                        raise LimitError(f"finding an instance takes more than {MAX_FORMULAS} subschemas")
                     pending[part] = None
                     waiting.append(part)
                 dependents.setdefault(part, {})[asking] = None
                 return NO_INSTANCE
 
+            spend(1000)
             witness = self._of_normal(self.normaliser.normal(formula), ask)
             if witness is not NO_INSTANCE:
                 self._known[formula] = witness
@@ -135,8 +132,7 @@ class Witnesses:
 
     def of_string(self, case: String) -> Any:
         """A string of the set, or NO_INSTANCE."""
-        if case.min_length > MAX_LENGTH:
-            raise LimitError(f"minLength above {MAX_LENGTH}")
+        spend(min(case.min_length, UNREACHED))
         if is_plain(case) and case.values is None and not case.excluded:
             return "a" * case.min_length
         found = self.normaliser.language.examples(case, 1)
@@ -146,6 +142,7 @@ class Witnesses:
         """Up to `count` different instances; fewer if there are no more, or if more are hard to find."""
         found: dict[Any, Any] = {}
         for value in self._many(self.normaliser.normal(formula), count, ask):
+            spend(100)
             if value is not NO_INSTANCE:
                 found.setdefault(json_key(value), value)
             if len(found) >= count:

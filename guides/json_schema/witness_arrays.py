@@ -4,30 +4,63 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ...errors import LimitError
+from ..limits import spend
 from . import arrays
 from .cases import Array, Contains
-from .formula import Formula, json_key
+from .formula import EVERYTHING, NOTHING, Formula, json_key
 from .instances import NO_INSTANCE, Ask, Witnessing
-
-MAX_ITEMS = 10_000
-MAX_UNIQUE = 1_000
-MAX_STATES = 20_000
+from .translate import UNREACHED
 
 Counts = tuple[int, ...]
+Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The first items of an array: how many satisfy each `contains`, their formulas, and instances of those."""
+class Choice(NamedTuple):
+    """The first items of an array: how many satisfy each `contains`, the last of them, and those before it."""
 
     counts: Counts
-    formulas: tuple[Formula, ...]
-    items: tuple[Any, ...]
+    index: int
+    formula: Formula
+    item: Any
+    before: Choice | None
+
+    def items(self) -> tuple[list[Formula], list[Any]]:
+        """The formulas of all items, and instances of those."""
+        formulas: list[Formula] = []
+        items: list[Any] = []
+        choice: Choice = self
+        while choice.before is not None:
+            formulas.append(choice.formula)
+            items.append(choice.item)
+            choice = choice.before
+        return formulas[::-1], items[::-1]
+
+
+class Replay(Generic[Item]):
+    """What an iterator gives, as often as one asks, taken from it when first needed."""
+
+    def __init__(self, source: Iterator[Item]) -> None:
+        self._source = source
+        self._taken: list[Item] = []
+
+    def __iter__(self) -> Iterator[Item]:
+        at = 0
+        while True:
+            if at == len(self._taken):
+                try:
+                    self._taken.append(next(self._source))
+                except StopIteration:
+                    return
+            yield self._taken[at]
+            at += 1
+
+
+Kind = tuple[tuple[bool, ...], Formula]
+Kinds = dict[tuple[Formula, tuple[bool, ...]], Replay[Kind]]
 
 
 class ArrayWitnesses:
@@ -41,8 +74,7 @@ class ArrayWitnesses:
         """An array of the case, or NO_INSTANCE."""
         if case.min_items == 0 and case.unique is not False and not any(part.min for part in case.contains):
             return []
-        if case.min_items > MAX_ITEMS:
-            raise LimitError(f"minItems above {MAX_ITEMS}")
+        spend(20 * min(case.min_items, UNREACHED))
         if case.unique is False:
             return self._with_twins(case, ask)
         if case.contains:
@@ -63,49 +95,88 @@ class ArrayWitnesses:
         settled = max(len(case.prefix), *(part.start for part in parts))
         limit = max(settled, case.min_items) + sum(part.min for part in parts) + 1
         limit = limit if case.max_items is None else min(limit, case.max_items)
-        level = [Choice((0,) * len(parts), (), ())]
+        start = Choice((0,) * len(parts), 0, EVERYTHING, None, None)
+        waiting: list[tuple[int, int, int, Choice]] = [(_left(case, start), 0, 0, start)]
         seen: set[Any] = set()
-        for index in range(limit + 1):
-            for choice in level:
-                enough = all(count >= part.min for count, part in zip(choice.counts, parts, strict=True))
-                if enough and index >= case.min_items:
-                    found = self._unique(choice.formulas, choice.items, ask) if case.unique else list(choice.items)
-                    if found is not NO_INSTANCE:
-                        return found
-            following: list[Choice] = []
-            for choice in level:
-                for chosen, formula, item in self._items(case, index, ask):
-                    counts = _counted(choice.counts, chosen, parts)
-                    if counts is None:
-                        continue
-                    after = Choice(counts, (*choice.formulas, formula), (*choice.items, item))
-                    # Of choices with the same counts one will do, whatever their length once all items are
-                    # alike; where items must differ, what each of them satisfies matters as well.
-                    late = index >= settled and index >= case.min_items and not case.unique
-                    kinds = frozenset(Counter(after.formulas).items()) if case.unique else None
-                    key = (None if late else index, counts, kinds)
-                    if key not in seen:
-                        seen.add(key)
-                        following.append(after)
-                if len(seen) > MAX_STATES:
-                    raise LimitError("the counts of several contains are too large to be combined")
-            level = following
+        kinds_of: Kinds = {}
+        if not self._covers(case, limit, kinds_of, ask):
+            return NO_INSTANCE
+        while waiting:
+            spend(500)
+            missing, _, _, choice = heappop(waiting)
+            if missing == 0:
+                formulas, items = choice.items()
+                spend(100 * len(items))
+                found = self._unique(formulas, items, ask) if case.unique else items
+                if found is not NO_INSTANCE:
+                    return found
+            if choice.index == limit:
+                continue
+            for chosen, formula in self._kinds_at(case, choice.index, kinds_of):
+                spend(300)
+                item = ask(formula)
+                if item is NO_INSTANCE:
+                    continue
+                counts = _counted(choice.counts, chosen, parts)
+                if counts is None:
+                    continue
+                after = Choice(counts, choice.index + 1, formula, item, choice)
+                # Of choices with the same counts one will do, whatever their length once all items are
+                # alike; where items must differ, what each of them satisfies matters as well.
+                late = choice.index >= settled and choice.index >= case.min_items and not case.unique
+                kinds = self._kinds(after) if case.unique else None
+                key = (None if late else after.index, counts, kinds)
+                if key not in seen:
+                    seen.add(key)
+                    left = _left(case, after)
+                    heappush(waiting, (left, after.index, len(seen), after))
+                    if left == 0 and not case.unique:
+                        break
         return NO_INSTANCE
 
-    def _items(self, case: Array, index: int, ask: Ask) -> Iterator[tuple[tuple[bool, ...], Formula, Any]]:
-        """The ways in which the item at `index` can satisfy the `contains` or not: as formulas, with witnesses."""
-        base = arrays.item(case, index)
-        active = [part if index >= part.start else None for part in case.contains]
-        choices = [(False,) if part is None else (True, False) for part in active]
-        for chosen in product(*choices):
-            wanted = [base]
-            for part, holds in zip(active, chosen, strict=True):
-                if part is not None:
-                    wanted.append(part.formula if holds else self._formulas.negation(part.formula))
-            formula = self._formulas.all_of(wanted)
-            found = ask(formula)
-            if found is not NO_INSTANCE:
-                yield chosen, formula, found
+    def _kinds_at(self, case: Array, index: int, kinds_of: Kinds) -> Replay[Kind]:
+        """The ways in which the item at `index` can satisfy the `contains` or not, each with its formula."""
+        base, active = arrays.item(case, index), tuple(index >= part.start for part in case.contains)
+        if (base, active) not in kinds_of:
+            kinds_of[base, active] = Replay(self._chosen(case, active, 0, base))
+        return kinds_of[base, active]
+
+    def _covers(self, case: Array, limit: int, kinds_of: Kinds, ask: Ask) -> bool:
+        """Whether for each `contains` that must be met some item is known that does."""
+        missing = {number for number, part in enumerate(case.contains) if part.min}
+        settled = max(len(case.prefix), *(part.start for part in case.contains))
+        for index in range(min(settled + 1, limit)):
+            for chosen, formula in self._kinds_at(case, index, kinds_of):
+                spend(300)
+                if not missing:
+                    return True
+                if any(chosen[number] for number in missing) and ask(formula) is not NO_INSTANCE:
+                    missing -= {number for number in missing if chosen[number]}
+        return not missing
+
+    def _kinds(self, choice: Choice) -> frozenset[tuple[Formula, int]]:
+        formulas = choice.items()[0]
+        spend(50 * len(formulas))
+        return frozenset(Counter(formulas).items())
+
+    def _chosen(
+        self, case: Array, active: tuple[bool, ...], number: int, formula: Formula
+    ) -> Iterator[tuple[tuple[bool, ...], Formula]]:
+        """The ways from `contains` number `number` on, but for those that contradict themselves at first sight."""
+        if formula is NOTHING:
+            return
+        if number == len(case.contains):
+            yield (), formula
+            return
+        spend(500 + 100 * number)
+        part = case.contains[number]
+        both, refuse = self._formulas.all_of, self._formulas.negation
+        if active[number]:
+            for rest, whole in self._chosen(case, active, number + 1, both((formula, part.formula))):
+                yield (True, *rest), whole
+            formula = both((formula, refuse(part.formula)))
+        for rest, whole in self._chosen(case, active, number + 1, formula):
+            yield (False, *rest), whole
 
     def _with_twins(self, case: Array, ask: Ask) -> Any:
         """Two equal items somewhere: the first two, unless the front differs."""
@@ -113,6 +184,7 @@ class ArrayWitnesses:
         last = last if case.max_items is None else min(last, case.max_items)
         for j in range(1, last):
             for i in range(j):
+                spend(1000)
                 twin = self._formulas.all_of((arrays.item(case, i), arrays.item(case, j)))
                 prefix = [arrays.item(case, index) for index in range(max(j + 1, len(case.prefix)))]
                 prefix[i] = prefix[j] = twin
@@ -126,8 +198,6 @@ class ArrayWitnesses:
         """Different instances of the formulas; `items` are instances that may be equal."""
         if len({json_key(item) for item in items}) == len(items):
             return list(items)
-        if len(items) > MAX_UNIQUE:
-            raise LimitError(f"uniqueItems with more than {MAX_UNIQUE} items")
         pools = {formula: self._owner.several(formula, len(items), ask) for formula in dict.fromkeys(formulas)}
         return _matching([pools[formula] for formula in formulas])
 
@@ -144,6 +214,12 @@ class ArrayWitnesses:
                 changed = [*base[:index], value, *base[index + 1 :]]
                 if self._owner.in_array(case, changed):
                     yield changed
+
+
+def _left(case: Array, choice: Choice) -> int:
+    """How many items and matches an array still needs."""
+    matches = sum(max(part.min - count, 0) for count, part in zip(choice.counts, case.contains, strict=True))
+    return matches + max(case.min_items - choice.index, 0)
 
 
 def _counted(counts: Counts, chosen: tuple[bool, ...], parts: tuple[Contains, ...]) -> Counts | None:
@@ -184,6 +260,7 @@ def _path(start: int, keys: list[list[Any]], owner: dict[Any, int]) -> tuple[Any
     came_from: dict[Any, int] = {}
     waiting = [start]
     for index in waiting:
+        spend(20 * len(keys[index]))
         for key in keys[index]:
             if key not in came_from:
                 came_from[key] = index

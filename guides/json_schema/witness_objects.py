@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import LimitError
+from ..limits import spend
 from . import objects, strings
 from .cases import Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula
 from .instances import NO_INSTANCE, Ask, Witnessing
+from .translate import UNREACHED
 
-MAX_MEMBERS = 200
 FEW = 16
 MANY_RULES = 8
 
@@ -31,6 +32,7 @@ class ObjectWitnesses:
 
     def spread(self, case: Object) -> Iterator[Object]:
         """The case as alternatives whose `some` are about unnamed members, of which there is no end."""
+        spend(200 + 10 * len(case.properties))
         for position, rule in enumerate(case.some):
             names = self._finite(rule.names)
             named = [name for name in case.properties if self._language.contains(rule.names, name)]
@@ -70,7 +72,9 @@ class ObjectWitnesses:
             return NO_INSTANCE
         result: dict[str, Any] = {}
         for name in case.properties:
+            spend(20)
             if name in case.required:
+                spend(100 + 50 * len(case.rules))
                 result[name] = ask(self._member(case, name))
                 if result[name] is NO_INSTANCE:
                     return NO_INSTANCE
@@ -122,8 +126,7 @@ class ObjectWitnesses:
             missing = case.min_properties - len(result)
             if missing <= 0:
                 return True
-            if missing > MAX_MEMBERS:
-                raise LimitError(f"minProperties above {MAX_MEMBERS}")
+            spend(100 * min(missing, UNREACHED))
             found = ask(formula)
             if found is not NO_INSTANCE:
                 fresh = self._names(strings.exclude(part, result, self._language), missing)
@@ -146,6 +149,7 @@ class ObjectWitnesses:
         for rule in case.rules:
             split: list[tuple[String, Formula]] = []
             for part, formula in parts:
+                spend(1000)
                 inside = strings.intersect(part, rule.names, self._language)
                 if inside is None or self._is_empty(inside.patterns):
                     split.append((part, formula))
@@ -215,6 +219,7 @@ def _partitions(rules: list[Rule], room: int) -> Iterator[list[list[Rule]]]:
 
 
 def _grown(rules: list[Rule], groups: list[list[Rule]], room: int) -> Iterator[list[list[Rule]]]:
+    spend(300)
     if not rules:
         yield groups
         return

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from trellm.guides.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import member_set
+from trellm.guides.json_schema import member_names, member_set
 
 from .test_guide_suite import BYTES
 
@@ -42,7 +42,7 @@ def guide_of(name: str, order: Any, whitespace: Any) -> JSONGuide:
 @pytest.mark.parametrize(("name", "order", "whitespace"), WITH_PLACES_TOO)
 def test_sets_and_places_are_the_same(name: str, order: Any, whitespace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     by_set = guide_of(name, order, whitespace)
-    monkeypatch.setattr(member_set, "MAX_NAMES", -1)
+    monkeypatch.setattr(member_names, "MAX_NAMES", -1)
     by_place = JSONGuide(
         {"type": "object", "$comment": "by place", **SCHEMAS[name]}, BYTES, order=order, whitespace=whitespace
     )
