@@ -104,7 +104,7 @@ def _quoting_thunks() -> Thunks:
 
 def _guide_thunks() -> Thunks:
     """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
-    from ..guides import AlignedGuide, FreeGuide, JSONGuide, RegexGuide
+    from ..guides import AlignedGuide, ChoiceGuide, FreeGuide, JSONGuide, RegexGuide
     from ..guides.crossing import Crossings
     from ..guides.text_tree import text_tree
     from ..tokenizers_adapter import Vocabulary
@@ -148,7 +148,7 @@ def _guide_thunks() -> Thunks:
             guide.mask(each)
 
     return [
-        ("guides: texts", lambda: text_tree([b"aa", b"ab"])),
+        ("guides: texts", lambda: (text_tree([b"aa", b"ab"]), ChoiceGuide(["a"], pairs))),
         ("guides: making", make),
         ("guides: advancing", use(lambda guide, state, token: guide.advance(state, token))),
         ("guides: masks", use(lambda guide, state, token: guide.mask(state))),

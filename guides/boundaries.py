@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -32,18 +33,42 @@ def boundaries(text: str, rule: Boundary) -> tuple[Places, Places]:
     closing quotes where white space follows and then no lower-case letter, after 。！？, and at a blank line. "line":
     a line without the white space around it.
     """
+    return boundaries_in((text,), rule)
+
+
+def boundaries_in(documents: Sequence[str], rule: Boundary) -> tuple[Places, Places]:
+    """As `boundaries`, in several documents at once; places count one character between one document and the next."""
     if rule == "character":
-        return np.arange(len(text)), np.arange(1, len(text) + 1)
+        return _characters(documents)
     if rule == "word":
-        return _words(text)
+        return _words(documents)
     if rule == "sentence":
-        spans = _sentences(text)
+        # Two ends of lines are a blank line, as which the end of a document counts; one of them is taken out again.
+        table = _table(_sentences("\n\n".join(documents)))
+        begins = np.cumsum([0, *(len(document) + 2 for document in documents)])
+        table -= np.searchsorted(begins, table[:, :1], "right") - 1
     elif rule == "line":
-        spans = [match.span() for match in _LINE.finditer(text)]
+        table = _table([match.span() for match in _LINE.finditer("\n".join(documents))])
     else:
         raise OptionError(f"boundary={rule!r}: one of {', '.join(map(repr, get_args(Boundary)))}")
-    table = np.array(spans, np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
+
+
+def _table(spans: list[tuple[int, int]]) -> Places:
+    return np.array(spans, np.int64).reshape(-1, 2)
+
+
+def gaps(documents: Sequence[str]) -> Places:
+    """The places of what stands between the documents, one character each, and behind the last one."""
+    return np.cumsum([len(document) + 1 for document in documents]) - 1
+
+
+def _characters(documents: Sequence[str]) -> tuple[Places, Places]:
+    between = gaps(documents)
+    inside = np.ones(int(between[-1]), np.bool_)
+    inside[between[:-1]] = False
+    first = np.flatnonzero(inside)
+    return first, first + 1
 
 
 def code_points(text: str) -> NDArray[np.uint32]:
@@ -51,14 +76,14 @@ def code_points(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le"), np.dtype("<u4"))
 
 
-def _words(text: str) -> tuple[Places, Places]:
-    codes = code_points(text)
+def _words(documents: Sequence[str]) -> tuple[Places, Places]:
+    codes = code_points("\n".join(documents))
     met = np.zeros(0x110000, np.bool_)
     met[codes] = True
     kinds = np.zeros(0x110000, np.uint8)
     for code in np.flatnonzero(met).tolist():
         kinds[code] = _kind(chr(code))
-    kind = np.concatenate([[SPACE], kinds[codes], [SPACE]]).astype(np.uint8)
+    kind = np.concatenate([[SPACE], kinds[codes], [SPACE]]).astype(np.uint8)  # as is what stands between documents
     before, after = kind[:-2], kind[2:]
     joins = (kind[1:-1] & APOSTROPHE != 0) & (before & after & LETTER != 0)
     joins |= (kind[1:-1] & POINT != 0) & (before & after & DIGIT != 0)

@@ -23,8 +23,8 @@ Link = tuple[int, int, int]
 Copy = tuple[int, int, int, int]
 Promise = tuple[Callable[[], int] | int, int, int | None]
 
-# Steps of work that a record counts for, when there are more than before
-GROWTH = 40
+# Steps of work that a record counts for where they come a few at a time, which is by Python, and below how many these are
+GROWTH, FEW = 40, 64
 
 
 class Records:
@@ -61,8 +61,9 @@ class Records:
         first = self.count
         self.count += amount
         if self.count > len(self.array):
-            spend_growth(GROWTH * self.count, 4 * self._width * 2 * self.count)
-            larger = np.zeros((max(self.count, 2 * len(self.array)), self._width), np.int32)
+            room = max(self.count, 2 * len(self.array))
+            spend_growth(GROWTH * self.count if amount < FEW else amount, 4 * self._width * room)
+            larger = np.zeros((room, self._width), np.int32)
             larger[:first] = self.array[:first]
             self._take(larger)
         return first

@@ -16,10 +16,15 @@ import numpy as np
 from ..errors import LanguageError, LimitError
 from ..kernels.chart import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from .graph import Edge, Graph, Link
+from .limits import spend
 from .syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
+from .text_tree import any_text
 from .utf8 import NOWHERE, Template, template, template_of_rows
 
 MAX_DEPTH = 300
+MANY_TEXTS = 100
+# Steps of work for a piece of syntax, for a node of the graph that is made for it, and for one that is copied
+STEPS_PER_ITEM, STEPS_PER_NODE, STEPS_PER_COPY = 200, 50, 3
 
 
 class Lowering:
@@ -43,15 +48,16 @@ class Lowering:
         self._depth = 0
         self._tables: dict[int, tuple[Table, Template]] = {}
 
-    def rule(self, body: Node) -> int:
+    def rule(self, body: Node | Template) -> int:
         """A new rule with this body; its start node."""
         with self.graph.new_rule() as start:
             self.body(start, body)
         return start
 
-    def body(self, start: int, body: Node) -> None:
+    def body(self, start: int, body: Node | Template) -> None:
         """Define the reserved start node of the current rule."""
-        entry = self.lower(body, self.graph.final())
+        final = self.graph.final()
+        entry = self._instance(body, final) if isinstance(body, Template) else self.lower(body, final)
         self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
 
     def lower(self, node: Node, target: int) -> int | None:
@@ -59,9 +65,11 @@ class Lowering:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(f"the constraint is nested more than {MAX_DEPTH} levels deep; name its parts as rules")
+        spend(STEPS_PER_ITEM)
         first = self.graph.node_count
         match node:
             case Literal(data):
+                spend(STEPS_PER_NODE * len(data))
                 entry = self.graph.literal(data, target)
             case Chars(ranges):
                 entry = self._chars(ranges, target)
@@ -87,7 +95,11 @@ class Lowering:
             return None
         if ranges[-1][1] < 0x80:
             return self.graph.node([(low, high, target) for low, high in ranges])
-        return self.graph.instantiate(template(ranges), target)
+        return self._instance(template(ranges), target)
+
+    def _instance(self, form: Template, target: int) -> int:
+        spend(STEPS_PER_COPY * (len(form.ends) + len(form.edges)))
+        return self.graph.instantiate(form, target)
 
     def _sequence(self, items: tuple[Node, ...], target: int) -> int | None:
         entry: int | None = target
@@ -101,7 +113,10 @@ class Lowering:
         literals = [item.data for item in items if isinstance(item, Literal) and item.data]
         entries: list[int | None] = []
         if len(literals) > 3:
-            entries.append(self.tree((data, target) for data in literals))
+            if len(literals) < MANY_TEXTS:
+                entries.append(self.tree((data, target) for data in literals))
+            else:
+                entries.append(self._instance(any_text(literals), target))
             items = tuple(item for item in items if not (isinstance(item, Literal) and item.data))
         return self._joined([*entries, *(self.lower(item, target) for item in items)])
 
@@ -115,6 +130,7 @@ class Lowering:
     def tree(self, texts: Iterable[tuple[bytes, int]]) -> int:
         """A node from which each text is read and leads to its target: deterministic, however many there are."""
         ordered = sorted(set(texts))
+        spend(STEPS_PER_NODE * sum(4 + len(data) for data, _ in ordered))
         root = self.graph.reserve()
         stack = [(root, 0, len(ordered), 0)]
         while stack:
@@ -191,7 +207,7 @@ class Lowering:
         known = self._tables.get(id(table))
         if known is None:
             known = self._tables[id(table)] = (table, table_template(table))
-        return self.graph.instantiate(known[1], target)
+        return self._instance(known[1], target)
 
 
 @lru_cache(maxsize=256)

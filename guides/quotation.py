@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from heapq import nsmallest
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import OptionError
+from ..kernels.suffix import Quotable
+from ..kernels.suffix_tree import END
 from ..kernels.unfolding import unfold, unfolded_size
 from .boundaries import Boundary
 from .source import Place, Rules, Source, Span, WhiteSpace
@@ -83,23 +86,7 @@ class Quote:
 
     def examples(self, count: int) -> list[str]:
         """Up to `count` quotations, short ones first; fewer only if there are no more."""
-        return nsmallest(count, dict.fromkeys(self._shortest()), key=lambda text: (len(text), text))
-
-    def _shortest(self) -> Iterator[str]:
-        """The shortest quotation from each place, or all from the few places of a short context."""
-        index = quotable(self, False)[0].quotable
-        ends = np.flatnonzero(index.ends)
-        every = len(index.starts) <= MANY
-        starts: list[int] = index.starts.tolist()
-        for i, start in enumerate(starts):
-            least = index.least.item(i) if len(index.least) else 1
-            first = int(np.searchsorted(ends, start + least))
-            last = len(ends) if every else first + 1
-            for end in ends[first:last].tolist():
-                piece = index.text[start:end]
-                if (len(index.reach) and end - start > index.reach[i]) or 0xFF in piece:
-                    break
-                yield piece.tobytes().decode()
+        return list(_examples(self, count))
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         """The schema of the annotated type, with the keyword `x-quote`."""
@@ -108,6 +95,7 @@ class Quote:
 
 Context = str | Sequence[str] | Quote
 MANY = 64
+_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 
 
 def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
@@ -120,8 +108,41 @@ def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
 
 
 @lru_cache(maxsize=64)
+def _examples(quote: Quote, count: int) -> tuple[str, ...]:
+    index = quotable(quote, False)[0].quotable
+    begins, ends = _short_ones(index)
+    characters = np.cumsum((index.text & 0xC0) != 0x80)
+    # They come in the order of their texts, as far as these are of one length.
+    order = np.argsort(characters[ends - 1] - characters[begins], kind="stable")
+    found: dict[str, None] = {}
+    for begin, end in zip(begins[order].tolist(), ends[order].tolist(), strict=True):
+        found[index.text[begin:end].tobytes().decode()] = None
+        if len(found) == count:
+            break
+    return tuple(found)
+
+
+def _short_ones(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the shortest quotation from each place begins and ends, or all from the few places of a short context."""
+    ends, stops = np.flatnonzero(index.ends), np.flatnonzero(index.text == END)
+    starts = index.starts.astype(np.int64)
+    furthest = stops[np.searchsorted(stops, starts)]
+    if len(index.reach):
+        furthest = np.minimum(furthest, starts + index.reach)
+    first = np.searchsorted(ends, starts + (index.least if len(index.least) else 1))
+    amount = np.maximum(np.searchsorted(ends, furthest, "right") - first, 0)
+    if len(starts) > MANY:
+        amount = np.minimum(amount, 1)
+    number = np.arange(int(amount.sum())) - np.repeat(np.cumsum(amount) - amount, amount)
+    return np.repeat(starts, amount), ends[np.repeat(first, amount) + number]
+
+
+@lru_cache(maxsize=64)
 def quotable(quote: Quote, escaped: bool) -> tuple[Source, SubstringAutomaton]:
     """What the quotations are, as they are written in a JSON string if `escaped`."""
+    documents = (quote.context,) if isinstance(quote.context, str) else quote.context
+    if escaped and not any(map(_ESCAPED.search, documents)):
+        return quotable(quote, False)
     rules = Rules(quote.boundary, quote.min_chars, quote.max_chars, quote.whitespace)
     source = Source(quote.context, rules, escaped=escaped)
     return source, SubstringAutomaton(source.quotable)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LanguageError, LimitError, OptionError
+from ..kernels.align import first_unspellable
+from ..kernels.calling import call
 from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton
 from .dfa import Dfa
+from .given import shown
 from .graph import Graph
 from .lift import LiftedGuide
 from .limits import Limits, Meter
@@ -23,9 +26,10 @@ from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES as MAX_PICTURED
 from .regex import parse
-from .syntax import Alternation, Node
-from .syntax import Literal as Text
+from .syntax import Node
 from .tables import VocabularyTables, horizon_of
+from .text_tree import any_of
+from .utf8 import Template
 
 if TYPE_CHECKING:
     from interegular.fsm import FSM
@@ -38,7 +42,7 @@ MAX_STATES = 50_000
 class RegularGuide(LiftedGuide, Drawable):
     """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
 
-    def __init__(self, node: Node, vocabulary: Vocabulary) -> None:
+    def __init__(self, node: Node | Template, vocabulary: Vocabulary) -> None:
         graph = Graph()
         rule = Lowering(graph).rule(node)
         super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
@@ -139,24 +143,17 @@ class RegexGuide(RegularGuide):
 class ChoiceGuide(RegularGuide):
     """One of the given texts.
 
-    Raises OptionError if there are none, or something that is not a text, LanguageError if the vocabulary cannot
-    spell one of them.
+    Raises OptionError if there are none, or something that is not a text, LimitError if there are too many,
+    LanguageError if the vocabulary cannot spell one of them.
     """
 
     @paused
     def __init__(self, choices: Iterable[str], vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
-        if isinstance(choices, (str, bytes)):
-            raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
-        self.choices = tuple(choices)
-        for choice in self.choices:
-            if not isinstance(choice, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise OptionError(f"choices must be texts, but there is {choice!r} ({type(choice).__name__})")
-        if not self.choices:
-            raise OptionError("choices is empty; give at least one text")
+        self.choices = _texts_of(choices)
         with Meter(limits):
-            texts = tuple(Text(_encoded(choice)) for choice in self.choices)
-            _check_spellable(self.choices, vocabulary)
-            super().__init__(Alternation(texts), vocabulary)
+            data, lengths = _encoded(self.choices)
+            _check_spellable(self.choices, data, lengths, vocabulary)
+            super().__init__(any_of(data, lengths), vocabulary)
 
 
 class FSMGuide(RegularGuide):
@@ -170,30 +167,51 @@ class FSMGuide(RegularGuide):
             super().__init__(table_of(fsm), vocabulary)
 
 
-def _check_spellable(choices: tuple[str, ...], vocabulary: Vocabulary) -> None:
-    """Raise LanguageError unless the tokens of the vocabulary spell every choice."""
-    if VocabularyTables.of(vocabulary).spells_all_bytes:
-        return
-    tokens = {text for text in vocabulary.tokens if text}
-    longest = max(map(len, tokens), default=0)
+def _texts_of(choices: Any) -> tuple[str, ...]:
+    """The choices, all of them texts. Raises OptionError."""
+    if isinstance(choices, (str, bytes)):
+        raise OptionError(f"choices must be several texts, not the one text {shown(choices)}; put it into a list")
+    if not isinstance(choices, Iterable):
+        raise OptionError(f"choices must be several texts, such as a list, not {shown(choices)}")
+    found: tuple[Any, ...] = tuple(choices)  # pyright: ignore[reportUnknownArgumentType]
+    if set(map(type, found)) != {str}:
+        for choice in found:
+            if not isinstance(choice, str):
+                raise OptionError(f"choices must be texts, but there is {shown(choice)} ({type(choice).__name__})")
+    if not found:
+        raise OptionError("choices is empty; give at least one text")
+    return found
+
+
+def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:
+    """The bytes of all choices, and how many each has."""
+    whole = "".join(choices)
+    if whole.isascii():
+        return whole.encode(), np.fromiter(map(len, choices), np.int64, len(choices))
+    texts: list[bytes] = []
     for choice in choices:
-        data = choice.encode()
-        spelt = [True]  # whether tokens spell the first bytes, by their number
-        for end in range(1, len(data) + 1):
-            starts = range(max(0, end - longest), end)
-            spelt.append(any(spelt[start] and data[start:end] in tokens for start in starts))
-        if not spelt[-1]:
-            raise LanguageError(
-                f"the vocabulary has no tokens that spell the choice {choice!r}; the longest beginning that they spell "
-                f"is {data[: len(spelt) - 1 - spelt[::-1].index(True)].decode(errors='replace')!r}. "
-                "Use another tokenizer, or other choices"
-            )
+        try:
+            texts.append(choice.encode())
+        except UnicodeEncodeError as error:
+            raise OptionError(
+                f"the choice {shown(choice)} has a lone surrogate at character {error.start}, which no text of UTF-8 "
+                "can have"
+            ) from None
+    return b"".join(texts), np.fromiter(map(len, texts), np.int64, len(texts))
 
 
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise OptionError(
-            f"the choice {text!r} has a lone surrogate at character {error.start}, which no text of UTF-8 can have"
-        ) from None
+def _check_spellable(choices: tuple[str, ...], data: bytes, lengths: NDArray[np.int64], vocabulary: Vocabulary) -> None:
+    """Raise LanguageError unless the tokens of the vocabulary spell every choice."""
+    tables = VocabularyTables.of(vocabulary)
+    if tables.spells_all_bytes:
+        return
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    spelt = np.zeros(int(lengths.max()) + 1, np.uint8)
+    number = call(first_unspellable, tables.trie, np.frombuffer(data, np.uint8), bounds, spelt)
+    if number >= 0:
+        beginning = data[bounds[number] : bounds[number] + int(np.flatnonzero(spelt)[-1])]
+        raise LanguageError(
+            f"the vocabulary has no tokens that spell the choice {shown(choices[number])}; the longest beginning that "
+            f"they spell is {shown(beginning.decode(errors='replace'))}. Use another tokenizer, or other choices"
+        )

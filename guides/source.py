@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 from ..errors import LanguageError, LimitError, OptionError
 from ..kernels.suffix import Quotable, spread_reach
 from ..kernels.suffix_tree import END, build
-from .boundaries import Boundary, boundaries, code_points
+from .boundaries import Boundary, boundaries_in, code_points, gaps
+from .given import lone_surrogate, text_of
+from .limits import spend
 
 WhiteSpace = Literal["exact", "collapsed"]
 Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
 MAX_BYTES = 1 << 30
+# Of work, besides the index
+STEPS_PER_BYTE = 4
+# Stands behind each document while they are one text: no white space, and one byte in a JSON string too
+_BETWEEN = "\x7f"
 _RUN = re.compile(r"\s+")
 _NONE = np.zeros(0, np.int32)
 
@@ -70,28 +76,35 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
-    """One document as bytes, and how its written characters correspond to its own.
+class Writing:
+    """All documents as bytes, one after the other, and how their characters correspond to those that are written.
 
-    begins: where each written character begins in the document, and the document's length; None: they are the same
-    bytes_at: where each begins in `data`, and the length of that; None: each is one byte
+    Behind each document stands one character that is none of its own.
+    data: the bytes; starts: where each document begins, and one more would, in characters; int64 [documents + 1]
+    begins: which of these characters each written one is; None: they are the same
+    bytes_at: where each written one begins in `data`; None: each is one byte
     first, last: the written characters at which quotations may begin, and before which they may end; int64, ascending
     """
 
     data: bytes
+    starts: Places
     begins: Ints | None
     bytes_at: Ints | None
     first: Places
     last: Places
 
-    def offset(self, place: int) -> int:
-        """The place in the document of a place in `data`."""
-        written = place if self.bytes_at is None else int(np.searchsorted(self.bytes_at, place))
-        return written if self.begins is None else int(self.begins[written])
+    def offsets(self, places: Places) -> Places:
+        """Which characters of the documents stand at places in `data`."""
+        written = places if self.bytes_at is None else np.searchsorted(self.bytes_at, places)
+        return written if self.begins is None else self.begins[written].astype(np.int64)
 
     def byte_of(self, written: Places) -> Places:
         """Where written characters begin in `data`."""
         return written if self.bytes_at is None else self.bytes_at[written].astype(np.int64)
+
+    def written(self, characters: Places) -> Places:
+        """The written characters that characters of the documents are."""
+        return characters if self.begins is None else np.searchsorted(self.begins, characters)
 
 
 class Source:
@@ -109,39 +122,48 @@ class Source:
         self.rules = rules
         self.escaped = escaped
         self.refusal = refusal
-        pieces = [_piece(document, rules, escaped) for document in self.documents]
-        if refusal is not None:
-            pieces.append(_whole(_written(refusal, escaped)))
-        self._pieces = pieces
-        lengths = [len(piece.data) + 1 for piece in pieces]
-        self._bases = np.cumsum([0, *lengths])
+        self._writing = _writing(self.documents, rules, escaped)
+        # Where each document begins in the text, and where the refusal, or one more document, would
+        self._bases = np.append(0, self._writing.byte_of(self._writing.written(self._writing.starts[1:] - 1)) + 1)
+        self._refusal = b"" if refusal is None else _written(refusal, escaped)
         if self._bases[-1] > MAX_BYTES:
-            raise LimitError(f"the context has {self._bases[-1]:,} bytes; up to {MAX_BYTES:,} can be quoted from")
+            raise LimitError(
+                f"the context has {self._bases[-1]:,} bytes; up to {MAX_BYTES:,} can be quoted from, which is fixed: "
+                "split it"
+            )
+        spend(STEPS_PER_BYTE * (int(self._bases[-1]) + len(self._refusal)))
         self.quotable = self._index()
 
     def _index(self) -> Quotable:
-        text = np.empty(self._bases[-1], np.uint8)
+        writing, refusal = self._writing, self._refusal
+        base = int(self._bases[-1])
+        text = np.empty(base + len(refusal) + bool(refusal), np.uint8)
+        text[:base] = np.frombuffer(writing.data, np.uint8)
+        text[self._bases[1:] - 1] = END
         ends = np.zeros(len(text), np.uint8)
         chosen = np.zeros(len(text), np.bool_)
         limited = self.rules.min_chars > 1 or self.rules.max_chars is not None
         least = np.zeros(len(text) if limited else 0, np.int32)
         reach = np.zeros_like(least)
-        for number, (piece, base) in enumerate(zip(self._pieces, self._bases[:-1].tolist(), strict=True)):
-            text[base : base + len(piece.data)] = np.frombuffer(piece.data, np.uint8)
-            text[base + len(piece.data)] = END
-            rules = self.rules if number < len(self.documents) else Rules()
-            begins, fewest, most = _limits(piece, rules)
-            chosen[base + begins] = True
-            if limited:
-                least[base + begins] = fewest
-                reach[base + begins] = most
-            if len(piece.last):
-                last = base + piece.byte_of(piece.last)
-                ends[last] = 1
-                text[last[-1]] = END
-        if not chosen[: self._bases[len(self.documents)]].any():
+        begins, fewest, most = _limits(writing, self.rules)
+        last = writing.byte_of(writing.last)
+        ends[last] = 1
+        text[_final(last, self._bases)] = END
+        if refusal:
+            text[base:-1] = np.frombuffer(refusal, np.uint8)
+            text[-1], ends[-1] = END, 1
+            begins, fewest, most = (
+                np.append(begins, base),
+                np.append(fewest, len(refusal)),
+                np.append(most, len(refusal)),
+            )
+        chosen[begins] = True
+        if limited:
+            least[begins] = fewest
+            reach[begins] = most
+        if not chosen[:base].any():
             raise LanguageError(self._nothing())
-        tree = build(text, chosen)
+        tree = build(text, chosen, spend)
         if not limited:
             return Quotable(text, ends, *tree, _NONE, _NONE, _NONE)
         return _with_reach(Quotable(text, ends, *tree, least[tree.starts], reach[tree.starts], _NONE))
@@ -185,18 +207,19 @@ class Source:
 
     def _span_in_text(self, place: Place) -> tuple[int, int]:
         """From where to where a place reaches in the text of all documents."""
-        piece, base = self._pieces[place.document], int(self._bases[place.document])
-        written = [place.start, place.end] if piece.begins is None else np.searchsorted(piece.begins, place[1:])
-        begin, end = piece.byte_of(np.asarray(written, np.int64)).tolist()
-        return base + begin, base + end
+        writing = self._writing
+        characters = writing.starts[place.document] + np.array([place.start, place.end])
+        begin, end = writing.byte_of(writing.written(characters)).tolist()
+        return begin, end
 
     def place(self, begin: int, end: int) -> Place | None:
         """The place in its document of what stands there in the text; None for the refusal."""
         number = int(np.searchsorted(self._bases, begin, "right")) - 1
         if number >= len(self.documents):
             return None
-        piece, base = self._pieces[number], int(self._bases[number])
-        return Place(number, piece.offset(begin - base), piece.offset(end - base))
+        writing = self._writing
+        first, last = (writing.offsets(np.array([begin, end])) - writing.starts[number]).tolist()
+        return Place(number, first, last)
 
     def span(self, places: Sequence[Place], chosen: int = 0) -> Span:
         """The span of one of its places."""
@@ -211,39 +234,41 @@ def _with_reach(quotable: Quotable) -> Quotable:
 
 
 def _documents(context: Any) -> tuple[str, ...]:
-    documents: tuple[Any, ...] = (context,) if isinstance(context, str) else tuple(context)
+    if isinstance(context, str):
+        documents: tuple[Any, ...] = (context,)
+    elif isinstance(context, Iterable) and not isinstance(context, (bytes, bytearray)):
+        documents = tuple(context)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    else:
+        documents = (text_of(context, "the context", 'SubstringGuide("a text", vocabulary)'),)
     if not documents:
         raise OptionError("the context has no documents; give a text, or a list of texts")
-    for number, document in enumerate(documents):
+    if set(map(type, documents)) != {str}:
+        for number, document in enumerate(documents):
+            if not isinstance(document, str):
+                which = f"document {number} of the context"
+                raise OptionError(f"{which} is of type {type(document).__name__}; quotations come from texts")
+    if lone_surrogate("".join(documents)) >= 0:
+        number = next(number for number, document in enumerate(documents) if lone_surrogate(document) >= 0)
         which = "the context" if isinstance(context, str) else f"document {number} of the context"
-        if not isinstance(document, str):
-            raise OptionError(f"{which} is of type {type(document).__name__}; quotations come from texts")
-        try:
-            document.encode()
-        except UnicodeEncodeError as error:
-            raise OptionError(
-                f"{which} has a lone surrogate at character {error.start}, which no text of UTF-8 can have"
-            ) from None
+        raise OptionError(
+            f"{which} has a lone surrogate at character {lone_surrogate(documents[number])}, which no text of UTF-8 "
+            "can have"
+        )
     return documents
 
 
-def _piece(document: str, rules: Rules, escaped: bool) -> Piece:
-    first, last = boundaries(document, rules.boundary)
-    text, begins = document, None
+def _writing(documents: tuple[str, ...], rules: Rules, escaped: bool) -> Writing:
+    first, last = boundaries_in(documents, rules.boundary)
+    starts = np.append(0, gaps(documents) + 1)
+    text, begins = _BETWEEN.join(documents) + _BETWEEN, None
     if rules.whitespace == "collapsed":
-        kept = np.ones(len(document) + 1, np.bool_)
-        for run in _RUN.finditer(document):
+        kept = np.ones(len(text), np.bool_)
+        for run in _RUN.finditer(text):
             kept[run.start() + 1 : run.end()] = False
-        text, begins = _RUN.sub(" ", document), np.flatnonzero(kept).astype(np.int32)
+        text, begins = _RUN.sub(" ", text), np.flatnonzero(kept).astype(np.int32)
         first, last = (np.searchsorted(begins, places[kept[places]]) for places in (first, last))
     data = _written(text, escaped)
-    return Piece(data, begins, _byte_places(text, data, escaped), first, last)
-
-
-def _whole(data: bytes) -> Piece:
-    """A text that is quoted as a whole or not at all."""
-    return Piece(data, np.zeros(2, np.int32), np.array([0, len(data)], np.int32), np.zeros(1, np.int64),
-                 np.ones(1, np.int64))  # fmt: skip
+    return Writing(data, starts, begins, _byte_places(text, data, escaped), first, last)
 
 
 def _written(text: str, escaped: bool) -> bytes:
@@ -262,15 +287,26 @@ def _byte_places(text: str, data: bytes, escaped: bool) -> Ints | None:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-def _limits(piece: Piece, rules: Rules) -> tuple[Places, Places, Places]:
+def _limits(writing: Writing, rules: Rules) -> tuple[Places, Places, Places]:
     """In bytes: where quotations begin, and the fewest and most bytes of each."""
-    begins, ends = piece.first, piece.last
+    begins, ends = writing.first, writing.last
     if not len(ends):
         return ends, ends, ends
-    shortest = begins + rules.min_chars
+    behind = writing.written(writing.starts[1:] - 1)  # of its document for each
+    furthest = behind[np.searchsorted(behind, begins)]
+    if rules.max_chars is not None:
+        furthest = np.minimum(furthest, begins + min(rules.max_chars, MAX_BYTES))
+    shortest = begins + min(rules.min_chars, MAX_BYTES)
     nearest = np.searchsorted(ends, shortest)
-    final = len(ends) - 1 if rules.max_chars is None else np.searchsorted(ends, begins + rules.max_chars, "right") - 1
+    final = np.searchsorted(ends, furthest, "right") - 1
     fits = nearest <= final
-    begins, shortest, furthest = begins[fits], shortest[fits], ends[np.broadcast_to(final, fits.shape)[fits]]
-    at = piece.byte_of(begins)
-    return at, piece.byte_of(shortest) - at, piece.byte_of(furthest) - at
+    begins, shortest = begins[fits], shortest[fits]
+    at = writing.byte_of(begins)
+    return at, writing.byte_of(shortest) - at, writing.byte_of(ends[final[fits]]) - at
+
+
+def _final(ends: Places, bases: Places) -> Places:
+    """The last of the places in each document, of those that have any."""
+    places = np.searchsorted(ends, bases[1:])
+    some = places > np.searchsorted(ends, bases[:-1])
+    return ends[places[some] - 1]

@@ -9,10 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.calling import call
-from ..kernels.texts import NOWHERE, WAY_OUT, grow_tree
+from ..kernels.texts import NOWHERE, WAY_OUT, grow_tree, lay_tree, share_prefixes
+from .limits import current, spend
 from .utf8 import Template
 
 Ints = NDArray[np.int32]
+Places = NDArray[np.int64]
+
+_WINDOW = 8
+_WINDOWS = 4
+_FEW = 1000
+# Bytes of a node and of its edge, in a template and in the graph that it is copied to
+_NODE_BYTES = 64
 
 
 class Beside(NamedTuple):
@@ -57,3 +65,74 @@ def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -
     count = call(grow_tree, values, bounds, behind, automaton.runs, automaton.offsets, start, places, edges, ends)
     ends = ends[:count].copy()
     return Template(ends, edges[: ends[-1]].copy())
+
+
+def any_text(texts: Sequence[bytes]) -> Template:
+    """As `text_tree`, for any texts: unsorted, repeated, empty, or the beginnings of others."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return any_of(b"".join(texts), lengths)
+
+
+def any_of(data: bytes, lengths: Places) -> Template:
+    """The tree of one or more texts, given by all their bytes and how many each has.
+
+    Raises LimitError where that takes more work or memory than the call at work may take.
+    """
+    spend(2 * len(data) + 20 * len(lengths))
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    values = np.frombuffer(data, np.uint8)
+    order = ordered(data, bounds)
+    shared = np.empty(len(order), np.int32)
+    stays = np.zeros(len(order), np.uint8)
+    count = call(share_prefixes, values, bounds, order, shared, stays)
+    meter = current()
+    if meter is not None:
+        meter.check_memory(count * _NODE_BYTES)
+    path = np.empty(int(lengths.max()) + 1, np.int32)
+    edges = np.empty((count + len(order), 3), np.int32)
+    ends = np.zeros(count, np.int32)
+    exits = np.empty(len(order), np.int32)
+    found = call(lay_tree, values, bounds, order, shared, stays, path, edges, ends, exits)
+    return Template(ends, edges[: ends[-1]], exits[:found].copy())
+
+
+def ordered(data: bytes, bounds: Places) -> Places:
+    """The numbers of the texts data[bounds[i] : bounds[i + 1]], sorted.
+
+    By the first bytes of all of them at once, as long as that leaves many alike; what is still alike then by Python.
+    """
+    begins, ends = bounds[:-1], bounds[1:]
+    key = _window(data, begins, ends)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = key[1:] != key[:-1]
+    for depth in range(_WINDOW, _WINDOW * _WINDOWS, _WINDOW):
+        tied = np.flatnonzero(~(first & np.append(first[1:], True)))
+        if len(tied) <= _FEW:
+            break
+        numbers = order[tied]
+        key = _window(data, begins[numbers] + depth, ends[numbers])
+        sorting = np.lexsort((key, np.cumsum(first)[tied]))
+        order[tied] = numbers[sorting]
+        key = key[sorting]
+        first[tied[1:]] |= key[1:] != key[:-1]
+    tied = np.flatnonzero(~(first & np.append(first[1:], True)))
+    if len(tied):
+        spend(100 * len(tied))
+        order[tied] = sorted(
+            order[tied].tolist(), key=lambda number: data[bounds.item(number) : bounds.item(number + 1)]
+        )
+    return order
+
+
+def _window(data: bytes, begins: Places, ends: Places) -> NDArray[np.uint64]:
+    """The next bytes from each place on as a number that orders them, zeros for those from its end on."""
+    values = np.frombuffer(data or b"\0", np.uint8)
+    key = np.zeros(len(begins), np.uint64)
+    for ahead in range(_WINDOW):
+        places = begins + ahead
+        key <<= np.uint64(8)
+        key |= np.where(places < ends, values[np.minimum(places, len(values) - 1)], 0).astype(np.uint64)
+    return key

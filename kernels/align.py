@@ -55,3 +55,30 @@ def shorten(trie, data, cost, needed):
                 break
             if trie.token_start[node + 1] > trie.token_start[node]:
                 needed[place] = min(needed[place], needed[at] + cost)
+
+
+@njit
+def first_unspellable(trie, data, bounds, spelt):
+    """The first text that no tokens spell, -1 if there is none; text i is data[bounds[i] : bounds[i + 1]].
+
+    spelt: uint8 [longest text + 1], scratch; afterwards 1 for each beginning of that text that is spelt, by its length
+    """
+    for number in range(len(bounds) - 1):
+        begin, end = bounds[number], bounds[number + 1]
+        spelt[: end - begin + 1] = 0
+        spelt[0] = 1
+        for place in range(begin, end):
+            if not spelt[place - begin]:
+                continue
+            node, at = 0, place
+            while at < end:
+                node = child_of(trie, node, data[at])
+                at += 1
+                if node < 0:
+                    break
+                if trie.token_start[node + 1] > trie.token_start[node]:
+                    spelt[at - begin] = 1
+        if not spelt[end - begin]:
+            spelt[end - begin + 1 :] = 0
+            return number
+    return -1

@@ -6,6 +6,7 @@ et al., "Linear-time longest-common-prefix computation", 2001); and the nodes of
 prefixes with a stack (M. Abouelhoda et al., "Replacing suffix trees with enhanced suffix arrays", 2004).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from .wide import njit
 
+# About 10 ns each: what all but sorting takes, with its first round, and each further round for those still alike
+STEPS_PER_BYTE, STEPS_PER_SUFFIX = 6, 4
 # Stands in the text wherever no suffix goes on; no text of UTF-8 has this byte.
 END = 0xFF
 
@@ -35,9 +38,13 @@ class SuffixTree(NamedTuple):
     child: NDArray[np.int32]
 
 
-def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_]) -> SuffixTree:
-    """The tree of the suffixes of `text` (uint8 [n], END last) that begin where `chosen` (bool [n], once at least)."""
-    order = sort_suffixes(text)
+def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_], spend: Callable[[int], None]) -> SuffixTree:
+    """The tree of the suffixes of `text` (uint8 [n], END last) that begin where `chosen` (bool [n], once at least).
+
+    spend: is told the steps of work that are about to be taken, and may raise
+    """
+    spend(STEPS_PER_BYTE * len(text))
+    order = sort_suffixes(text, spend)
     common = np.empty(len(text), np.int32)
     measure_common(text, order, common)
     kept = np.flatnonzero(chosen[order])
@@ -58,7 +65,7 @@ def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_]) -> SuffixTree:
     return SuffixTree(starts, lo, hi, depth, child_begin, child_byte[:used].copy(), child[:used].copy())
 
 
-def sort_suffixes(text: NDArray[np.uint8]) -> NDArray[np.int32]:
+def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDArray[np.int32]:
     """Where each suffix begins, in order: int32 [n]; beyond the end of the text stand zeros."""
     count = len(text)
     padded = np.zeros(count + 8, np.uint8)
@@ -84,6 +91,7 @@ def sort_suffixes(text: NDArray[np.uint8]) -> NDArray[np.int32]:
         place, group = place[~alone], group[~alone]
         if not len(place):
             return order
+        spend(STEPS_PER_SUFFIX * len(place))
         suffixes = order[place]
         after = rank[np.minimum(suffixes.astype(np.int64) + length, count)]
         key = (group.astype(np.int64) << 32) + after

@@ -82,3 +82,92 @@ def _write(edges: Ints, count: int, low: int, high: int, target: int) -> int:
     edges[count, 0], edges[count, 1] = low, high
     edges[count, 2] = target + 1 if target >= 0 else target
     return count + 1
+
+
+@njit
+def share_prefixes(
+    texts: NDArray[np.uint8],
+    bounds: NDArray[np.int64],
+    order: NDArray[np.int64],
+    shared: Ints,
+    stays: NDArray[np.uint8],
+) -> int:
+    """Write how many bytes each text has in common with the one before it; how many nodes `lay_tree` will make.
+
+    texts, bounds: as for `grow_tree`, but the texts may be empty, repeated, and the beginnings of others
+    order: the numbers of the texts, sorted; shared: [n], by place in the order, -1 for a text that is repeated
+    stays: [n], 1 for a text that is the beginning of another, or empty; 0 before
+    """
+    nodes = 1
+    before = own = 0
+    for i in range(len(order)):
+        begin, end = bounds[order[i]], bounds[order[i] + 1]
+        common = 0
+        if i > 0:
+            most = min(own, end - begin)
+            while common < most and texts[before + common] == texts[begin + common]:
+                common += 1
+            if common == own == end - begin:
+                shared[i] = -1
+                stays[i] = stays[i - 1]
+                continue
+            if common == own and own > 0:
+                last = i - 1
+                while shared[last] < 0:
+                    last -= 1
+                stays[last] = 1
+                nodes += 1
+        shared[i] = common
+        before, own = begin, end - begin
+        if own == 0:
+            stays[i] = 1
+        else:
+            nodes += int(own - 1 - common)
+    return nodes
+
+
+@njit
+def lay_tree(
+    texts: NDArray[np.uint8],
+    bounds: NDArray[np.int64],
+    order: NDArray[np.int64],
+    shared: Ints,
+    stays: NDArray[np.uint8],
+    path: Ints,
+    edges: Ints,
+    ends: Ints,
+    exits: Ints,
+) -> int:
+    """Write the tree of many texts in preorder, the root first; how many nodes have an exit.
+
+    texts ... stays: as `share_prefixes` has and writes them; path: [longest text + 1], scratch
+    edges: [n, 3], one for each node but the root and one for each text that is no beginning of another, which leads
+    to WAY_OUT; ends: [nodes], where the edges of each node end, 0 before; exits: [n], the nodes behind the other texts
+    """
+    found = 0
+    path[0] = 0
+    for turn in range(2):  # the edges of each node are counted, and then written
+        known = 1
+        for i in range(len(order)):
+            if shared[i] < 0:
+                continue
+            begin = bounds[order[i]]
+            length = bounds[order[i] + 1] - begin
+            for depth in range(shared[i], length):
+                parent, target = path[depth], WAY_OUT
+                if depth + 1 < length or stays[i]:
+                    target = path[depth + 1] = known
+                    known += 1
+                if turn:
+                    edge = ends[parent]
+                    byte = texts[begin + depth]
+                    edges[edge, 0], edges[edge, 1], edges[edge, 2] = byte, byte, target
+                ends[parent] += 1
+            if turn and stays[i]:
+                exits[found] = path[length]
+                found += 1
+        if turn == 0:
+            start = 0
+            for node in range(known):
+                start, ends[node] = start + ends[node], start
+    return found

@@ -22,7 +22,7 @@ def common_prefix(one: bytes, other: bytes) -> bytes:
 @example(b"ab" * 99 + b"\xff" + b"ab" * 50 + b"\xff")
 @settings(max_examples=200, deadline=None)
 def test_suffixes_are_sorted(text: bytes) -> None:
-    order = sort_suffixes(np.frombuffer(text, np.uint8))
+    order = sort_suffixes(np.frombuffer(text, np.uint8), print)
     assert order.dtype == np.int32
     assert order.tolist() == sorted(range(len(text)), key=lambda at: text[at:] + b"\0" * len(text))
 
@@ -31,7 +31,7 @@ def test_suffixes_are_sorted(text: bytes) -> None:
 @settings(max_examples=100, deadline=None)
 def test_common_prefixes_end_at_the_end(text: bytes) -> None:
     data = np.frombuffer(text, np.uint8).copy()
-    order = sort_suffixes(data)
+    order = sort_suffixes(data, print)
     common = np.empty(len(data), np.int32)
     measure_common(data, order, common)
     for i in range(1, len(text)):
@@ -44,7 +44,7 @@ def test_common_prefixes_end_at_the_end(text: bytes) -> None:
 def test_the_tree_has_a_node_wherever_suffixes_part(text: bytes, draw: st.DataObject | None) -> None:
     chosen = np.zeros(len(text), np.bool_)
     chosen[draw.draw(st.lists(st.integers(0, len(text) - 1), min_size=1)) if draw else slice(None)] = True
-    tree = build(np.frombuffer(text, np.uint8).copy(), chosen)
+    tree = build(np.frombuffer(text, np.uint8).copy(), chosen, print)
     suffixes = [text[at:].split(b"\xff")[0] for at in tree.starts]
     assert sorted(tree.starts.tolist()) == np.flatnonzero(chosen).tolist()
     # An inner node is a text that two suffixes share and after which they part; the root is always there.
@@ -67,5 +67,5 @@ def test_the_tree_has_a_node_wherever_suffixes_part(text: bytes, draw: st.DataOb
 
 @pytest.mark.parametrize("text", [b"\xff", b"\xff\xff"])
 def test_a_text_without_bytes_has_a_root_only(text: bytes) -> None:
-    tree = build(np.frombuffer(text, np.uint8).copy(), np.ones(len(text), np.bool_))
+    tree = build(np.frombuffer(text, np.uint8).copy(), np.ones(len(text), np.bool_), print)
     assert len(tree.lo) == 1 and len(tree.child) == 0
