@@ -19,7 +19,7 @@ def is_model(value: Any) -> bool:
 
 
 def check_model(model: Any, call: str, *others: Any) -> None:
-    """Raise OptionError for what is no model. call: what got it; others: its other arguments, one of which may be it."""
+    """Raise OptionError for what is no model. call: what got it; others: its other arguments: one may be the model."""
     if is_model(model):
         return
     if any(is_model(other) for other in others):
