@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 
 from . import guides  # its names are imported when first used: a regex needs no grammars
 from .engine.arguments import check_model
-from .engine.checks import text_of, texts_of, whole
+from .engine.checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.collecting import collecting
 from .engine.extraction import Extractor
 from .engine.formats import format_of
@@ -81,8 +81,7 @@ def regex(
     check_model(model, "generate.regex", pattern)
     text_of(pattern, "generate.regex: the pattern")
     whole(flags, "flags", 0)
-    if dialect not in ("python", "ecma"):
-        raise OptionError(f"dialect={dialect!r}: 'python' or 'ecma'")
+    one_of(dialect, "dialect", ("python", "ecma"))
     with collecting():
         guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, **_limited(limits))
     return Generator(model, guide, limits=limits)
@@ -132,6 +131,8 @@ def cfg(
         text_of(grammar, "generate.cfg: the grammar")
     if start is not None:
         text_of(start, "start, the name of a rule,")
+    one_of(syntax, "syntax", ("lark", "gbnf"))
+    _check_contexts(contexts)
     with collecting():
         guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, **_limited(limits))
     return Generator(model, guide, limits=limits)
@@ -196,6 +197,8 @@ def extract(
         texts_of(context, "the context", "document")
     if none_text is not None:
         text_of(none_text, "none_text")
+    one_of(boundary, "boundary", ("word", "character", "sentence", "line"))
+    one_of(whitespace, "whitespace", ("exact", "collapsed"))
     with collecting():
         guide = guides.SubstringGuide(
             context,
@@ -265,6 +268,12 @@ def json(
     Raises SchemaError, LimitError, OptionError.
     """
     check_model(model, "generate.json", schema)
+    one_of(order, "order", ("schema", "any"))
+    one_of(whitespace, "whitespace", ("flexible", "compact", "pretty", "any"))
+    one_of(escapes, "escapes", ("canonical", "any"))
+    switch(formats, "formats")
+    mapping_of(resources, "resources", "schemas by URI")
+    _check_contexts(contexts)
     structure = structure_of(schema)
     with collecting():
         guide = guides.JSONGuide(
@@ -272,11 +281,11 @@ def json(
             model.vocabulary,
             order=order,
             whitespace=whitespace,
-            indent=indent,
+            indent=whole(indent, "indent", 0, 16),
             escapes=escapes,
             resources=resources,
             formats=formats,
-            max_cases=max_cases,
+            max_cases=whole(max_cases, "max_cases"),
             contexts=contexts,
             **_limited(limits),
         )
@@ -294,14 +303,25 @@ def batch(pairs: Iterable[tuple[Generator[Any], str]], **options: Unpack[CallOpt
 
 
 def _pairs(pairs: Any) -> list[tuple[Generator[Any], str]]:
-    if isinstance(pairs, (str, bytes, Mapping, Generator)) or not isinstance(pairs, Iterable):
+    several = items_of(pairs)
+    if several is None:
         raise OptionError(f"batch takes (generator, prompt) pairs in a list, not {pairs!r}")
-    several: list[Any] = list(pairs)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     for number, pair in enumerate(several):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], Generator):  # pyright: ignore[reportUnknownArgumentType]
             raise OptionError(f"batch takes (generator, prompt) pairs, not {pair!r}")
         text_of(pair[1], f"prompt {number}")
     return several
+
+
+def _check_contexts(contexts: Any) -> None:
+    """Raise OptionError for what nothing can be quoted from."""
+    from .guides.quotation import Quote
+
+    for name, context in (mapping_of(contexts, "contexts", "texts by name") or {}).items():
+        if not isinstance(context, (str, Quote, Mapping)):
+            texts_of(context, f"the context {name!r}", "document")
+        elif isinstance(context, str):
+            text_of(context, f"the context {name!r}")
 
 
 def _limited(limits: Limits | None) -> dict[str, Any]:

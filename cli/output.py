@@ -20,14 +20,16 @@ class Output:
 
     def __init__(self, path: str, option: str) -> None:
         self._target = Path(path)
-        if self._target.is_dir():
+        if os.path.isdir(path):  # unlike a Path, it takes any text
             raise click.UsageError(f"{option} {path} is a folder; name a file")
+        if not self._target.name:
+            raise click.UsageError(f"{option} {path!r} names no file")
         # A device or a pipe is written to as it is; there is nothing there that could be replaced.
-        self._is_replaced = self._target.is_file() or not self._target.exists()
+        self._is_replaced = os.path.isfile(path) or not os.path.exists(path)
         self._partial = self._target.with_name(f".{self._target.name[:200]}.{os.getpid()}.partial")
         try:
             self._file = self._open()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise click.UsageError(f"{option} {path} cannot be written: {reason}") from None
         self._is_there = False

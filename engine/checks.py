@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from numbers import Real
 from operator import index
@@ -50,11 +50,38 @@ def texts_of(values: Any, what: str, each: str) -> list[str]:
 
     what: names them, and each: one of them, whose number follows
     """
-    unordered = isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet, os.PathLike))
-    if unordered or not isinstance(values, Iterable):
+    several = None if isinstance(values, (str, os.PathLike)) else items_of(values)
+    if several is None:
         raise OptionError(f"{what} must be a text or a list of texts, not {shown(values)}{_instead(values)}")
-    several = cast("Iterable[Any]", values)
     return [text_of(value, f"{each} {number}") for number, value in enumerate(several)]
+
+
+def items_of(values: Any) -> list[Any] | None:
+    """What is iterated over in one order; None for texts, mappings and sets, and for what is not iterated over."""
+    if isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(values, Iterable):
+        return None
+    try:
+        return list(cast("Iterable[Any]", values))
+    except TypeError:  # arrays and tensors without dimensions
+        return None
+
+
+def one_of(value: Any, what: str, possible: Sequence[str]) -> None:
+    """Raise OptionError unless the value is one of some words."""
+    if not isinstance(value, str) or value not in possible:
+        raise OptionError(f"{what}={brief(value)}: one of {', '.join(map(repr, possible))}")
+
+
+def mapping_of(value: Any, what: str, meaning: str) -> Mapping[str, Any] | None:
+    """A mapping from texts, or None. meaning: what it maps to what, for the message."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise OptionError(f"{what}={brief(value)}: a dict of {meaning}, or None")
+    found = cast("Mapping[str, Any]", value)
+    for key in found:
+        text_of(key, f"{what}: a key")
+    return found
 
 
 def whole(value: Any, what: str, least: int = 1, most: int = MOST) -> int:

@@ -13,7 +13,7 @@ from ..errors import OptionError
 from ..guides.limits import Limits
 from ..guides.source import Place
 from ..guides.substring import SubstringGuide
-from .checks import MOST, whole
+from .checks import MOST, one_of, whole
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
@@ -49,8 +49,7 @@ class Extractor(Generator[Any]):
         """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list."""
         super().__init__(model, guide, None, limits)
         self._most = whole(spans, "spans", 1, MOST)
-        if order not in ("document", "score"):
-            raise OptionError(f"order={order!r}: 'document' or 'score'")
+        one_of(order, "order", ("document", "score"))
         self._quotations = guide
         self._order: Order = order
 

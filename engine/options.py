@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypedDict, cast
+from typing import Any, Self, TypedDict
 
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
-from .checks import brief, switch, text_of, texts_of, whole
+from .checks import brief, items_of, switch, text_of, texts_of, whole
 from .randomness import fresh_seed
 from .repetition import Controls
 from .search import Beam, Greedy, Search
@@ -164,16 +163,15 @@ def _stop_strings(stop: Any) -> tuple[str, ...]:
 
 
 def _stop_ids(ids: Any) -> tuple[int, ...]:
-    if isinstance(ids, (str, bytes, Mapping)) or not isinstance(ids, Iterable):
+    several = list[Any](ids) if isinstance(ids, (set, frozenset)) else items_of(ids)
+    if several is None:
         raise OptionError(f"stop_ids={brief(ids)}: a list of token ids, such as [13]; strings are given as stop")
-    return tuple(whole(token, "stop_ids", 0) for token in cast("Iterable[Any]", ids))
+    return tuple(whole(token, "stop_ids", 0) for token in several)
 
 
 def _seed(seed: Any) -> int | tuple[int, ...] | None:
     """As torch takes seeds: of 64 bits, with a sign or without one."""
-    if seed is None:
-        return None
-    several = isinstance(seed, Iterable) and not isinstance(seed, (str, bytes, Mapping, AbstractSet))
-    if several:
-        return tuple(whole(one, "seed", -(2**63), 2**64 - 1) for one in cast("Iterable[Any]", seed))
-    return whole(seed, "seed", -(2**63), 2**64 - 1)
+    several = items_of(seed)
+    if several is not None:
+        return tuple(whole(one, "seed", -(2**63), 2**64 - 1) for one in several)
+    return None if seed is None else whole(seed, "seed", -(2**63), 2**64 - 1)

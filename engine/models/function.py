@@ -125,7 +125,9 @@ def _check(logits: Any, vocabulary: Any, tokenizer: Any, some_logits: Any) -> No
             f"models.from_function: vocabulary={shown(vocabulary)}: a Vocabulary, such as "
             "Vocabulary.from_tokenizer(tokenizer)"
         )
-    if tokenizer is not None and (isinstance(tokenizer, type) or not callable(getattr(tokenizer, "encode", None))):
+    if tokenizer is not None and (
+        isinstance(tokenizer, (str, type)) or not callable(getattr(tokenizer, "encode", None))
+    ):
         raise OptionError(f"models.from_function: tokenizer={shown(tokenizer)}: anything with encode(text) -> ids")
     if some_logits is not None and not callable(some_logits):
         raise OptionError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,11 @@ def _checked(name: Any) -> str:
     if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
         raise OptionError(f"model={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
     text = str(name)
-    path = Path(text).expanduser()
-    if path.is_dir():
+    path = Path(os.path.expanduser(text))
+    if os.path.isdir(path):  # unlike a Path, it takes any text
         _check_folder(path)
         return str(path)
-    if path.exists():
+    if os.path.exists(path):
         raise OptionError(f"model={text!r} is a file; give the folder with config.json, the weights and the tokenizer")
     is_path = not isinstance(name, str) or text.startswith((".", "/", "~", "\\")) or text.count("/") > 1 or "\\" in text
     if is_path:
@@ -117,7 +118,7 @@ def _check_folder(folder: Path) -> None:
 def _why_not(path: str, error: Exception) -> str:
     said = " ".join(str(error).split())
     reason = f"{type(error).__name__}: {brief(said)[1:-1]}" if said else type(error).__name__
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         return f"the model in {path!r} cannot be loaded ({reason}); save it again, or fetch its files again"
     return (
         f"the model {path!r} cannot be loaded ({reason}); there is no such folder here, so that it was looked for on "

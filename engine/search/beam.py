@@ -43,7 +43,8 @@ class Beam:
         meaning = f"a number from {-STEEPEST} to {STEEPEST}"
         if abs(number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
             raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
-        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
+        stopping: object = self.early_stopping
+        if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):
             raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
 
     def score(self, total: float, length: int) -> float:
