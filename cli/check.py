@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+import json as json_module
+from typing import Any, TextIO
 
 import click
 
+from ..errors import LimitError
 from .constraint import Constraint, constraint_options
+from .flags import Text
 
 MISMATCH = 1
 
 
 @click.command()
 @constraint_options
-@click.option("--text", "-t", help="The text to look at.")
+@click.option("--text", "-t", type=Text(), help="The text to look at.")
 @click.option(
     "--json", type=click.File(encoding="utf-8"), help="A file with JSON, written anyhow, for --schema or --pydantic."
 )
@@ -22,6 +25,7 @@ MISMATCH = 1
 def check(constraint: Constraint, text: str | None, json: TextIO | None, file: TextIO | None, spans: bool) -> int:
     """Say whether a text meets a constraint; if not, how far it gets and what was expected there.
 
+    Of JSON that is no instance of its schema, also which keyword its value breaks, and where.
     Exit code 0 if it does, 1 if it does not.
 
     \b
@@ -57,7 +61,33 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
     guide = constraint.guide(Vocabulary.from_bytes(), as_read=json is not None)
     verdict = explain(guide, text)
     click.echo(str(verdict))
+    if not verdict.matches and constraint.structure is not None:
+        click.echo(_broken(constraint, text), nl=False)
     if spans and verdict.matches and isinstance(guide, (CFGGuide, JSONGuide)):
         for place, span in guide.spans(text).items():
             click.echo(f"  {place}: {span.text!r}, characters {span.start} to {span.end} of document {span.document}")
     return 0 if verdict.matches else MISMATCH
+
+
+def _broken(constraint: Constraint, text: str) -> str:
+    """A line about the keyword that the value breaks; nothing if the text is no JSON."""
+    from ..engine.structures import structure_of
+    from ..guides.quotation import Quote
+    from .violation import violation
+
+    try:
+        value: Any = json_module.loads(text, parse_constant=_no_number)
+        quotes = {name: Quote.of(context) for name, context in constraint.contexts.items()}
+        found = violation(structure_of(constraint.structure).schema, value, constraint.resources, quotes)
+    except (ValueError, RecursionError, LimitError):
+        return ""
+    if found is not None:
+        return f"the value breaks {found}\n"
+    return (
+        "the value satisfies the schema, but it is written otherwise than `trellm generate` writes it: --json takes it "
+        "as it is, or see --order, --whitespace and --escapes\n"
+    )
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON number")

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 
 import click
 
+from .flags import Number, Text
+
 if TYPE_CHECKING:
     from ..guides.boundaries import Boundary
     from ..guides.json_guide import Escapes, Order, Whitespace
     from ..guides.lift import LiftedGuide
+    from ..guides.limits import Limits
     from ..guides.substring import SubstringGuide
     from ..tokenizers_adapter import Vocabulary
 
@@ -49,6 +52,7 @@ class Constraint:
         and `resources`, further schemas by URI
     contexts: texts that a structure or a grammar quotes from, by name
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
+    limits: what the guide may take, None for the default
     """
 
     pattern: str | None
@@ -68,6 +72,7 @@ class Constraint:
     documents: tuple[str, ...] = ()
     boundary: Boundary | None = None
     none_text: str | None = None
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         options = {
@@ -111,10 +116,10 @@ class Constraint:
         """
         from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
 
+        limited: dict[str, Any] = {} if self.limits is None else {"limits": self.limits}
         if self.documents:
-            return SubstringGuide(
-                self.documents, vocabulary, boundary=self.boundary or "word", none_text=self.none_text
-            )
+            boundary = self.boundary or "word"
+            return SubstringGuide(self.documents, vocabulary, boundary=boundary, none_text=self.none_text, **limited)
         if self.structure is not None:
             from ..engine.structures import structure_of
 
@@ -126,26 +131,52 @@ class Constraint:
                 escapes=self.escapes or ("any" if as_read else "canonical"),
                 resources=self.resources,
                 contexts=self.contexts,
+                **limited,
             )
         if self.grammar is not None:
-            return CFGGuide(self.grammar, vocabulary, self.start, self.syntax or "lark", self.contexts or None)
+            syntax = self.syntax or "lark"
+            return CFGGuide(self.grammar, vocabulary, self.start, syntax, self.contexts or None, **limited)
         if self.pattern is not None:
-            return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect)
+            return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect, **limited)
         if self.kind is None:
-            return ChoiceGuide(self.choices, vocabulary)
+            return ChoiceGuide(self.choices, vocabulary, **limited)
         from ..engine.formats import format_of
 
         written = format_of(FORMATS[self.kind])
         if written.pattern is None:
-            return ChoiceGuide(written.choices, vocabulary)
-        return RegexGuide(written.pattern, vocabulary)
+            return ChoiceGuide(written.choices, vocabulary, **limited)
+        return RegexGuide(written.pattern, vocabulary, **limited)
+
+
+_MAX_WORK = "Most steps of work that the constraint may take at a time; 100 million, the default, are about a second."
+_MAX_MEMORY = "Most memory that the constraint may take. [default: 512]"
+_MAX_SECONDS = "Longest time that the constraint may take for one step of the text. [default: any]"
+
+
+def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limits | None:
+    given = {"work": work, "memory": None if memory is None else memory << 20, "seconds": seconds}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not chosen:
+        return None
+    from ..guides.limits import Limits
+
+    return Limits(**chosen)
 
 
 def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Callable[P, R]:
     """Give a subcommand the options; it gets a Constraint as its first argument."""
 
-    @click.option("--regex", "-r", metavar="PATTERN", help="The text matches this regular expression as a whole.")
-    @click.option("--choice", "-c", metavar="TEXT", multiple=True, help="The text is one of these; repeat the option.")
+    @click.option(
+        "--regex", "-r", metavar="PATTERN", type=Text(), help="The text matches this regular expression as a whole."
+    )
+    @click.option(
+        "--choice",
+        "-c",
+        metavar="TEXT",
+        type=Text(),
+        multiple=True,
+        help="The text is one of these; repeat the option.",
+    )
     @click.option("--format", type=click.Choice(list(FORMATS)), help="The text is a value of this type.")
     @click.option(
         "--flags",
@@ -167,7 +198,12 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         type=click.Choice(["lark", "gbnf"]),
         help="The language that --grammar is written in: Lark's or llama.cpp's GBNF. [default: lark]",
     )
-    @click.option("--start", metavar="RULE", help="The rule of --grammar for the whole text. [default: start or root]")
+    @click.option(
+        "--start",
+        metavar="RULE",
+        type=Text(),
+        help="The rule of --grammar for the whole text. [default: start or root]",
+    )
     @structure_options
     @click.option("--order", type=click.Choice(["schema", "any"]), help="The order of an object's members.")
     @click.option(
@@ -208,7 +244,10 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         type=click.Choice(["word", "character", "sentence", "line"]),
         help="What such a piece consists of. [default: word]",
     )
-    @click.option("--none-text", metavar="TEXT", help="A refusal that --extract allows besides.")
+    @click.option("--none-text", metavar="TEXT", type=Text(), help="A refusal that --extract allows besides.")
+    @click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK)
+    @click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY)
+    @click.option("--max-seconds", metavar="SECONDS", type=Number(0, above=True), help=_MAX_SECONDS)
     @functools.wraps(function)
     def wrapped(*args: P.args, **options: P.kwargs) -> R:
         given: Any = options
@@ -224,7 +263,8 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
             "boundary",
             "none_text",
         )
-        constraint = Constraint(*(given.pop(name) for name in names))
+        limits = _limits(given.pop("max_work"), given.pop("max_memory"), given.pop("max_seconds"))
+        constraint = Constraint(*(given.pop(name) for name in names), limits=limits)
         return function(constraint, *args, **options)
 
     return wrapped
@@ -262,8 +302,9 @@ def _python_type(context: click.Context, parameter: click.Parameter, name: str |
         sys.path.insert(0, os.getcwd())
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise click.BadParameter(f"{name!r} cannot be imported: {error}") from None
+    except Exception as error:  # the module runs as it is imported, and raises what it will
+        said = error if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
+        raise click.BadParameter(f"{name!r} cannot be imported: {said}") from None
 
 
 def _flags(context: click.Context, parameter: click.Parameter, letters: str) -> int:
@@ -278,7 +319,7 @@ def _read_file(context: click.Context, parameter: click.Parameter, path: str | N
         return None
     try:
         return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError too
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None
 

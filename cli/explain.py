@@ -9,6 +9,7 @@ import click
 
 from ..errors import LimitError
 from .constraint import Constraint, constraint_options
+from .flags import Text, in_flags
 
 if TYPE_CHECKING:
     from ..guides.protocol import Mask
@@ -24,7 +25,7 @@ MAX_TOKENS = 40
     "--limit", type=int, default=100, show_default=True, help="Show at most this many parts, states or rules."
 )
 @click.option("--state", type=int, help="What a state of a regular constraint expects; numbers as in the picture.")
-@click.option("--after", metavar="TEXT", help="What is expected after this text.")
+@click.option("--after", metavar="TEXT", type=Text(), help="What is expected after this text.")
 @click.option(
     "--tokenizer", metavar="NAME", help="Also list the tokens of this tokenizer, a name or folder, allowed there."
 )
@@ -67,7 +68,7 @@ def explain(
         elif picture is None:
             click.echo(_overview(constraint, limit))
     except LimitError as error:
-        raise click.UsageError(str(error).replace("max_states", "--limit")) from None
+        raise click.UsageError(in_flags(str(error))) from None
 
 
 def _overview(constraint: Constraint, limit: int) -> str:
@@ -148,7 +149,11 @@ def _draw(constraint: Constraint, path: Path, limit: int) -> None:
     writers = {".svg": drawn.to_svg, ".mmd": drawn.to_mermaid, ".dot": drawn.to_dot}
     if path.suffix not in writers:
         raise click.UsageError(f"--picture {path}: the name must end in .svg, .mmd or .dot")
-    path.write_text(writers[path.suffix](), encoding="utf-8")
+    text = writers[path.suffix]()
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"--picture {path} cannot be written: {error.strerror}") from None
 
 
 def _vocabulary(name: str) -> Vocabulary:
@@ -159,6 +164,6 @@ def _vocabulary(name: str) -> Vocabulary:
     hub: Any = transformers
     try:
         return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(name))
-    except OSError as error:
-        first = str(error).strip().splitlines()[0]
+    except (OSError, ValueError) as error:
+        first = [*str(error).strip().splitlines(), "no reason given"][0]
         raise click.UsageError(f"the tokenizer {name!r} cannot be loaded ({first}); give a name or a folder") from None

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from .constraint import Constraint, constraint_options
+from .ending import Ending, ending
+from .flags import Text
 from .models import load_model
-from .prompts import Prompt, plain_lines, read_prompts, report_page, result_lines, writing
+from .output import Output, StandardOutput, writing
+from .prompts import Prompt, plain_lines, read_prompts, report_page, result_line, result_lines
 from .search import Searching, search_options
 
 if TYPE_CHECKING:
     from ..engine.generator import Generator
 
-INTERRUPTED = 130
-
 
 @click.command()
 @click.option("--model", "-m", "name", required=True, help="A name or folder for transformers, or ziplm:FILE.")
 @constraint_options
-@click.option("--prompt", "-p", help="The prompt; the output goes to standard output as it comes.")
+@click.option("--prompt", "-p", type=Text(), help="The prompt; the output goes to standard output as it comes.")
 @click.option(
     "--prompts",
     type=click.File(encoding="utf-8"),
     help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}.',
 )
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
-@click.option("--include", multiple=True, metavar="TEXT", help="The output contains this text; repeat the option.")
-@click.option("--max-tokens", type=int, help="Most tokens of an output. Default: 256 beyond the shortest output.")
+@click.option(
+    "--include", type=Text(), multiple=True, metavar="TEXT", help="The output contains this text; repeat the option."
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(1), help="Most tokens of an output. Default: 256 beyond the shortest output."
+)
 @click.option("--seed", type=int, help="Makes random choice repeatable.")
 @search_options
-@click.option("--stop", multiple=True, metavar="TEXT", help="End a free text before this; repeat the option.")
+@click.option(
+    "--stop", type=Text(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
+)
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
-@click.option("--batch-size", type=int, default=16, show_default=True, help="How many texts run at once.")
+@click.option("--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once.")
 @click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
@@ -69,7 +77,8 @@ def generate(
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
     quotations under --schema, --pydantic or --grammar, "unmet" with what of --include is missing where
-    --stop cut the text short, and "sample" if there are several for each prompt. Ctrl-C keeps what is finished.
+    --stop cut the text short, and "sample" if there are several for each prompt. Each is written as soon as it is
+    finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished.
     """
     if (prompt is None) == (prompts is None):
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
@@ -81,22 +90,27 @@ def generate(
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
     options |= {"heal": not no_heal, "include": include}
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
-        _print_stream(make_generator(name, device, dtype, constraint), prompt, options)
+        with ending():
+            _print_stream(make_generator(name, device, dtype, constraint), prompt, options)
         return 0
     options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}
     with ExitStack() as files:
-        file = None if prompt is not None and out is None else files.enter_context(writing("-" if out is None else out))
+        is_plain = prompt is not None and out is None
+        output = files.enter_context(writing("-" if out is None else out))
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
+        end = files.enter_context(ending())
         generator = make_generator(name, device, dtype, constraint)
-        results, code = _run(generator, asked, options)
-        if report is not None:
-            report.write(report_page(asked, results))
-        for line in (plain_lines if file is None else result_lines)(asked, results):
-            click.echo(line, file)
-    return code
+
+        def keep(results: list[Any]) -> None:
+            """Write what is finished, in order."""
+            output.finish((plain_lines if is_plain else result_lines)(asked, results))
+            if report is not None and any(results):
+                report.finish([report_page(asked, results).removesuffix("\n")])
+
+        return _run(generator, asked, options, end, output, keep)
 
 
-def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator:
+def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator[Any]:
     """The named model under the constraint."""
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
@@ -104,7 +118,10 @@ def make_generator(name: str, device: str | None, dtype: str | None, constraint:
 
     model = load_model(name, device, dtype)
     guide = None if constraint.is_free else constraint.guide(model.vocabulary)
-    return Extractor(model, guide) if isinstance(guide, SubstringGuide) else Generator(model, guide)
+    limits = constraint.limits
+    if isinstance(guide, SubstringGuide):
+        return Extractor(model, guide, limits=limits)
+    return Generator(model, guide, limits=limits)
 
 
 def _given(prompts: TextIO | None) -> TextIO:
@@ -112,7 +129,7 @@ def _given(prompts: TextIO | None) -> TextIO:
     return prompts
 
 
-def _print_stream(generator: Generator, prompt: str, options: dict[str, Any]) -> None:
+def _print_stream(generator: Generator[Any], prompt: str, options: dict[str, Any]) -> None:
     pieces = generator.stream(prompt, **options)
     try:
         for piece in pieces:
@@ -121,12 +138,33 @@ def _print_stream(generator: Generator, prompt: str, options: dict[str, Any]) ->
         click.echo()
 
 
-def _run(generator: Generator, prompts: list[Prompt], options: dict[str, Any]) -> tuple[list[Any], int]:
-    """The results, of those prompts that were finished if Ctrl-C was pressed, and the exit code."""
-    from ..engine.results import Interrupted
+def _run(
+    generator: Generator[Any],
+    prompts: list[Prompt],
+    options: dict[str, Any],
+    end: Ending,
+    output: Output | StandardOutput,
+    keep: Callable[[list[Any]], None],
+) -> int:
+    """Generate, and keep what is finished, whatever ends it: the exit code."""
+    from ..engine.options import Options, RunOptions
+    from ..engine.results import Generation, Interrupted, finished_of
+
+    chosen = Options.of(RunOptions, options)
+
+    def told(number: int, sample: int, result: Generation[Any]) -> None:
+        output.add(result_line(prompts[number], sample if chosen.search.n > 1 else None, result))
 
     try:
-        return generator.run([prompt.text for prompt in prompts], **options), 0
+        keep(generator.run_texts([prompt.text for prompt in prompts], chosen, told))
+        return 0
     except Interrupted as interrupt:
-        click.echo(f"trellm: interrupted; {interrupt}".replace("; see .finished", ", and are kept"), err=True)
-        return interrupt.finished, INTERRUPTED
+        click.echo(f"trellm: {end.word}; {finished_of(interrupt.finished)}, and are kept", err=True)
+        keep(interrupt.finished)
+        return end.code
+    except Exception as error:
+        finished: list[Any] | None = getattr(error, "finished", None)
+        if finished is not None and any(finished):
+            click.echo(f"trellm: {finished_of(finished)} before this, and are kept:", err=True)
+            keep(finished)
+        raise

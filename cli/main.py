@@ -11,20 +11,21 @@ import click
 from ..errors import ModelError, TextSyntaxError, TrellmError
 from .check import check
 from .demo import demo
+from .ending import INTERRUPTED, TERMINATED, Terminated
 from .explain import explain
+from .flags import in_flags
 from .generate import generate
 from .warmup import warmup
 
 FAILED = 1
 USAGE = 2
-INTERRUPTED = 130
 
 
 @click.group(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done; 1 a text does not match, or the model or an output failed; 2 a mistake in what "
-    "was asked for; 130 interrupted.",
+    "was asked for; 130 interrupted, 143 terminated.",
 )
 @click.version_option(package_name="trellm", prog_name="trellm", message="%(prog)s %(version)s")
 @click.pass_context
@@ -56,14 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except OSError as error:
         return _refuse(str(error), FAILED)
+    except Terminated:
+        return _refuse("terminated", TERMINATED)
     except (KeyboardInterrupt, click.Abort):
         return _refuse("interrupted", INTERRUPTED)
 
 
 def one_line(error: TrellmError) -> str:
-    """The error's message on one line; the caret under a fault becomes a quotation from there on."""
+    """The error's message on one line, with flags for options; a caret becomes a quotation from there on."""
     if not isinstance(error, TextSyntaxError):
-        return " ".join(str(error).split())
+        return in_flags(" ".join(str(error).split()))
     rest = error.text[error.offset :]
     place = f"before {rest[:20]!r}" if rest else "at its end"
     where = f"line {error.line}, column {error.column}" if "\n" in error.text else f"offset {error.offset}"

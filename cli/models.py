@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..errors import OptionError
+from .flags import in_flags
+
 if TYPE_CHECKING:
     from ..engine.models import Model
 
@@ -23,11 +26,10 @@ def load_model(name: str, device: str | None, dtype: str | None) -> Model:
 
     try:
         return models.transformers(name, device=device, dtype=dtype)
-    except OSError as error:
-        first = str(error).strip().splitlines()[0]
+    except OptionError as error:
         raise click.UsageError(
-            f"the model {name!r} cannot be loaded ({first}); give a name on the Hugging Face Hub, a folder with "
-            f"a model and its tokenizer, or {ZIP}FILE"
+            f"{in_flags(str(error))}; --model takes a name on the Hugging Face Hub, a folder with a model and its "
+            f"tokenizer, or {ZIP}FILE"
         ) from None
 
 
@@ -35,7 +37,8 @@ def _zip_model(path: str) -> Model:
     from ..engine import models
 
     try:
-        return models.ziplm(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError too
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.UsageError(f"{ZIP}FILE needs a file with text, but {path!r} cannot be read: {reason}") from None
+    return models.ziplm(text)

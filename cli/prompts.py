@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
+
+from .flags import lone_surrogate
 
 if TYPE_CHECKING:
     from ..engine.diagnostics import Diagnostics
@@ -46,6 +44,8 @@ def read_prompts(file: TextIO) -> list[Prompt]:
         found = [_prompt(file.name, number, line) for number, line in enumerate(file, 1) if line.strip()]
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason})") from None
+    except OSError as error:
+        raise click.UsageError(f"{file.name} cannot be read: {error.strerror}") from None
     if not found:
         raise click.UsageError(f"{file.name} has no prompts; write one JSON string or object on each line")
     return found
@@ -53,16 +53,23 @@ def read_prompts(file: TextIO) -> list[Prompt]:
 
 def _prompt(name: str, number: int, line: str) -> Prompt:
     try:
-        value: Any = json.loads(line)
-    except ValueError as error:
+        value: Any = json.loads(line, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{name}, line {number} is not JSON ({error}); expected {_EXAMPLE}") from None
     record: Any = {"prompt": value} if isinstance(value, str) else value
     if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):  # pyright: ignore[reportUnknownMemberType]
         raise click.UsageError(f"{name}, line {number} has no prompt; expected {_EXAMPLE}")
+    # What the results repeat must be text that can be written.
+    if lone_surrogate(json.dumps(record, ensure_ascii=False)) is not None:
+        raise click.UsageError(f"{name}, line {number} has a lone surrogate, such as \\ud800, which is no character")
     taken = [key for key in RESULT_KEYS if key in record]
     if taken:
         raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
     return Prompt(record["prompt"], record)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON number")
 
 
 _EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}'
@@ -71,8 +78,7 @@ _EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}'
 def result_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
     """A JSON object for every finished text: what the prompt's line had, and the result."""
     for prompt, sample, generation in _finished(prompts, results):
-        record = prompt.record if sample is None else {**prompt.record, "sample": sample}
-        yield _line(record, generation)
+        yield result_line(prompt, sample, generation)
 
 
 def plain_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
@@ -91,19 +97,24 @@ def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
     return page(parts)
 
 
-def _finished(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[tuple[Prompt, int | None, Generation]]:
+def _finished(
+    prompts: Sequence[Prompt], results: Iterable[Any]
+) -> Iterator[tuple[Prompt, int | None, Generation[Any]]]:
     """Every finished text with its prompt, and its number where there are several for each prompt."""
     for prompt, found in zip(prompts, results, strict=True):
         if isinstance(found, list):
-            for sample, generation in enumerate(cast("list[Generation]", found)):
-                yield prompt, sample, generation
+            for sample, generation in enumerate(cast("list[Generation[Any] | None]", found)):
+                if generation is not None:
+                    yield prompt, sample, generation
         elif found is not None:
             yield prompt, None, found
 
 
-def _line(record: dict[str, Any], generation: Generation) -> str:
+def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
+    """What the prompt's line had, and a finished text; sample: its number, where there are several for each prompt."""
     from ..guides.source import Span
 
+    record = prompt.record if sample is None else {**prompt.record, "sample": sample}
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
     if generation.unmet:
         result["unmet"] = generation.unmet
@@ -117,28 +128,3 @@ def _line(record: dict[str, Any], generation: Generation) -> str:
         result["raw_logprobs"] = generation.raw_logprobs
         result["score"] = generation.score
     return json.dumps(result, ensure_ascii=False, allow_nan=False)
-
-
-@contextmanager
-def writing(path: str, option: str = "--out") -> Generator[TextIO]:
-    """A file to write results to, - for standard output; a file appears under its name when it is whole.
-
-    option: what named it. It is opened before the work, so that a place that cannot be written to costs nothing.
-    """
-    if path == "-":
-        yield sys.stdout
-        return
-    target = Path(path)
-    if target.is_dir():
-        raise click.UsageError(f"{option} {path} is a folder; name a file")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        file = partial.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise click.UsageError(f"{option} {path} cannot be written: {error.strerror}") from None
-    try:
-        with file:
-            yield file
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .flags import Number
+
 if TYPE_CHECKING:
     from ..engine.search import Beam, Search
 
@@ -44,24 +46,55 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a subcommand the options; it gets them as `searching`."""
 
     @click.option(
-        "--temperature", type=float, help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]"
+        "--temperature",
+        type=Number(1e-6, 1e6),
+        help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]",
     )
-    @click.option("--top-k", type=int, help="Choose at random among the K most likely tokens.")
-    @click.option("--top-p", type=float, help="Choose at random among the likeliest tokens that make up probability P.")
-    @click.option("--min-p", type=float, help="Leave out tokens below P times the likeliest token's probability.")
-    @click.option("--beams", "width", type=int, metavar="WIDTH", help="Look for the likeliest texts, by beam search.")
-    @click.option("--length-penalty", type=float, help="With --beams: above 0 favours long texts. [default: 1]")
+    @click.option("--top-k", type=click.IntRange(1), help="Choose at random among the K most likely tokens.")
+    @click.option(
+        "--top-p",
+        type=Number(0, 1, above=True),
+        help="Choose at random among the likeliest tokens that make up probability P.",
+    )
+    @click.option(
+        "--min-p", type=Number(0, 1), help="Leave out tokens below P times the likeliest token's probability."
+    )
+    @click.option(
+        "--beams",
+        "width",
+        type=click.IntRange(1),
+        metavar="WIDTH",
+        help="Look for the likeliest texts, by beam search.",
+    )
+    @click.option(
+        "--length-penalty", type=Number(-10, 10), help="With --beams: above 0 favours long texts. [default: 1]"
+    )
     @click.option(
         "--early-stopping",
         type=click.Choice(["no", "yes", "never"]),
         help="With --beams: whether WIDTH finished texts are enough; never: not until no better one is possible.",
     )
     @click.option(
-        "-n", "samples", type=int, default=1, show_default=True, help="Texts for each prompt: random, or the best."
+        "-n",
+        "samples",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Texts for each prompt: random, or the best.",
     )
-    @click.option("--no-repeat-ngram-size", type=int, metavar="N", help="No N tokens in a row come twice.")
-    @click.option("--repetition-penalty", type=float, help="Above 1: tokens that were there already are less likely.")
-    @click.option("--min-tokens", type=int, help="Fewest tokens of an output, where the constraint lets it have them.")
+    @click.option(
+        "--no-repeat-ngram-size", type=click.IntRange(0), metavar="N", help="No N tokens in a row come twice."
+    )
+    @click.option(
+        "--repetition-penalty",
+        type=Number(0, above=True),
+        help="Above 1: tokens that were there already are less likely.",
+    )
+    @click.option(
+        "--min-tokens",
+        type=click.IntRange(0),
+        help="Fewest tokens of an output, where the constraint lets it have them.",
+    )
     @wraps(function)
     def command(
         *args: Any,

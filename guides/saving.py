@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,7 +50,20 @@ def save(guide: RegularGuide, path: str | Path, identity: dict[str, str]) -> Non
     }
     metadata = {**identity, "format": FORMAT, "vocabulary": guide.vocabulary.fingerprint}
     metadata["checksum"] = _checksum(metadata, tensors)
-    library.save_file(tensors, str(path), metadata)
+    place = _path(path)
+    if os.path.isdir(place):
+        raise GuideFileError(f"{place} is a folder; name a file")
+    # Under another name first, so that whatever happens there is never half a file.
+    partial = place.with_name(f".{place.name[:200]}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(library.save(tensors, metadata))
+        partial.replace(place)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise GuideFileError(f"{place} cannot be written: {reason}; name a file in a folder that is there") from None
+    finally:
+        with suppress(OSError, ValueError):
+            partial.unlink(missing_ok=True)
 
 
 def read(path: str | Path, vocabulary: Vocabulary, expected: Mapping[str, str]) -> SavedGuide:
@@ -63,10 +79,14 @@ def read(path: str | Path, vocabulary: Vocabulary, expected: Mapping[str, str]) 
 
 
 def restore(guide: RegularGuide, saved: SavedGuide) -> None:
-    """Give a guide the masks saved for it. Raises GuideFileError if it is now built another way."""
+    """Give a guide the masks saved for it. Raises GuideFileError if it is now built another way, or they do not fit."""
     order, numbered = _breadth_first(guide)
     if not np.array_equal(numbered.transitions, saved.transitions) or len(saved.masks) != len(order):
         raise GuideFileError(f"{saved.path} was saved by a version that builds another automaton; save the guide again")
+    size = guide.vocabulary.size
+    words, spare = saved.masks.shape[1], size % 32
+    if words != (size + 31) // 32 or (spare and (saved.masks[:, -1] >> np.uint32(spare)).any()):
+        raise GuideFileError(f"{saved.path} has masks that are not of {size:,} tokens; save the guide again")
     guide.install(order, saved.masks)
 
 
@@ -79,22 +99,40 @@ def _breadth_first(guide: RegularGuide) -> tuple[list[int], Dfa]:
 
 
 def _read(path: str | Path) -> SavedGuide:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
+    place = _path(path)
+    if not os.path.isfile(place):
+        raise GuideFileError(f"{path} is a folder, not a file" if os.path.isdir(place) else f"there is no file {path}")
     try:
-        opened: Any = safe_open(str(path), framework="numpy")
+        opened: Any = safe_open(str(place), framework="numpy")
         with opened as file:
             metadata: dict[str, str] = dict(file.metadata() or {})
             if metadata.get("format") != FORMAT or set(file.keys()) != {"masks", "transitions"}:
                 raise GuideFileError(f"{path} is not a saved guide of this version; save the guide again")
             tensors: Tensors = {name: file.get_tensor(name) for name in ("masks", "transitions")}
-    except FileNotFoundError:
-        raise GuideFileError(f"there is no file {path}") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except GuideFileError:
+        raise
+    except Exception as error:  # whatever the library comes upon in a damaged file
         raise GuideFileError(f"{path} is not a whole safetensors file ({error}); save the guide again") from None
     if metadata.pop("checksum", "") != _checksum(metadata, tensors):
         raise GuideFileError(f"{path} is damaged: its checksum does not fit; save the guide again")
+    found = {name: (str(tensor.dtype), tensor.ndim) for name, tensor in tensors.items()}
+    if found != {"masks": ("uint32", 2), "transitions": ("int32", 2)} or not _is_identity(metadata):
+        raise GuideFileError(f"{path} does not hold what a saved guide does; save the guide again")
     return SavedGuide(str(path), metadata, tensors["masks"], tensors["transitions"])
+
+
+def _is_identity(metadata: Mapping[str, str]) -> bool:
+    """Whether it says of a pattern what `RegexGuide.load` asks for."""
+    is_flags = re.fullmatch("[0-9]{1,9}", metadata.get("flags", "")) is not None
+    return "pattern" in metadata and is_flags and metadata.get("dialect") in ("python", "ecma")
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
+        raise GuideFileError(f"{path!r} is no path of a file; give a text or a Path")
+    return Path(path)
 
 
 def _checksum(metadata: dict[str, str], tensors: Tensors) -> str:

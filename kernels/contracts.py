@@ -7,6 +7,7 @@ offers, so that this module loads without it.
 from __future__ import annotations
 
 from functools import cache
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,8 @@ def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = N
     """
     dtype, device = _dtype(logits, "logits", LOGITS), _device(logits)
     _shape(logits, "logits", 2, "[rows, vocabulary]")
+    if device == "meta":
+        raise ValueError("logits: on meta, where tensors have no values")
     batch, width = int(logits.shape[0]), int(logits.shape[1])
     if batch and width > 1 and _step(logits, 1) != 1:
         raise ValueError("logits: the values of a row must lie side by side; call .contiguous() first")
@@ -65,6 +68,7 @@ def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = N
         limit = _check_masks(masks, rows, batch, width, device)
     if size is None:
         return Contract(batch, width, limit, dtype, device)
+    size = whole(size, "size")
     if not 0 < size <= width:
         raise ValueError(f"size: the vocabulary has {size} tokens, but a row of logits has {width} values")
     if masks is not None and (size + 31) // 32 != int(masks.shape[1]):
@@ -115,6 +119,7 @@ def check_mask(mask: Any, size: int | None) -> tuple[Ints, int]:
     """One packed mask on the CPU as int32 words [W], and the number of tokens it speaks of."""
     _dtype(mask, "mask", WORDS)
     _shape(mask, "mask", 1, "[words]")
+    size = None if size is None else whole(size, "size")
     if _device(mask) != "cpu" or (mask.shape[0] > 1 and _step(mask, 0) != 1):
         raise ValueError("mask: the words must lie side by side in CPU memory")
     tokens = 32 * int(mask.shape[0])
@@ -124,14 +129,38 @@ def check_mask(mask: Any, size: int | None) -> tuple[Ints, int]:
     return words.view(np.int32), tokens if size is None else size
 
 
+def check_table(masks: Any) -> Ints:
+    """Packed masks on the CPU as contiguous int32 words [R, W]."""
+    _dtype(masks, "masks", WORDS)
+    _shape(masks, "masks", 2, "[rows, words]")
+    if _device(masks) != "cpu":
+        raise ValueError("masks: they must lie in CPU memory")
+    return np.ascontiguousarray(masks if isinstance(masks, np.ndarray) else masks.numpy()).view(np.int32)
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number; NumPy's are some too. Raises TypeError for anything else."""
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name}: a whole number is needed, not {type(value).__name__}") from None
+
+
 def bad_row(number: int, rows: int) -> ValueError:
     """The error for a row number that is not in the mask table."""
     return ValueError(f"rows: mask row {number} is not in the table of {rows} rows (-1 means no mask)")
 
 
 def per_row(value: Any, batch: int, name: str) -> NDArray[np.float64]:
-    """A number, or one for each row, as float64 [B]; ValueError for any other shape, or for NaN."""
-    numbers = np.asarray(value.cpu() if hasattr(value, "cpu") else value, np.float64)
+    """A number, or one for each row, as float64 [B]. Raises TypeError, and ValueError for other shapes and for NaN."""
+    if _is_tensor(value):
+        if _device(value) == "meta":
+            raise ValueError(f"{name}: on meta, where tensors have no values")
+        value = value.detach().cpu().numpy()
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: numbers are needed, not {type(value).__name__}")
+    numbers = numbers.astype(np.float64)
     if numbers.ndim == 0:
         numbers = np.full(batch, numbers)
     if numbers.shape != (batch,):
@@ -165,9 +194,9 @@ def _check_masks(masks: Any, rows: Any, batch: int, width: int, device: str) -> 
 
 
 def _dtype(array: Any, name: str, possible: tuple[str, ...]) -> str:
-    dtype = getattr(array, "dtype", None)
-    if dtype is None:
-        raise TypeError(f"{name}: a NumPy array or torch tensor is needed, not {type(array).__name__}")
+    if not isinstance(array, np.ndarray) and not _is_tensor(array):
+        raise TypeError(f"{name}: a NumPy array or torch tensor, not a sparse one, is needed, not {type(array).__name__}")
+    dtype = array.dtype
     found = _dtype_name(dtype)
     if found not in possible:
         raise TypeError(f"{name}: dtype {found}; possible are {', '.join(possible)}")
@@ -177,6 +206,12 @@ def _dtype(array: Any, name: str, possible: tuple[str, ...]) -> str:
 @cache
 def _dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether it is a torch tensor that is not sparse."""
+    is_tensor = hasattr(value, "layout") and hasattr(value, "stride") and hasattr(value, "device")
+    return is_tensor and str(value.layout) == "torch.strided"
 
 
 def _shape(array: Any, name: str, dimensions: int, meaning: str) -> None:

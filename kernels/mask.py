@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiling import inner_njit, njit
-from .contracts import bad_row, check, check_mask, flat_bits, mask_rows
+from .contracts import bad_row, check, check_mask, check_table, flat_bits, mask_rows, whole
 
 _LANES = np.array([1 << lane for lane in range(32)], np.uint32).view(np.int32)
 _ALL = np.int32(-1)
@@ -27,7 +27,9 @@ def words_for(size: int) -> int:
 
 
 def pack_mask(allowed: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """Pack booleans [..., V] into mask words uint32 [..., ceil(V / 32)]; bits past V are clear."""
+    """Pack booleans [..., V] into mask words uint32 [..., ceil(V / 32)]; bits past V are clear. Raises TypeError."""
+    if not isinstance(allowed, np.ndarray) or allowed.dtype != np.bool_ or not allowed.ndim:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError("allowed: a NumPy array of booleans [..., vocabulary] is needed")
     size = allowed.shape[-1]
     padded = np.zeros((*allowed.shape[:-1], 32 * words_for(size)), np.bool_)
     padded[..., :size] = allowed
@@ -35,8 +37,12 @@ def pack_mask(allowed: NDArray[np.bool_]) -> NDArray[np.uint32]:
 
 
 def unpack_mask(masks: NDArray[np.uint32], size: int) -> NDArray[np.bool_]:
-    """Unpack mask words uint32 [..., W] into booleans [..., size]."""
-    octets = np.ascontiguousarray(masks, "<u4").view(np.uint8)
+    """Unpack mask words uint32 [..., W] into booleans [..., size]. Raises TypeError and ValueError."""
+    if not isinstance(masks, np.ndarray) or masks.dtype not in (np.uint32, np.int32) or not masks.ndim:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError("masks: a NumPy array of mask words, uint32 [..., words], is needed")
+    if not 0 <= whole(size, "size") <= 32 * masks.shape[-1]:
+        raise ValueError(f"size: {size}, but {masks.shape[-1]} words are masks of up to {32 * masks.shape[-1]} tokens")
+    octets = np.ascontiguousarray(masks.view(np.uint32), "<u4").view(np.uint8)
     return np.unpackbits(octets, axis=-1, bitorder="little", count=size).astype(np.bool_)
 
 
@@ -63,9 +69,8 @@ def apply_mask(logits: Any, masks: Any = None, rows: Any = None, size: int | Non
 
 
 def popcount(masks: Any) -> NDArray[np.int64]:
-    """How many bits are set in each CPU mask: uint32 [R, W] -> int64 [R]."""
-    words = masks if isinstance(masks, np.ndarray) else masks.numpy()
-    return count_kernel(np.ascontiguousarray(words).view(np.int32))
+    """How many bits are set in each CPU mask: uint32 [R, W] -> int64 [R]. Raises TypeError and ValueError."""
+    return count_kernel(check_table(masks))
 
 
 def allowed_ids(mask: Any, size: int | None = None) -> NDArray[np.int32]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .blocks import EMPTY, NAN, OK
-from .contracts import Contract, Flat, bad_row, check, flatten, per_row
+from .contracts import Contract, Flat, bad_row, check, flatten, per_row, whole
 from .draw import draw_kernel
 from .scan import ARGMAX, CHOSEN, CHOSEN_AND_RAW, scan_kernel
 from .topk import topk_kernel
@@ -157,8 +157,9 @@ def masked_topk(
     ("masked") or 0 ("none"). Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
-    if normalise not in _MUCH:
+    if not isinstance(normalise, str) or normalise not in _MUCH:
         raise ValueError(f"normalise: {normalise!r}; possible are {', '.join(map(repr, _MUCH))}")
+    k, group = whole(k, "k"), whole(group, "group")
     if group < 1 or contract.batch % group:
         raise ValueError(f"group: {contract.batch} rows cannot be divided into groups of {group}")
     if not 0 < k <= group * contract.size:
@@ -179,9 +180,10 @@ def masked_topk(
 def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Choice:
     """The log-probabilities of given tokens int32 [B] among the allowed and all tokens; -1 gives NaN."""
     contract = check(logits, masks, rows, size)
-    wanted = per_row(tokens, contract.batch, "tokens").astype(np.int32)
-    if ((wanted < -1) | (wanted >= contract.size)).any():
-        raise ValueError(f"tokens: ids must lie in -1 ... {contract.size - 1}, found {wanted.tolist()}")
+    given = per_row(tokens, contract.batch, "tokens")
+    if ((given < -1) | (given >= contract.size) | (given != np.floor(given))).any():
+        raise ValueError(f"tokens: ids must lie in -1 ... {contract.size - 1} and be whole, found {given.tolist()}")
+    wanted = given.astype(np.int32)
     if contract.device != "cpu":
         from .triton_select import token_logprobs as on_device
 

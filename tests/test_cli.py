@@ -13,7 +13,7 @@ import pytest
 from trellm import Vocabulary, models
 from trellm.cli import demo as demo_module
 from trellm.cli import main
-from trellm.engine import generator as generator_module
+from trellm.engine import running
 from trellm.engine.models.function import FunctionModel
 
 MODEL_TEXT = "On 2024-05-17 the answer was yes. On 2023-01-02 the answer was no.\n" * 3
@@ -187,6 +187,7 @@ class TestSchemas:
         assert main(["check", "--schema", schema, "--text", '{"id": 0}']) == 1
         assert capsys.readouterr().out == (
             'no match: at offset 7 expected "1" to "9", found "0"\n  {"id": 0}\n         ^\n'
+            "the value breaks minimum 1 at /id, where the value is 0\n"
         )
 
     def test_other_schemas_are_passed_as_resources(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -484,13 +485,13 @@ class TestGenerate:
     def test_an_interrupt_keeps_what_is_finished(
         self, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        run_all = generator_module.run_all
+        run_all = running.run_all
 
         def interrupted(loop: Any) -> Any:
             yield next(iter(run_all(loop)))
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(generator_module, "run_all", interrupted)
+        monkeypatch.setattr(running, "run_all", interrupted)
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"On "\n"The "\n', encoding="utf-8")
         command = ["generate", "-m", model, "-r", "[0-9]", "--prompts", str(prompts), "--out", str(out)]
@@ -516,11 +517,11 @@ class TestGenerate:
             (["-r", "[0-9]{4}", "-p", "x", "--max-tokens", "3"], "shortest output of this constraint takes 4 tokens"),
             (["-r", "a", "-p", "x", "--stop", "b"], "cut a constrained output short"),
             (["-p", "x", "--temperature", "0"], "temperature"),
-            (["-p", "x", "--max-tokens", "0"], "max_tokens"),
+            (["-p", "x", "--max-tokens", "0"], "--max-tokens"),
             (["-p", "x", "--logprobs"], "--out"),
-            (["-p", "x", "--top-k", "0"], "top_k"),
-            (["-p", "x", "--beams", "0"], "width=0"),
-            (["-p", "x", "--beams", "2", "-n", "3"], "n=3"),
+            (["-p", "x", "--top-k", "0"], "--top-k"),
+            (["-p", "x", "--beams", "0"], "--beams"),
+            (["-p", "x", "--beams", "2", "-n", "3"], "-n 3: a whole number from 1 to --beams 2"),
             (["-p", "x", "--beams", "2", "--top-k", "3"], "leave out --top-k"),
             (["-p", "x", "--length-penalty", "2"], "--length-penalty goes with --beams"),
             (["-p", "x", "--device", "cpu"], "--device and --dtype are for models of transformers"),

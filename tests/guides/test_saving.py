@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 from trellm.errors import GuideFileError, LimitError
-from trellm.guides import RegexGuide
+from trellm.guides import RegexGuide, saving
 from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
@@ -114,3 +115,45 @@ def test_a_guide_too_large_to_save_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(LimitError):
         RegexGuide("[ab]*a[ab]{30}", TINY).save(tmp_path / "guide")
     assert not (tmp_path / "guide").exists()
+
+
+def forged(path: Path, metadata: dict[str, str], tensors: dict[str, np.ndarray]) -> None:
+    """Write a file whose checksum fits whatever it holds."""
+    said = {**metadata, "checksum": saving._checksum(metadata, tensors)}  # pyright: ignore[reportPrivateUsage]
+    save_file(tensors, path, said)
+
+
+def test_files_with_a_checksum_that_fits_and_contents_that_do_not(saved: Path) -> None:
+    with safe_open(str(saved), framework="numpy") as file:
+        metadata = {key: value for key, value in file.metadata().items() if key != "checksum"}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    forged(saved, metadata, tensors)
+    RegexGuide.load(saved, TINY)
+    masks, transitions = tensors["masks"], tensors["transitions"]
+    wrong = [
+        *({"masks": other} for other in (masks.astype(np.float32), masks.reshape(-1), np.hstack([masks, masks]))),
+        *({"masks": other} for other in (masks[:, :0].copy(), masks[:1].copy(), masks | np.uint32(1 << 31))),
+        *({"transitions": other} for other in (transitions + 1, transitions.reshape(-1), transitions.astype(np.int64))),
+    ]
+    for change in wrong:
+        forged(saved, metadata, {**tensors, **change})
+        with pytest.raises(GuideFileError):
+            RegexGuide.load(saved, TINY)
+    for key in metadata:
+        forged(saved, {name: value for name, value in metadata.items() if name != key}, tensors)
+        with pytest.raises(GuideFileError):
+            RegexGuide.load(saved, TINY)
+    for key in ("flags", "dialect"):
+        forged(saved, {**metadata, key: "((("}, tensors)
+        with pytest.raises(GuideFileError, match="does not hold"):
+            RegexGuide.load(saved, TINY)
+
+
+def test_places_that_cannot_be_written_to_or_read(saved: Path, tmp_path: Path) -> None:
+    guide = RegexGuide.load(saved, TINY)
+    for place in (tmp_path, tmp_path / "no" / "folder", "", "a\0b", None, 5, "x" * 300, "/"):
+        with pytest.raises(GuideFileError):
+            guide.save(place)  # type: ignore[arg-type]
+        with pytest.raises(GuideFileError):
+            RegexGuide.load(place, TINY)  # type: ignore[arg-type]
+    assert [path.name for path in tmp_path.iterdir()] == [saved.name], "nothing half is left behind"

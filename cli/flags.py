@@ -1,0 +1,118 @@
+"""Options of Python, as errors name them, in the words of the command line; and what flags take."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import click
+
+_FLAGS = {
+    "max_tokens": "--max-tokens",
+    "min_tokens": "--min-tokens",
+    "no_repeat_ngram_size": "--no-repeat-ngram-size",
+    "repetition_penalty": "--repetition-penalty",
+    "batch_size": "--batch-size",
+    "top_k": "--top-k",
+    "top_p": "--top-p",
+    "min_p": "--min-p",
+    "length_penalty": "--length-penalty",
+    "early_stopping": "--early-stopping",
+    "none_text": "--none-text",
+    "max_states": "--limit",
+}
+_GIVEN = {
+    "temperature": "--temperature",
+    "width": "--beams",
+    "n": "-n",
+    "seed": "--seed",
+    "stop": "--stop",
+    "include": "--include",
+    "heal": "--no-heal, in Python heal",
+    "model": "--model",
+    "device": "--device",
+    "dtype": "--dtype",
+    "order": "--order",
+    "whitespace": "--whitespace",
+    "escapes": "--escapes",
+    "boundary": "--boundary",
+    "dialect": "--dialect",
+    "flags": "--flags",
+    "start": "--start",
+    "syntax": "--syntax",
+    "contexts": "--context",
+    "resources": "--resources",
+}
+_PHRASES = {
+    "work= of its limits=Limits(...)": "--max-work",
+    "memory= of its limits=Limits(...)": "--max-memory",
+    "seconds= of its limits=Limits(...)": "--max-seconds",
+    "states= of its limits=Limits(...)": "--max-memory",
+    "; for no randomness use Greedy()": "; for no randomness leave it out",
+    "in `resources={uri: schema}`": "as --resources [URI=]FILE",
+}
+_NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_GIVEN)})=(?=[^=\s])")
+
+
+def in_flags(message: str) -> str:
+    """What an error says, with the flags of the command line in place of the options of Python."""
+    for phrase, said in _PHRASES.items():
+        message = message.replace(phrase, said)
+    return _NAME.sub(_flag, message)
+
+
+def _flag(found: re.Match[str]) -> str:
+    if found[3]:
+        return f"{_GIVEN[found[3]]} "
+    return f"{_FLAGS[found[1]]} " if found[2] else _FLAGS[found[1]]
+
+
+class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+    """A finite number, from `least` on, or above it."""
+
+    name = "number"
+
+    def __init__(self, least: float = -math.inf, most: float = math.inf, *, above: bool = False) -> None:
+        self._least = least
+        self._most = most
+        self._above = above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number that an argument is."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        fits = math.isfinite(number) and self._least <= number <= self._most
+        if not fits or (self._above and number == self._least):
+            self.fail(f"{value!r}: {self._bounds()} is needed", param, ctx)
+        return number
+
+    def _bounds(self) -> str:
+        words = "a number"
+        if self._least > -math.inf:
+            words += f" above {self._least:g}" if self._above else f" from {self._least:g}"
+        return f"{words} up to {self._most:g}" if self._most < math.inf else words
+
+
+class Text(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+    """A text that UTF-8 can encode: what a terminal passes need not be one."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text that an argument is."""
+        text = str(value)
+        if (place := lone_surrogate(text)) is not None:
+            self.fail(f"{text!r}: what is at character {place} is not UTF-8", param, ctx)
+        return text
+
+
+def lone_surrogate(text: str) -> int | None:
+    """Where a text has a character that UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
