@@ -98,7 +98,7 @@ class LimitError(TrellmError):
     """A constraint larger than a limit allows; the message names the limit and the option that raises it."""
 
 
-class Cancelled(TrellmError):
+class Cancelled(TrellmError):  # noqa: N818
     """A call that another thread stopped, see `Cancellation`; what it worked on is as it was before."""
 
 

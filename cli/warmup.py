@@ -158,5 +158,5 @@ def _guide_thunks() -> Thunks:
         ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
         ("guides: quoting in JSON", quote_in_json),
-        ("guides: making room", lambda: make_room(guides["[^\"]*\"[^\"]*\""])),
+        ("guides: making room", lambda: make_room(guides['[^"]*"[^"]*"'])),
     ]

@@ -23,7 +23,7 @@ Link = tuple[int, int, int]
 Copy = tuple[int, int, int, int]
 Promise = tuple[Callable[[], int] | int, int, int | None]
 
-# Steps of work that a record counts for where they come a few at a time, which is by Python, and below how many these are
+# Steps of work that a record counts for where they come a few at a time, from Python, and below how many these are
 GROWTH, FEW = 40, 64
 
 

@@ -118,9 +118,7 @@ class JSONGuide(LiftedGuide):
         return f"JSONGuide({self.schema.root!r})"
 
 
-remembered: Remembered[JSONGuide] = Remembered(
-    lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES
-)
+remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)
 
 
 def _whole(digits: str) -> int:

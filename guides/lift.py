@@ -26,6 +26,7 @@ from .tables import VocabularyTables
 
 Mask = NDArray[np.uint32]
 
+_UNKNOWN = -2  # no signature
 MAX_STEPS = 1 << 16
 """How many (state, token) pairs a guide remembers the state after, and of how many states it remembers the mask."""
 
@@ -83,7 +84,7 @@ class LiftedGuide:
         """The number of the row of `table` that holds `mask(state)`."""
         if self._kept is self._automaton.kept:
             try:
-                signature = self._signatures.get(state)
+                signature = self._signatures.get(state, _UNKNOWN)
             except TypeError:
                 raise no_state(state) from None
             row = self._rows.get(signature)

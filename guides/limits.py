@@ -100,8 +100,8 @@ class Meter:
     """Counts the work of one call at a time; `with meter:` around a call begins anew.
 
     counts: int64 [3], read and written by kernels: the steps SPENT and the MOST there may be, and whether another
-    thread has STOPPED the call. Work of a call inside another's counts for that too. A call interrupted while it begins or ends leaves nothing behind that counts: the next
-    one sets all of this again.
+    thread has STOPPED the call. Work of a call inside another's counts for that too. A call interrupted while it
+    begins or ends leaves nothing behind that counts: the next one sets all of this again.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:

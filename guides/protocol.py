@@ -41,7 +41,7 @@ class Guide(Protocol):
         ...
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD if the token is not allowed, or none. EOS leaves an accepting state as it is."""
+        """The state after `token`, DEAD if it is not allowed, or no token. EOS leaves an accepting state as it is."""
         ...
 
     def is_accepting(self, state: int) -> bool:

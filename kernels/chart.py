@@ -13,7 +13,8 @@ parsing algorithm running in linear time on every LR(k) grammar" (1991) for the 
 
 Kernels grow nothing. They return a state number, or DEAD, or one of the codes FULL (an array is more than
 half used), EXPAND (lazy graph nodes were reached; they are in missing[:sizes[MISSING]]), CROWDED (the scratch
-arrays are too small) and EXHAUSTED (the call has taken all the work it may, or was stopped). After the caller has dealt with a code it calls again: what was interned stays.
+arrays are too small) and EXHAUSTED (the call has taken all the work it may, or was stopped). After the caller has dealt
+with a code it calls again: what was interned stays.
 """
 
 import numpy as np

@@ -284,7 +284,7 @@ def find_loop(graph, chart, state, row):
 
 @njit
 def explore(graph, chart, limit):
-    """Fill the rows of all states that can be reached; above how many numbers they are (stops above `limit`), or a code.
+    """Fill the rows of all states that can be reached; how many numbers they have (stops above `limit`), or a code.
 
     Numbers that were given up, or are asleep, are passed over.
     """

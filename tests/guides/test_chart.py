@@ -158,9 +158,9 @@ def test_limits_are_errors() -> None:
         automaton_for(Alternation(()))
     with pytest.raises(LanguageError, match="empty"):
         automaton_for(Sequence((A, Chars(()))))
-    with Meter(Limits(memory=1 << 20)), pytest.raises(LimitError, match="more than 1 MiB .* raise memory="):
+    with Meter(Limits(memory=1 << 20)), pytest.raises(LimitError, match=r"more than 1 MiB .* raise memory="):
         Lowering(Graph()).rule(Literal(b"a" * 50_000))
-    with Meter(Limits(work=10_000)), pytest.raises(LimitError, match="more than 10,000 steps .* raise work="):
+    with Meter(Limits(work=10_000)), pytest.raises(LimitError, match=r"more than 10,000 steps .* raise work="):
         Lowering(Graph()).rule(Literal(b"a" * 50_000))
     with pytest.raises(LimitError, match="more than 50 states"):
         automaton_for(Repeat(A, 0, 200)).explore(50)

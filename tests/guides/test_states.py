@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import interegular
@@ -120,7 +121,7 @@ def test_a_long_text_is_held_in_little_memory() -> None:
     fresh = RegexGuide("[ab]*a[ab]{200}", SMALL)
     for state in Random(2).sample(range(12_000), 5):
         way = fresh.start
-        for before, after in zip(states[:state], states[1 : state + 1], strict=True):
+        for before, after in pairwise(states[: state + 1]):
             way = fresh.advance(way, ord("a") if guide.advance(before, ord("a")) == after else ord("b"))
         assert np.array_equal(guide.mask(states[state]), fresh.mask(way))
 
