@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-SOURCE = '''
+SOURCE = """
 import datetime
 import enum
 from collections.abc import Sequence
@@ -62,9 +62,9 @@ reveal_type(generate.extract(model, "a b")("a"))  # Span
 reveal_type(generate.extract(model, "a b", none_text="none")(["a"]))  # list[Span | None]
 reveal_type(generate.extract(model, "a b", spans=3)("a"))  # Any
 reveal_type(next(generate.text(model).stream("a")))  # str
-'''
+"""
 
-WRONG = '''
+WRONG = """
 from trellm import generate, models
 
 model = models.ziplm("text")
@@ -74,7 +74,7 @@ generate.text(model)(5)
 generate.regex("a+", model)
 generate.json(model, True, ordr="any")
 generate.extract(model, "a", boundary="words")
-'''
+"""
 
 
 @pytest.fixture(scope="module")
