@@ -42,6 +42,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         [],
     ),
     ("Explaining", "", "trellm.guides.explain", ["explain", "Verdict"]),
+    ("Limits", "`generate.X(..., limits=...)`, and every guide, takes them.", "trellm", ["Limits", "Cancellation"]),
     ("Errors", "", "trellm.errors", []),
 ]
 INTRODUCTION = """\
@@ -51,7 +52,19 @@ Written by [reference.py](reference.py) from the docstrings. [Quickstart](quicks
 """
 _ITEM = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (?=\S)")
 _OF_GUIDES = set(vars(LiftedGuide))
-_INTERNAL = {"Generator.job", "Generator.result", "Options.of", "Options.seeds", "Diagnostics.of", "Step.of"}
+_INTERNAL = {
+    "Generator.job",
+    "Generator.result",
+    "Generator.run_texts",
+    "Generator.value_of",
+    "Limits.of",
+    "Cancellation.attach",
+    "Cancellation.detach",
+    "Options.of",
+    "Options.seeds",
+    "Diagnostics.of",
+    "Step.of",
+}
 
 
 def reference() -> str:

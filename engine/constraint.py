@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from ..guides import AlignedGuide
 from ..guides.crossing import Crossings
 from ..guides.goals import GoalGuide
+from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.protocol import ByteGuide, Guide, Mask, mask_within
 from ..kernels.mask import allowed_ids, popcount
@@ -40,10 +42,12 @@ class Constraint:
 
     few: up to how many tokens a menu lists; a menu of more is asked for as a mask
     free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
+    limits: of what stands before the guide, the end of a prompt
     """
 
-    def __init__(self, guide: Guide, few: int, *, free: bool = False) -> None:
+    def __init__(self, guide: Guide, few: int, *, free: bool = False, limits: Limits | None = None) -> None:
         self.guide = guide
+        self.limits = limits
         self.few = few
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
@@ -168,8 +172,10 @@ class ConstraintBehind(Constraint):
 
     def __init__(self, constraint: Constraint, tail: bytes) -> None:
         assert isinstance(constraint.guide, ByteGuide)
-        self._aligned = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=constraint.crossings)
-        super().__init__(self._aligned, constraint.few, free=constraint.free)
+        limited: dict[str, Any] = {} if constraint.limits is None else {"limits": constraint.limits}
+        crossings = constraint.crossings
+        self._aligned = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=crossings, **limited)
+        super().__init__(self._aligned, constraint.few, free=constraint.free, limits=constraint.limits)
         self.goals = constraint.goals
         self._constraint = constraint
         self._begin = len(tail)

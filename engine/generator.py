@@ -73,7 +73,7 @@ class Generator(Generic[T]):
         self.model = model
         self.guide = guide
         self.limits = None if limits is None else Limits.of(limits)
-        self._constraint = None if guide is None else Constraint(guide, model.few)
+        self._constraint = None if guide is None else Constraint(guide, model.few, limits=self.limits)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
         self._lead = model.lead if isinstance(model, SourceModel) and guide is None else b""
@@ -142,7 +142,8 @@ class Generator(Generic[T]):
             if known is None:
                 child: Any = FreeGuide(self.model.vocabulary) if self.guide is None else self.guide
                 limited: dict[str, Any] = {} if self.limits is None else {"limits": self.limits}
-                known = Constraint(GoalGuide(child, goals, **limited), self.model.few, free=self.guide is None)
+                guide = GoalGuide(child, goals, **limited)
+                known = Constraint(guide, self.model.few, free=self.guide is None, limits=self.limits)
             self._with_goals[goals] = known
             if len(self._with_goals) > KEPT:
                 del self._with_goals[next(iter(self._with_goals))]

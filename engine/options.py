@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, cast
 
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
@@ -163,7 +163,7 @@ def _stop_strings(stop: Any) -> tuple[str, ...]:
 
 
 def _stop_ids(ids: Any) -> tuple[int, ...]:
-    several = list[Any](ids) if isinstance(ids, (set, frozenset)) else items_of(ids)
+    several = items_of(list(cast("set[Any]", ids)) if isinstance(ids, set) else ids)
     if several is None:
         raise OptionError(f"stop_ids={brief(ids)}: a list of token ids, such as [13]; strings are given as stop")
     return tuple(whole(token, "stop_ids", 0) for token in several)

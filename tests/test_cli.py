@@ -554,6 +554,104 @@ class TestGenerate:
         assert "ziplm:FILE" in refused(capsys, "generate", "-m", name, "-p", "x")
 
 
+class TestEndings:
+    """Results are in the file as they finish, whatever ends the command."""
+
+    SLOW = """
+import os, signal, sys, time
+from trellm import Vocabulary, models
+from trellm.cli import generate, main
+
+out, how = sys.argv[1:3]
+calls = 0
+
+def logits(ids):
+    global calls
+    calls += 1
+    if calls > 8:
+        assert "first" in open(out).read(), "what is finished is there before the end"
+        os.kill(os.getpid(), getattr(signal, how)) if how != "raise" else 1 / 0
+        time.sleep(60)
+    return [1.0, 0, 5.0 if len(ids) > 4 else -5.0]
+
+model = models.from_function(logits, Vocabulary([b"a", b"b", None], [2]), Words())
+generate.load_model = lambda *_: model
+sys.exit(main(["generate", "-m", "slow", "--prompts", sys.argv[3], "--out", out, "--batch-size", "1"]))
+"""
+    WORDS = """
+class Words:
+    def encode(self, text):
+        return [0] * (3 if text == "first" else 1)
+"""
+
+    @pytest.mark.parametrize(("how", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGKILL", -9), ("raise", 1)])
+    def test_what_is_finished_is_kept(self, how: str, code: int, tmp_path: Path) -> None:
+        prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
+        prompts.write_text('"first"\n"second"\n"third"\n"fourth"\n')
+        program = self.WORDS + self.SLOW
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(out), how, str(prompts)], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == code, done.stderr
+        assert [record["prompt"] for record in lines(out)][:1] == ["first"]
+        assert list(tmp_path.glob(".*")) == []
+        if how.startswith("SIG") and how != "SIGKILL":
+            word = "terminated" if how == "SIGTERM" else "interrupted"
+            assert f"trellm: {word}; " in done.stderr and "were finished, and are kept" in done.stderr
+
+    def test_results_are_in_order_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        vocabulary = Vocabulary([b"a", b"b", None], [2])
+        by_length = models.from_function(lambda ids: [1.0, 0, 5.0 if len(ids) > 2 + 4 * ids[0] else -5.0], vocabulary)
+        monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: by_length)
+        prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
+        prompts.write_text('"b"\n"a"\n"b"\n"a"\n')
+        assert main(["generate", "-m", "x", "--prompts", str(prompts), "--out", str(out), "--no-heal"]) == 0
+        assert [record["prompt"] for record in lines(out)] == ["b", "a", "b", "a"]
+
+
+class TestWords:
+    """Errors speak of flags, and bytes that are no text are refused."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["-p", "a\udcff"], "not UTF-8"),
+            (["-p", "a", "--stop", "\udcff"], "not UTF-8"),
+            (["-p", "a", "--include", "\udcff"], "not UTF-8"),
+            (["-p", "a", "-c", "\udcff"], "not UTF-8"),
+            (["-p", "a", "-r", "\udcff"], "not UTF-8"),
+            (["-p", "a", "--temperature", "nan"], "a number from 1e-06 up to 1e+06"),
+            (["-p", "a", "--top-p", "0"], "a number above 0 up to 1"),
+            (["-p", "a", "-r", "a{9}", "--max-tokens", "3"], "--max-tokens 3 is too small"),
+            (["-p", "a", "--seed", str(2**70)], "--seed "),
+            (["-p", "a", "-c", "a", "--max-work", "0"], "--max-work"),
+            (["-p", "a", "-c", "a", "--max-seconds", "inf"], "--max-seconds"),
+            (["-p", "a", "--dtype", "fp16"], "ziplm has neither"),
+        ],
+    )
+    def test_mistakes(self, model: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+        message = refused(capsys, "generate", "-m", model, *arguments)
+        assert said in message
+        assert "max_tokens" not in message and "Greedy()" not in message
+
+    @pytest.mark.parametrize(
+        "line", ['"a\\ud800"', '{"prompt": "a", "id": "\\udfff"}', '{"prompt": "a", "id": NaN}', "[" * 99999]
+    )
+    def test_prompts_that_could_not_be_written_back(
+        self, model: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "prompts.jsonl"
+        file.write_text(line)
+        assert "line 1" in refused(capsys, "generate", "-m", model, "--prompts", str(file))
+
+    def test_a_module_that_fails_as_it_is_imported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "failing_module.py").write_text("1 / 0")
+        monkeypatch.syspath_prepend(tmp_path)
+        assert "ZeroDivisionError" in refused(capsys, "explain", "--pydantic", "failing_module:Person")
+
+
 def _nan(rows: int, ids: Any) -> Any:
     import torch
 

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import interegular
@@ -124,11 +125,40 @@ def test_a_progress_bar_on_request(model: Any, capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("guide", "make"),
+    [
+        ("RegexGuide", lambda model, **limits: generate.regex(model, "a", **limits)),
+        ("RegexGuide", lambda model, **limits: generate.format(model, int, **limits)),
+        ("ChoiceGuide", lambda model, **limits: generate.choice(model, ["a"], **limits)),
+        ("ChoiceGuide", lambda model, **limits: generate.format(model, bool, **limits)),
+        ("FSMGuide", lambda model, **limits: generate.fsm(model, None, **limits)),
+        ("CFGGuide", lambda model, **limits: generate.cfg(model, 'start: "a"', **limits)),
+        ("JSONGuide", lambda model, **limits: generate.json(model, True, **limits)),
+        ("SubstringGuide", lambda model, **limits: generate.extract(model, "a b", **limits)),
+    ],
+)
+def test_limits_are_those_of_the_guide(guide: str, make: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        asked.append(options.get("limits"))
+        return trellm.guides.RegexGuide("a", model.vocabulary)
+
+    monkeypatch.setattr(generate, "guides", SimpleNamespace(**{guide: made}))
+    limits = trellm.Limits(work=10**7)
+    assert make(model, limits=limits).limits == limits
+    make(model)
+    assert asked == [limits, None]
+    with pytest.raises(trellm.OptionError, match="limits must be a Limits"):
+        make(model, limits=5)
+
+
 def test_public_names_are_those_that_are_documented() -> None:
     assert set(trellm.__all__) == {
         "AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template", "Span",
-        "Beam", "BudgetError", "Cancellation", "Cancelled", "ConversionError", "Generation", "Generator", "GrammarError",
-        "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
+        "Beam", "BudgetError", "Cancellation", "Cancelled", "ConversionError", "Generation", "Generator",
+        "GrammarError", "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
         "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
         "TextSyntaxError", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides", "models",
     }  # fmt: skip

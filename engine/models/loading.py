@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ...errors import OptionError
-from ..checks import brief, shown
+from ..checks import brief, shown, text_of
 from .decoder import DecoderModel
 from .encoder_decoder import EncoderDecoderModel
 
@@ -67,7 +68,9 @@ def device_of(device: Any) -> torch.device:
         found = torch.device(device)
     except (RuntimeError, TypeError, ValueError):
         raise OptionError(f"device={brief(device)}: no device; possible here are {_devices()}") from None
-    if (found.index or 0) >= _count(found.type):
+    # torch keeps the number of a device in eight bits.
+    wanted = re.fullmatch(r"\w+:(\d+)", device) if isinstance(device, str) else None
+    if not 0 <= (int(wanted[1]) if wanted else found.index or 0) < _count(found.type):
         raise OptionError(f"device={brief(device)}: there is no such device here; possible are {_devices()}")
     return found
 
@@ -88,7 +91,7 @@ def _checked(name: Any) -> str:
     """A name on the Hub, or the path of a folder in which there may be a model. Raises OptionError for other paths."""
     if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
         raise OptionError(f"model={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
-    text = str(name)
+    text = text_of(str(name), "the name of the model")
     path = Path(os.path.expanduser(text))
     if os.path.isdir(path):  # unlike a Path, it takes any text
         _check_folder(path)

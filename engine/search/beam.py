@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ...errors import OptionError
 from ..checks import number, whole
@@ -43,7 +43,7 @@ class Beam:
         meaning = f"a number from {-STEEPEST} to {STEEPEST}"
         if abs(number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
             raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
-        stopping: object = self.early_stopping
+        stopping: Any = self.early_stopping
         if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):
             raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
 

@@ -84,6 +84,9 @@ class SearchTrace:
         kept = {0, *(first[step] + number for step, number in enumerate(self.path()))}
         return draw(nodes, arrows, 0, kept)
 
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
 
 class Recorder:
     """Writes a search down as it goes on."""
