@@ -94,15 +94,17 @@ def _lark_item(random: Random, names: list[str], depth: int) -> str:
 
 
 def _lark_terminal(random: Random, names: list[str]) -> str:
-    parts = [_lark_text(random) if random.random() < 0.8 else random.choice(names) for _ in range(random.choice([1, 1, 2, 3]))]
+    parts = [_lark_text(random) if random.random() < 0.97 else random.choice(names) for _ in range(random.choice([1, 1, 2, 3]))]
     return random.choice([" ", " | "]).join(parts)
 
 
 def _lark_text(random: Random) -> str:
     if random.random() < 0.3:
-        made = alternation(random, 1, False).replace("/", "").replace("\n", "")
-        return f"/{made or 'x'}/" + random.choice(["", "", "i", "s"])
-    return '"' + "".join(random.choice("aabbxyé ") for _ in range(random.randint(0, 3))) + '"'
+        known = ["[a-c]", "[^x]", "a|bb", "[0-9]+", "é", "x?y", ".", "(ab)+", "(?!a)[a-z]"]
+        made = random.choice(known) if random.random() < 0.8 else alternation(random, 1, False)
+        made = made.replace("/", "").replace("\n", "")
+        return f"/{made or 'x'}/" + random.choice(["", "", "", "i", "s"])
+    return '"' + "".join(random.choice("aabbxyé ") for _ in range(random.choice([0, *[1] * 9, *[2] * 6, 3]))) + '"'
 
 
 def _gbnf_rules(random: Random) -> str:
