@@ -2,51 +2,58 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LanguageError, LimitError
+from ..errors import LanguageError, LimitError, StateError
 from ..kernels import chart as kernel
 from ..kernels.calling import call
 from ..kernels.chart import Chart
 from ..kernels.chart import Graph as GraphArrays
 from ..kernels.closure import begin
 from ..kernels.collecting import find_needed, keep_needed, keep_sets
-from ..kernels.interning import FREE, LO, WORDS, reindex
-from ..kernels.rows import MEMO_ITEMS, advance, explore, fill_row
+from ..kernels.interning import HI, LO, WORDS
+from ..kernels.rows import explore, fill_row
 from ..kernels.sets import SETS
+from ..kernels.ways import follow, grow_old, pin, put_to_sleep, rouse
+from .chart_arrays import (
+    SPANS,
+    held_bytes,
+    larger,
+    new_chart,
+    reindexed,
+    scratch,
+    scratch_bytes,
+    to_be_compacted,
+    with_sets_reindexed,
+)
 from .graph import Graph
 from .limits import Meter, current
+from .locks import new_lock
 
 DEAD = kernel.DEAD
 HORIZON = 256
-MEMO_SLOTS = 1024
 MAX_WORDS = 1 << 20
-SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
-GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
-# The arrays of a chart that are written to from end to end
-WRITTEN = [each.name for each in fields(Chart) if each.name not in GROWING]
+# Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
+STRIDE = 64
+_NO_BYTES = np.zeros(0, np.uint8)
+
+Making = Callable[[], tuple[Graph, int]]
 
 
 class Kept(NamedTuple):
-    """For each number of a state or a signature, whether it still means the same."""
+    """What making room left: for each number of a state or a signature, whether it still means the same.
+
+    before: what the last time left; whoever has not seen that either knows nothing of what is still there
+    """
 
     states: NDArray[np.bool_]
     signatures: NDArray[np.bool_]
-
-
-class Watcher(Protocol):
-    """Who remembers things by the numbers of states and signatures."""
-
-    def forget(self, kept: Kept) -> None:
-        """Forget all numbers but those that are kept."""
-        ...
+    before: object
 
 
 class ByteAutomaton(Protocol):
@@ -81,6 +88,9 @@ class TableAutomaton(ByteAutomaton, Protocol):
 class ChartAutomaton:
     """The byte automaton of a graph: lazy, interned, exact for every context-free language.
 
+    graph, rule: the graph and its start, or a function that makes them. It is called again, and what was expanded is
+    expanded again, after an exception in the middle of expanding, which leaves nobody knows what: so a function
+    must make the same each time, and a graph given as it is must have nothing to expand.
     meter: counts the work of calls, and has the limits; that of the call at work if none is given
     max_rows: how many transition rows (1 KiB each) are kept before they are dropped and computed again; one
     kernel call may use more.
@@ -90,28 +100,34 @@ class ChartAutomaton:
 
     def __init__(
         self,
-        graph: Graph,
-        rule: int,
+        graph: Graph | Making,
+        rule: int = 0,
         *,
         meter: Meter | None = None,
         max_rows: int = 4096,
         max_words: int = MAX_WORDS,
         horizon: int = HORIZON,
     ) -> None:
-        self.graph = graph
-        self.lock = threading.RLock()
+        self._make = None if isinstance(graph, Graph) else graph
+        self.graph, rule = (graph, rule) if isinstance(graph, Graph) else graph()
+        self.lock = new_lock()
         self.meter = meter or current() or Meter()
         self._max_rows = max_rows
         self._max_words = max_words
         self.is_crowded = False
-        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
-        self._graph_arrays = graph.arrays()
-        self._chart = _new_chart(horizon, max_rows, self.meter)
+        self.kept: object = None  # the last `Kept`, by which who remembers numbers knows that some were given up
+        self._expanded: list[tuple[int, ...]] = []
+        self._torn = False  # whether the graph is in the middle of a change
+        self._graph_arrays = self.graph.arrays()
+        self._node_count = self.graph.node_count
+        self._chart = new_chart(horizon, max_rows, self.meter)
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
+        self._spelling = _NO_BYTES
         self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
+        self._chart.states[self.start, kernel.PARENT] = kernel.PINNED
 
     @property
     def graph_arrays(self) -> GraphArrays:
@@ -130,49 +146,79 @@ class ChartAutomaton:
 
     @property
     def held_bytes(self) -> int:
-        """How much of the chart's memory was written to; what there is room for besides takes none."""
-        chart = self._chart
-        sizes: list[int] = chart.sizes.tolist()
-        rows = max(self._rows_written, sizes[kernel.ROWS])
-        counts = [(chart.words, sizes[WORDS]), (chart.rows, rows), (chart.loops, rows)]
-        counts += [(chart.set_words, int(chart.set_sizes[WORDS])), (chart.sets, int(chart.set_sizes[SETS]))]
-        counts += [(getattr(chart, name), sizes[kind]) for name, kind in SPANS.items()]
-        growing = sum(count * array.strides[0] for array, count in counts)
-        return growing + sum(getattr(chart, name).nbytes for name in WRITTEN)
+        """How much memory the chart and the graph take; what there is room for besides takes none."""
+        rows = max(self._rows_written, int(self._chart.sizes[kernel.ROWS]))
+        return held_bytes(self._chart, rows) + self.graph.held_bytes
+
+    def ready(self, state: int) -> None:
+        """See to it that a state, one that somebody was given, can be looked at. Raises StateError for any other."""
+        states = self._chart.states
+        try:
+            known = 0 <= state < self._chart.sizes.item(kernel.STATES) and states.item(state, kernel.KEPT) >= 0
+        except (TypeError, ValueError):
+            known = False
+        if not known:
+            raise no_state(state)
+        if states.item(state, HI) == kernel.ASLEEP:
+            self._wake(state)
 
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""
-        with self.lock:
-            row = self.run(fill_row, state)
-            after = int(self._chart.rows[row, byte])
-            if after != DEAD:
-                self._chart.states[after, kernel.KEPT] = 1
-            return after
+        return self.read(state, bytes((byte,)))
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, or DEAD."""
-        values = np.frombuffer(data, np.uint8)
+        if state == DEAD:
+            return DEAD
         with self.lock:
-            return self.run(advance, state, values, 0, len(values))
+            self.ready(state)
+            return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
+
+    def follow(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
+        """The state after data[first:last], or DEAD. Hold the lock, with the state `ready`.
+
+        data: always the same array, since where in it the bytes are is remembered
+        """
+        self._spelling = data
+        return self.run(follow, state, data, first, last)
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
+        if state == DEAD:
+            return False
         chart = self._chart
-        return bool(chart.words[chart.states[state, LO] + 1])
-
-    def explore(self, limit: int) -> int:
-        """Reach every state by bytes; how many there are. Raises LimitError above `limit`."""
+        try:
+            if state >= 0 and chart.states.item(state, kernel.KEPT) >= 0 and state < chart.sizes.item(kernel.STATES):
+                at = chart.states.item(state, LO)
+                if chart.states.item(state, HI) > at:
+                    return chart.words.item(at + 1) == 1
+        except (TypeError, ValueError, IndexError):
+            raise no_state(state) from None
         with self.lock:
-            count = self.run(explore, limit)
-        if count > limit:
-            raise LimitError(
-                f"the automaton has more than {limit:,} states; use it lazily, simplify it, or raise max_states"
-            )
-        return count
+            self.ready(state)
+            return self.ends(state)
+
+    def ends(self, state: int) -> bool:
+        """As `is_accepting`, of any state that is awake, whether or not somebody was given it."""
+        return self._chart.words.item(self._chart.states.item(state, LO) + 1) == 1
+
+    def explore(self, limit: int) -> list[int]:
+        """Reach every state by bytes; their numbers. Raises LimitError if there are more than `limit`."""
+        with self.lock:
+            for asleep in np.flatnonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP).tolist():
+                self._wake(asleep)
+            if self.run(explore, limit) > limit:
+                raise LimitError(
+                    f"the automaton has more than {limit:,} states; use it lazily, simplify it, or raise max_states"
+                )
+            found = np.flatnonzero(self._chart.states[: self.state_count, HI] >= 0).astype(np.int32)
+            self.keep(found)
+            return found.tolist()
 
     def transitions(self, state: int) -> NDArray[np.int32]:
         """The state after each byte: int32 [256], DEAD where there is none."""
         with self.lock:
+            self.ready(state)
             row = self.run(fill_row, state)
             after = self._chart.rows[row].copy()
             self.keep(after)
@@ -180,50 +226,66 @@ class ChartAutomaton:
 
     def keep(self, states: NDArray[np.int32]) -> None:
         """Let `collect` not give up these states; DEAD is passed over."""
-        self._chart.states[states[states != DEAD], kernel.KEPT] = 1
+        numbers = states[states != DEAD]
+        records = self._chart.states
+        records[numbers[records[numbers, kernel.PARENT] == kernel.UNSET], kernel.PARENT] = kernel.PINNED
+        records[numbers, kernel.KEPT] = 1
 
-    def collect(self) -> Kept:
+    def collect(self, most_words: int | None = None) -> Kept:
         """Make room: give up all states whose numbers nobody was given, by a method or by the kernel `advance`.
 
         Returns for each number whether it still names the same thing; the others will name new ones. States
-        met on the way to masks and distances are many times those that texts end in.
+        met on the way to masks and distances are many times those that texts end in. Where these alone take more than
+        `most_words`, those that nobody was given since the last time are put to sleep, which nobody need know of.
         """
+        most = self._max_words if most_words is None else most_words
         with self.lock:
-            chart = self._chart
-            chart = replace(
-                chart, states=chart.states.copy(), bundles=chart.bundles.copy(), signatures=chart.signatures.copy()
-            )
-            bundles = np.zeros(len(chart.bundles), np.uint8)
-            signatures = np.zeros(len(chart.signatures), np.uint8)
+            self.begin_call()
+            chart = to_be_compacted(self._chart)
+            count = self.state_count
+            bundles, signatures = np.zeros(len(chart.bundles), np.uint8), np.zeros(len(chart.signatures), np.uint8)
             needed = int(find_needed(chart, bundles, signatures))
+            if needed > most and put_to_sleep(chart.states, count, STRIDE):
+                bundles[:] = signatures[:] = 0
+                needed = int(find_needed(chart, bundles, signatures))
             words = np.zeros(max(4096, 4 * len(chart.buffer), 4 * needed), np.int32)
             keep_needed(chart, bundles, signatures, words)
+            grow_old(chart.states, count)
             chart.states[:, kernel.ROW] = -1
             chart.sizes[kernel.ROWS] = 0
-            chart.memo[:] = 0
-            chart = replace(chart, words=words, rows=np.zeros((64, 256), np.int32), loops=np.zeros((64, 3), np.uint64))
-            set_words = np.zeros_like(chart.set_words)
-            keep_sets(self._graph_arrays, chart, set_words)
+            chart = replace(
+                chart,
+                words=words,
+                rows=np.zeros((64, 256), np.int32),
+                loops=np.zeros((64, 3), np.uint64),
+                memo=np.zeros_like(chart.memo),
+                set_words=np.zeros_like(chart.set_words),
+            )
+            keep_sets(self._graph_arrays, replace(chart, set_words=self._chart.set_words), chart.set_words)
+            chart = with_sets_reindexed(reindexed(chart))
+            states = (chart.states[:count, kernel.KEPT] >= 0) & (chart.states[:count, HI] != kernel.ASLEEP)
+            kept = Kept(states, signatures == 1, self.kept)
+            # Who sees the chart without the last of these forgets all numbers, which is always right.
+            self.kept = object()
+            self._chart = chart
             self._rows_written = 0
-            self._chart = _with_sets_reindexed(_reindexed(replace(chart, set_words=set_words)))
             self.is_crowded = False
-            states = chart.states[: chart.sizes[kernel.STATES], kernel.KEPT] == 1
-            kept = Kept(states, signatures == 1)
-            for watcher in list(self._watchers):
-                watcher.forget(kept)
+            self.kept = kept
             return kept
-
-    def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` whenever numbers are given up, as long as it lives."""
-        self._watchers.add(watcher)
 
     def bytes_on_the_way(self, limit: int = 1000) -> set[int]:
         """The bytes that some text may have, as far as the first `limit` states tell."""
         found: set[int] = set()
-        state = 0
-        while state < min(limit, self.state_count):
-            found.update(np.flatnonzero(self.transitions(state) >= 0).tolist())
-            state += 1
+        queue = [self.start]
+        reached = {self.start}
+        for state in queue:
+            if len(reached) > limit:
+                break
+            after = self.transitions(state)
+            found.update(np.flatnonzero(after >= 0).tolist())
+            new = set(after[after >= 0].tolist()) - reached
+            reached |= new
+            queue += sorted(new)
         return found
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> int:
@@ -238,14 +300,13 @@ class ChartAutomaton:
     def begin_call(self) -> None:
         """To be called before a kernel is called outside `run`, once for all its repetitions."""
         self._dropped = False
+        if self._torn:
+            self._mend()
 
     def resolve(self, code: int) -> None:
-        """Do what a kernel's code asks for: expand a lazy node, or make room."""
+        """Do what a kernel's code asks for: expand a lazy node, or make room. Raises LimitError and Cancelled."""
         if code == kernel.EXPAND:
-            count = int(self._chart.sizes[kernel.MISSING])
-            self._chart.sizes[kernel.MISSING] = 0
-            self.graph.expand(set(self._chart.missing[:count].tolist()))
-            self._graph_arrays = self.graph.arrays()
+            self._expand()
         elif code == kernel.EXHAUSTED:
             raise self.meter.refusal()
         elif code == kernel.CROWDED:
@@ -253,38 +314,98 @@ class ChartAutomaton:
         else:
             self._grow()
 
+    def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
+        """As `Graph.promises`."""
+        self._torn = True
+        found = self.graph.promises(first, last)
+        self._torn = False
+        return found
+
+    def weights(self, first: int) -> list[list[int]]:
+        """As `Graph.weights`."""
+        self._torn = True
+        found = self.graph.weights(first)
+        self._torn = False
+        return found
+
+    def _expand(self) -> None:
+        """Define the lazy nodes that a kernel came upon."""
+        count = int(self._chart.sizes[kernel.MISSING])
+        nodes = tuple(sorted(set(self._chart.missing[:count].tolist())))
+        self._torn = True
+        self.graph.expand(nodes)
+        self._expanded.append(nodes)
+        self._graph_arrays = self.graph.arrays()
+        self._node_count = self.graph.node_count
+        self._chart.sizes[kernel.MISSING] = 0
+        self._torn = False
+        self.meter.check_memory(self.graph.held_bytes)
+
+    def _mend(self) -> None:
+        """Make the graph again as it was before it was torn; none of that counts as work of the call."""
+        if self._make is None:
+            raise StateError("this guide was interrupted where it cannot be mended; make it again")
+        with Meter(replace(self.meter.limits, work=2**61, seconds=None)):
+            graph, _ = self._make()
+            for nodes in self._expanded:
+                graph.expand(nodes)
+        arrays = graph.arrays()
+        assert graph.node_count == self._node_count, "a graph that is made again must be the same"
+        self.graph, self._graph_arrays = graph, arrays
+        self._chart.sizes[kernel.MISSING] = 0
+        self._torn = False
+
+    def _wake(self, state: int) -> None:
+        """Work out the words of a state that is asleep, from the nearest one before it that is not."""
+        states = self._chart.states
+        way: list[int] = []
+        while states.item(state, HI) == kernel.ASLEEP:
+            way.append(state)
+            state = states.item(state, kernel.PARENT)
+        for asleep in reversed(way):
+            first, last = states.item(asleep, kernel.FIRST), states.item(asleep, kernel.LAST)
+            self.run(rouse, state, asleep, self._spelling, first, last)
+            states, state = self._chart.states, asleep
+
     def _widen_scratch(self) -> None:
-        chart = self._chart
-        size = 4 * len(chart.work)
-        if size > 64_000_000:
-            raise LimitError("the constraint is too ambiguous: one state has more than 16 million items")
-        self._chart = replace(chart, **_scratch(size))
+        size = 4 * len(self._chart.work)
+        self.meter.check_memory(self.held_bytes + scratch_bytes(size))
+        self._chart = replace(self._chart, **scratch(size))
 
     def _grow(self) -> None:
         """Make room in every array that is more than half full; drop the rows when there are too many."""
         chart, sizes = self._chart, self._chart.sizes
-        if sizes[kernel.ROWS] >= len(chart.rows):
-            if len(chart.rows) >= self._max_rows and not self._dropped:
-                chart = self._without_rows()
-            else:
-                chart = replace(chart, rows=_larger(chart.rows), loops=_larger(chart.loops))
         if sizes[kernel.STATES] > self.meter.limits.states:
+            self.is_crowded = True
             raise LimitError(
                 f"the constraint has led through more than {self.meter.limits.states:,} states; simplify it, or raise "
                 "states= of its limits=Limits(...)"
             )
+        self._check_memory()
+        if sizes[kernel.ROWS] >= len(chart.rows):
+            if len(chart.rows) >= self._max_rows and not self._dropped:
+                chart = self._without_rows()
+            else:
+                chart = replace(chart, rows=larger(chart.rows), loops=larger(chart.loops))
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
-            chart = replace(chart, words=_larger(chart.words))
+            chart = replace(chart, words=larger(chart.words))
             self.is_crowded = len(chart.words) > self._max_words
         for name, kind in SPANS.items():
             spans = getattr(chart, name)
             if 2 * sizes[kind] >= len(spans):
-                chart = _reindexed(replace(chart, **{name: _larger(spans)}), name)
+                chart = reindexed(replace(chart, **{name: larger(spans)}), name)
         if 2 * chart.set_sizes[WORDS] >= len(chart.set_words) or len(chart.set_words) < 4 * len(chart.buffer):
-            chart = replace(chart, set_words=_larger(chart.set_words))
+            chart = replace(chart, set_words=larger(chart.set_words))
         if 2 * chart.set_sizes[SETS] >= len(chart.sets):
-            chart = _with_sets_reindexed(replace(chart, sets=_larger(chart.sets)))
+            chart = with_sets_reindexed(replace(chart, sets=larger(chart.sets)))
         self._chart = chart
+
+    def _check_memory(self) -> None:
+        """Raise LimitError if there is too much already, and let the next text make room."""
+        held = self.held_bytes
+        if held > self.meter.limits.memory:
+            self.is_crowded = True
+        self.meter.check_memory(held)
 
     def _without_rows(self) -> Chart:
         """The chart with no rows; within one call only once, since the call goes on with the rows it fills."""
@@ -296,76 +417,8 @@ class ChartAutomaton:
         return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
 
 
-def _reindexed(chart: Chart, *names: str) -> Chart:
-    """The chart with new indices of the named spans, of all if none is named."""
-    for name in names or SPANS:
-        spans = getattr(chart, name)
-        index = np.full(4 * len(spans), -1, np.int32)
-        reindex(chart.words, spans, index, chart.sizes[SPANS[name]])
-        chart = replace(chart, **{f"{name[:-1]}_index": index})
-    return chart
-
-
-def _with_sets_reindexed(chart: Chart) -> Chart:
-    """The chart with a new index of its large sets."""
-    index = np.full(4 * len(chart.sets), -1, np.int32)
-    reindex(chart.set_words, chart.sets, index, chart.set_sizes[SETS])
-    return replace(chart, set_index=index)
-
-
-def _larger(array: Any) -> Any:
-    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array
-    return grown
-
-
-def _scratch(size: int) -> dict[str, Any]:
-    return {
-        "items": np.empty((size, kernel.ITEM), np.int32),
-        "work": np.empty((size, kernel.ITEM), np.int32),
-        "leaves": np.empty((size, kernel.ITEM), np.int32),
-        "entries": np.empty((size, kernel.ENTRY), np.int32),
-        "done": np.empty(size, np.int32),
-        "seen": np.zeros((4 * size, 2), np.int32),
-        "buffer": np.empty(kernel.ENTRY * size + 8, np.int32),
-    }
-
-
-def _new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
-    """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
-
-    There is room for what most constraints come to: memory that is never written to costs nothing, while larger
-    arrays must be copied to and indexed anew.
-    """
-    rows = min(2048, max_rows)
-    sizes = np.zeros(12, np.int64)
-    sizes[FREE:] = -1
-    sizes[kernel.HORIZON] = horizon
-    set_sizes = np.zeros(FREE + SETS + 1, np.int64)
-    set_sizes[FREE:] = -1
-    set_sizes[SETS] = 1
-    chart = Chart(
-        words=np.empty(1 << 18, np.int32),
-        states=np.empty((8192, 5), np.int32),
-        bundles=np.empty((2048, 3), np.int32),
-        signatures=np.empty((4096, 2), np.int32),
-        state_index=np.full(1 << 15, -1, np.int32),
-        bundle_index=np.full(1 << 13, -1, np.int32),
-        signature_index=np.full(1 << 14, -1, np.int32),
-        rows=np.empty((rows, 256), np.int32),
-        loops=np.empty((rows, 3), np.uint64),
-        memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
-        set_words=np.empty(4096, np.int32),
-        sets=np.zeros((64, 2), np.int32),
-        set_index=np.full(256, -1, np.int32),
-        set_sizes=set_sizes,
-        sizes=sizes,
-        missing=np.zeros(256, np.int32),
-        meter=meter.counts,
-        **_scratch(64),
+def no_state(state: object) -> StateError:
+    """What to raise for something that is no state."""
+    return StateError(
+        f"{state!r} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
     )
-    chart.bundles[:2] = ((0, 0, 0), (0, 0, 1))
-    sizes[kernel.BUNDLES] = 2
-    chart.signatures[:2] = 0
-    sizes[kernel.SIGNATURES] = 2
-    return chart

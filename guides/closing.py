@@ -80,7 +80,7 @@ class Closing:
         """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
         known = self._distances.get(state)
         if known is None:
-            if self._automaton.is_accepting(state):
+            if self._automaton.ends(state):
                 known = self._distances[state] = 0
             elif self._tables.spells_all_bytes:
                 known = self._distances[state] = self._found_distance(state)
@@ -151,6 +151,7 @@ class Closing:
     def _settle(self) -> None:
         """Bring the costs up to date with the graph and the chart."""
         automaton = self._automaton
+        automaton.begin_call()
         graph, chart = automaton.graph_arrays, automaton.chart
         costs = self._costs
         more: dict[str, Ints] = {}
@@ -164,7 +165,7 @@ class Closing:
             more["entries"] = _extended(costs.entries, len(chart.words), -1)
         if len(costs.onward) < len(chart.states):
             more["onward"] = _extended(costs.onward, len(chart.states), -1)
-        weights = automaton.graph.weights(len(costs.weights))
+        weights = automaton.weights(len(costs.weights))
         if weights:
             padded = [[*row, *[0] * (costs.weights.shape[1] - len(row))] for row in weights]
             more["weights"] = np.concatenate([costs.weights, np.array(padded, np.int32)])
@@ -172,7 +173,7 @@ class Closing:
             self._costs = costs = replace(costs, **more)
         count = automaton.graph.node_count
         if count > self._nodes_settled:
-            for node, promise, lacking, target in automaton.graph.promises(self._nodes_settled, count):
+            for node, promise, lacking, target in automaton.promises(self._nodes_settled, count):
                 costs.promised[node], costs.lacking[node], costs.after[node] = promise, lacking, target
             call(settle_nodes, graph, costs, self._nodes_settled, count)
             self._nodes_settled = count
@@ -209,7 +210,7 @@ class Closing:
     def _tokens_by_nearest(self, state: int, limit: int) -> int:
         """How many tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""
         path: list[int] = []
-        while state not in self._by_nearest and not self._automaton.is_accepting(state):
+        while state not in self._by_nearest and not self._automaton.ends(state):
             if len(path) == limit:
                 return NEVER
             path.append(state)
@@ -236,7 +237,7 @@ class Closing:
             total, _, place, tokens = heapq.heappop(queue)
             if total >= shortest:
                 return shortest
-            if self._distances.get(place, 0) or self._automaton.is_accepting(place):
+            if self._distances.get(place, 0) or self._automaton.ends(place):
                 self._remember_search(state, place, total, origin)
                 return total
             if tokens > fewest[place]:

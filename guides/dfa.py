@@ -18,6 +18,7 @@ class Dfa:
     transitions: int32 [states, 256], DEAD where there is none
     accepting: bool [states]
     start: the first state
+    States are numbered in the order of their numbers in the automaton that they come from.
     """
 
     transitions: NDArray[np.int32]
@@ -27,10 +28,12 @@ class Dfa:
     @classmethod
     def of(cls, automaton: ChartAutomaton, max_states: int = 100_000) -> Dfa:
         """All states of an automaton. Raises LimitError if there are more than `max_states`."""
-        count = automaton.explore(max_states)
-        transitions = np.stack([automaton.transitions(state) for state in range(count)])
-        accepting = np.array([automaton.is_accepting(state) for state in range(count)])
-        return cls(transitions, accepting, automaton.start)
+        states = automaton.explore(max_states)
+        number = np.full(max(states) + 2, DEAD, np.int32)  # the last is for DEAD
+        number[states] = np.arange(len(states))
+        transitions = number[np.stack([automaton.transitions(state) for state in states])]
+        accepting = np.array([automaton.is_accepting(state) for state in states])
+        return cls(transitions, accepting, number.item(automaton.start))
 
     def __len__(self) -> int:
         return len(self.transitions)

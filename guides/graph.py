@@ -10,10 +10,10 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from ..errors import LimitError
 from ..kernels.chart import COUNTER, EDGE_HI, EDGE_LO, FINAL, FLAGS, GUARD, LAZY, LINK_HI, LINK_LO, RULE, SPAN, TAIL
 from ..kernels.chart import Graph as GraphArrays
 from ..kernels.sets import BITS
+from .limits import spend_growth
 from .piece import Ints, Piece, Span, piece_of
 from .syntax import Ranges
 from .utf8 import Template
@@ -23,7 +23,8 @@ Link = tuple[int, int, int]
 Copy = tuple[int, int, int, int]
 Promise = tuple[Callable[[], int] | int, int, int | None]
 
-MAX_NODES = 4_000_000
+# Steps of work that a record counts for, when there are more than before
+GROWTH = 40
 
 
 class Records:
@@ -60,6 +61,7 @@ class Records:
         first = self.count
         self.count += amount
         if self.count > len(self.array):
+            spend_growth(GROWTH * self.count, 4 * self._width * 2 * self.count)
             larger = np.zeros((max(self.count, 2 * len(self.array)), self._width), np.int32)
             larger[:first] = self.array[:first]
             self._take(larger)
@@ -84,7 +86,7 @@ class Graph:
     names: what the rules that people know are called, by start node; asked for only when a state is described
     """
 
-    def __init__(self, max_nodes: int = MAX_NODES) -> None:
+    def __init__(self) -> None:
         self._nodes = Records(8, 512)
         self._edges = Records(3, 1024)
         self._links = Records(3, 512)
@@ -103,7 +105,6 @@ class Graph:
         self._lazy: list[int] = []
         self._promises: dict[int, Promise] = {}
         self._terminals: list[tuple[int, int, str]] = []
-        self._max_nodes = max_nodes
         self.names: dict[int, Callable[[], str]] = {}
         self.rule = 0
         self.counter = 0
@@ -112,6 +113,12 @@ class Graph:
     def node_count(self) -> int:
         """The number of nodes so far."""
         return self._nodes.count
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the records in use take."""
+        records = (self._nodes, self._edges, self._links, self._counters, self._guards)
+        return sum(each.count * each.array.strides[0] for each in records)
 
     def arrays(self) -> GraphArrays:
         """The graph as it stands, for the kernels; valid until the next change."""
@@ -151,8 +158,6 @@ class Graph:
     def reserve(self) -> int:
         """A new node of the current rule and counter, to be defined later."""
         node = self._nodes.reserve(1)
-        if node >= self._max_nodes:
-            raise self._too_large()
         flat, base = self._nodes.flat, 8 * node
         flat[base + RULE] = self.rule
         flat[base + COUNTER] = self.counter
@@ -284,9 +289,14 @@ class Graph:
         return node
 
     def expand(self, nodes: Iterable[int]) -> None:
-        """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise."""
+        """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise.
+
+        Nodes that are defined are passed over. After an exception the graph is of no use any more.
+        """
         outer = self.rule, self.counter
         for node in nodes:
+            if node not in self._expanders:
+                continue
             self.rule = self._nodes.flat[8 * node + RULE]
             self.counter = self._nodes.flat[8 * node + COUNTER]
             self._expanders[node]()
@@ -312,8 +322,6 @@ class Graph:
         if count == 0:
             return target
         first = self._nodes.reserve(count)
-        if first + count > self._max_nodes:
-            raise self._too_large()
         pending = self._pending_edges
         edge = self._edges.count + len(pending) // 3
         for after, byte in enumerate(data, first + 1):
@@ -335,8 +343,6 @@ class Graph:
         """
         size = len(template.ends)
         first = self._nodes.reserve(size)
-        if first + size > self._max_nodes:
-            raise self._too_large()
         self._copies.setdefault(template, []).append((first, target, self.rule, self.counter))
         return first
 
@@ -383,8 +389,6 @@ class Graph:
         self._flush()
         size = len(piece.nodes)
         first = self._nodes.reserve(size)
-        if first + size > self._max_nodes:
-            raise self._too_large()
         edge, link = self._edges.extend(piece.edges), self._links.extend(piece.links)
         self._edges.array[edge : self._edges.count, 2] += first
         self._links.array[link : self._links.count] += piece.to_nodes * np.int32(first)
@@ -397,8 +401,3 @@ class Graph:
         for node, span in piece.spans:
             self._promise(first + node, span)
         return first
-
-    def _too_large(self) -> LimitError:
-        return LimitError(
-            f"the constraint needs more than {self._max_nodes:,} graph nodes; simplify it, or raise max_nodes"
-        )

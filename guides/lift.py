@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import gc
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LanguageError, LimitError
+from ..errors import LanguageError, LimitError, OptionError
 from ..kernels.bundles import signature as signature_of
 from ..kernels.calling import call
 from ..kernels.chart import DEAD
 from ..kernels.cost import NEVER
-from ..kernels.rows import advance
 from ..kernels.shortcut import BESIDE, LOOP, probe
 from ..kernels.split import UNSPLITTABLE, walk_span, walk_split
 from ..kernels.walk import walk, walk_beside
@@ -21,36 +21,35 @@ from .automaton import ChartAutomaton, Kept
 from .closing import Closing
 from .expectation import expectation
 from .mask_table import Cache, MaskTable
-from .pausing import pause, resume
 from .tables import VocabularyTables
 
 Mask = NDArray[np.uint32]
 
 MAX_STEPS = 1 << 16
-"""How many (state, token) pairs a guide remembers the state after."""
+"""How many (state, token) pairs a guide remembers the state after, and of how many states it remembers the mask."""
 
 
 class LiftedGuide:
     """A guide over the states of a `ChartAutomaton`. See `guides.protocol.Guide` for the methods.
 
-    States with equal signatures have equal masks, so masks are memoised by signature. Thread-safe.
-    collects: whether states that `advance` never returned are given up when there are very many.
+    States with equal signatures have equal masks, so masks are memoised by signature. Thread-safe. A state that
+    `advance` or `read` did not give out raises StateError.
     """
-
-    collects: ClassVar[bool] = True
 
     def __init__(self, automaton: ChartAutomaton, vocabulary: Vocabulary) -> None:
         self._automaton = automaton
         self._vocabulary = vocabulary
+        self._size = vocabulary.size
         self._tables = VocabularyTables.of(vocabulary)
         self._lock = automaton.lock
+        self._meter = automaton.meter
         self._rows: Cache = {}
         self._signatures: dict[int, int] = {}
         self._steps: dict[int, int] = {}
+        self._kept = automaton.kept
         self._eos = frozenset(vocabulary.eos_ids)
         self._found = np.zeros(5, np.uint64)
         self._closing = Closing(automaton, self._tables)
-        automaton.watch(self)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
 
@@ -75,50 +74,61 @@ class LiftedGuide:
         return self._tables.masks
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)]. Read it, never write it."""
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
         row = self.row(state)
-        return self._tables.masks.rows[row]
+        return self._tables.masks.masks[row]
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        signature = self._signatures.get(state, -1)
-        row = self._rows.get(signature)
-        while row is not None:
-            self._tables.masks.touch(row)
-            known = self._rows.get(signature)
-            if known == row:  # not given away by another thread before it was touched
-                return row
-            row = known
-        was_running = pause()
+        if self._kept is self._automaton.kept:
+            signature = self._signatures.get(state)
+            row = self._rows.get(signature)
+            while row is not None:
+                self._tables.masks.touch(row)
+                known = self._rows.get(signature)
+                if known == row:  # not given away by another thread before it was touched
+                    return row
+                row = known
+        was_running = gc.isenabled()
         try:
-            return self._compute(state)
+            gc.disable()
+            with self._lock, self._meter, self._tables.lock:
+                self._prepare(state)
+                return self._compute(state)
         finally:
-            resume(was_running)
+            if was_running:
+                gc.enable()
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        known = self._steps.get(state << 32 | token)
+        try:
+            if not 0 <= token < self._size:
+                return DEAD
+            known = self._steps.get(state << 32 | token)
+        except TypeError:
+            raise _no_numbers(state, token) from None
         if known is not None and not self._automaton.is_crowded:
             return known
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
-        if not 0 <= token < self._vocabulary.size:
+        if state == DEAD:
             return DEAD
-        was_running = pause()
+        was_running = gc.isenabled()
         try:
-            data, start = self._tables.bytes
-            first, last = start.item(token), start.item(token + 1)
-            after = DEAD if first == last else self._after(state, data, first, last)
-            if len(self._steps) >= MAX_STEPS:
-                self._steps.clear()
-            self._steps[state << 32 | token] = after
-            return after
+            gc.disable()
+            with self._lock, self._meter:
+                return self._step(state, token)
         finally:
-            resume(was_running)
+            if was_running:
+                gc.enable()
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        return self._after(state, np.frombuffer(data, np.uint8), 0, len(data))
+        if state == DEAD:
+            return DEAD
+        with self._lock, self._meter:
+            self._prepare(state)
+            return self._alive(self._automaton.read(state, data))
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete."""
@@ -126,17 +136,26 @@ class LiftedGuide:
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, EOS not counted; see `guides.closing.Closing` for how."""
-        with self._lock:
+        if state == DEAD:
+            return NEVER
+        with self._lock, self._meter:
+            self._prepare(state)
             return self._closing.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        with self._lock:
+        if state == DEAD:
+            return left >= NEVER
+        with self._lock, self._meter:
+            self._prepare(state)
             return self._closing.fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        with self._lock:
+        if state == DEAD:
+            return np.zeros(self._tables.words, np.uint32)
+        with self._lock, self._meter:
+            self._prepare(state)
             mask = self._tables.pack(self._closing.fitting(state, left))
         if self.is_accepting(state):
             mask |= self._tables.eos_words
@@ -144,7 +163,8 @@ class LiftedGuide:
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
-        with self._lock:
+        with self._lock, self._meter:
+            self._prepare(state)
             if left is None and self._tables.spells_all_bytes:
                 mask = np.zeros(self._tables.words, np.uint32)
                 self._run_walk(walk, mask, self._tables.branches, state, self._tables.branch_numbers.item(node))
@@ -154,7 +174,8 @@ class LiftedGuide:
 
     def distance_below(self, state: int, node: int) -> int:
         """As `guides.crossing.TrieGuide` says."""
-        with self._lock:
+        with self._lock, self._meter:
+            self._prepare(state)
             return self._closing.distance_below(state, node)
 
     def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
@@ -162,7 +183,8 @@ class LiftedGuide:
 
         int32, in the order of the trie
         """
-        with self._lock:
+        with self._lock, self._meter:
+            self._prepare(state)
             after = self._closing.after_tokens(state, node)
             if not self._tables.spells_all_bytes:
                 after[~self._closing.fitting(state, NEVER, node)] = DEAD
@@ -171,30 +193,58 @@ class LiftedGuide:
 
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
         """The fewest bytes that complete a text from each of the states, whether or not tokens spell them."""
-        with self._lock:
+        with self._lock, self._meter:
+            for state in states.tolist():
+                self._automaton.ready(state)
+            self._prepare(self.start)
             return self._closing.bytes_needed(states)
 
-    def _after(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
-        """The state after data[first:last], or DEAD."""
-        with self._lock:
-            if self._automaton.is_crowded and self.collects:
-                self._automaton.collect()
-            after = self._automaton.run(advance, state, data, first, last)
-            if after != DEAD and not self._tables.spells_all_bytes and not self._closing.fits(after, NEVER - 1):
-                return DEAD
-            return after
+    def _prepare(self, state: int) -> None:
+        """See to it that what is remembered is true, and that the state can be looked at. Raises StateError."""
+        kept = self._automaton.kept
+        if self._kept is not kept:
+            self._forget(kept)
+            self._kept = kept
+        if state != DEAD:
+            self._automaton.ready(state)
+
+    def _step(self, state: int, token: int) -> int:
+        """The state after a token that is not EOS."""
+        if self._automaton.is_crowded:
+            self._automaton.collect()
+        self._prepare(state)
+        data, start = self._tables.bytes
+        first, last = start.item(token), start.item(token + 1)
+        after = DEAD if first == last else self._alive(self._automaton.follow(state, data, first, last))
+        if len(self._steps) >= MAX_STEPS:
+            self._steps.clear()
+        self._steps[state << 32 | token] = after
+        return after
+
+    def _alive(self, state: int) -> int:
+        """The state, DEAD if the vocabulary cannot spell what may follow."""
+        if state == DEAD or self._tables.spells_all_bytes or self._closing.fits(state, NEVER - 1):
+            return state
+        return DEAD
 
     def describe(self, state: int) -> str:
         """What may follow, in words: the characters, and where a grammar or schema asks for them."""
-        with self._lock:
-            return expectation(self._automaton, state)
+        with self._lock, self._meter:
+            self._prepare(state)
+            return NOTHING if state == DEAD else expectation(self._automaton, state)
 
-    def forget(self, kept: Kept) -> None:
-        """Forget all states and signatures but those that are kept; the automaton says when."""
+    def _forget(self, kept: object) -> None:
+        """Forget all states and signatures but those that are kept, all if it is not known which."""
+        if not isinstance(kept, Kept) or kept.before is not self._kept:
+            self._closing.forget(np.zeros(self._automaton.state_count, np.bool_))
+            self._signatures.clear()
+            self._rows.clear()
+            self._steps.clear()
+            return
         self._closing.forget(kept.states)
-        for state in [state for state in self._signatures if not kept.states[state]]:
+        for state in [state for state in self._signatures if state != DEAD and not kept.states[state]]:
             del self._signatures[state]
-        for signature in [signature for signature in list(self._rows) if not kept.signatures[signature]]:
+        for signature in [each for each in list(self._rows) if each != DEAD and not kept.signatures[each]]:
             self._rows.pop(signature, None)
 
     def _unspellable(self) -> LanguageError | LimitError:
@@ -215,23 +265,27 @@ class LiftedGuide:
 
     def _install(self, state: int, mask: Mask) -> None:
         """Take over the mask of a state, computed before."""
-        with self._lock, self._tables.lock:
+        with self._lock, self._meter, self._tables.lock:
+            self._prepare(state)
             signature = self._automaton.run(signature_of, state)
             if signature not in self._rows:
                 self._tables.masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int) -> int:
-        with self._lock, self._tables.lock:
-            signature = self._signatures[state] = self._automaton.run(probe, state, self._found)
-            row = self._rows.get(signature)
-            if row is None:
-                mask = self._walk(state)
-                if self._automaton.is_accepting(state):
-                    mask |= self._tables.eos_words
-                row = self._tables.masks.store(self._rows, signature, mask)
-            else:
-                self._tables.masks.touch(row)
-            return row
+        """The number of the row with the mask of a state. Hold the locks."""
+        signature = DEAD if state == DEAD else self._automaton.run(probe, state, self._found)
+        row = self._rows.get(signature)
+        if row is None:
+            mask = np.zeros(self._tables.words, np.uint32) if state == DEAD else self._walk(state)
+            if state != DEAD and self._automaton.ends(state):
+                mask |= self._tables.eos_words
+            row = self._tables.masks.store(self._rows, signature, mask)
+        else:
+            self._tables.masks.touch(row)
+        if len(self._signatures) >= MAX_STEPS:
+            self._signatures.clear()
+        self._signatures[state] = signature
+        return row
 
     def _walk(self, state: int) -> Mask:
         """The mask of a state that was probed last, without EOS."""
@@ -262,3 +316,10 @@ class LiftedGuide:
             automaton.resolve(code)
             code = call(function, automaton.graph_arrays, automaton.chart, *arguments, mask)
         return code
+
+
+NOTHING = "nothing: the text so far cannot be continued"
+
+
+def _no_numbers(state: object, token: object) -> OptionError:
+    return OptionError(f"a state and a token are whole numbers, not {state!r} and {token!r}")

@@ -192,6 +192,14 @@ def spend(steps: int) -> None:
         meter.spend(steps)
 
 
+def spend_growth(steps: int, held: int) -> None:
+    """Count what it takes to make an array larger, which has so many bytes then. Raises LimitError or Cancelled."""
+    meter = _local.meter
+    if meter is not None:
+        meter.check_memory(held)
+        meter.spend(steps)
+
+
 def current() -> Meter | None:
     """The meter of the call at work in this thread."""
     return _local.meter

@@ -26,6 +26,9 @@ class MaskTable:
         self.max_rows = max(256, max_bytes // (4 * words))
         # Zeros that nobody has written yet take no memory.
         self.rows: NDArray[np.uint32] = np.zeros((self.max_rows, words), np.uint32)
+        # The same, for those who get a mask: they cannot write to it.
+        self.masks: NDArray[np.uint32] = self.rows.view()
+        self.masks.flags.writeable = False
         self.version = 0
         # Who has each row, the one that was longest unused first.
         self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()

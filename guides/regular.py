@@ -37,8 +37,6 @@ MAX_STATES = 50_000
 class RegularGuide(LiftedGuide, Drawable):
     """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
 
-    collects = False
-
     def __init__(self, node: Node, vocabulary: Vocabulary) -> None:
         graph = Graph()
         rule = Lowering(graph).rule(node)
@@ -49,7 +47,7 @@ class RegularGuide(LiftedGuide, Drawable):
 
         Raises LimitError if there are more than `max_states` states, or more masks than their table may hold.
         """
-        for state in range(self.automaton.explore(max_states)):
+        for state in self.automaton.explore(max_states):
             self.row(state)
             if len(self._rows) >= self.table.max_rows:
                 raise LimitError(
@@ -68,7 +66,7 @@ class RegularGuide(LiftedGuide, Drawable):
 
     def minimal(self, max_states: int = MAX_PICTURED) -> Minimal:
         """The smallest automaton, whose states are numbered as in pictures. Raises LimitError above `max_states`."""
-        return Minimal(self.dfa(), max_states)
+        return Minimal(self.dfa(), max_states, self.automaton.explore(MAX_STATES))
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The smallest automaton over bytes; `tokens` adds the tokens allowed in each state."""

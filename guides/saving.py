@@ -15,6 +15,7 @@ from ..errors import GuideFileError
 from ..tokenizers_adapter import Vocabulary
 
 if TYPE_CHECKING:
+    from .dfa import Dfa
     from .regular import RegularGuide
 
 FORMAT = "trellm guide 1"
@@ -39,8 +40,7 @@ def save(guide: RegularGuide, path: str | Path, identity: dict[str, str]) -> Non
     import safetensors.numpy
 
     library: Any = safetensors.numpy
-    dfa = guide.dfa()
-    order, numbered = dfa.breadth_first()
+    order, numbered = _breadth_first(guide)
     tensors: Tensors = {
         "masks": np.stack([guide.mask(state).copy() for state in order]),
         "transitions": numbered.transitions,
@@ -64,10 +64,18 @@ def read(path: str | Path, vocabulary: Vocabulary, expected: Mapping[str, str]) 
 
 def restore(guide: RegularGuide, saved: SavedGuide) -> None:
     """Give a guide the masks saved for it. Raises GuideFileError if it is now built another way."""
-    order, numbered = guide.dfa().breadth_first()
+    order, numbered = _breadth_first(guide)
     if not np.array_equal(numbered.transitions, saved.transitions) or len(saved.masks) != len(order):
         raise GuideFileError(f"{saved.path} was saved by a version that builds another automaton; save the guide again")
     guide.install(order, saved.masks)
+
+
+def _breadth_first(guide: RegularGuide) -> tuple[list[int], Dfa]:
+    """The states of a guide in the order of a breadth-first search, and its automaton so numbered."""
+    dfa = guide.dfa()
+    states = guide.automaton.explore(len(dfa))
+    order, numbered = dfa.breadth_first()
+    return [states[place] for place in order], numbered
 
 
 def _read(path: str | Path) -> SavedGuide:

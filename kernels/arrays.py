@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache
 from typing import (
     Annotated,
     Any,
@@ -40,34 +40,39 @@ class Arrays:
     """The base of what kernels take as one argument. Fields are annotated Vector, Table, int, or as other `Arrays`.
 
     Vectors and tables are contiguous, in C's order. Nothing but their contents changes: `dataclasses.replace`
-    makes another.
+    makes another. Raises TypeError for a field of another kind.
+
+    address: where the list is; it lives as long as this does
     """
 
     _numba_type_: ClassVar[Any]
+    _list: ClassVar[Any]
+    address: ClassVar[int]
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, eq=False)(cls)
         cls._numba_type_ = ArraysType(cls)
 
-    @cached_property
-    def address(self) -> int:
-        """Where the list is; it lives as long as this does."""
-        return self._list.buffer_info()[0]
+    def __post_init__(self) -> None:
+        # What a kernel is handed must be right, and there: so it is made before anybody can hand it on.
+        words = self._words()
+        vars(self).update(_list=words, address=words.buffer_info()[0])
 
-    @cached_property
-    def _list(self) -> array[int]:
+    def _words(self) -> array[int]:
         """For each field: where the array object is, a number, or the address of another list."""
-        words: list[int] = []
+        words = array("q")
         values = vars(self)
         for name, (kind, dtype, _) in fields_of(type(self)).items():
             value = values[name]
             if dtype is None:
                 words.append(value.address if isinstance(value, Arrays) else value)
                 continue
-            if value.dtype != dtype or value.ndim != kind.ndim or not value.flags.c_contiguous:
-                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {value.dtype} {value.shape}")
+            is_array = isinstance(value, np.ndarray)
+            if not is_array or value.dtype != dtype or value.ndim != kind.ndim or not value.flags.c_contiguous:
+                given = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
+                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {given}")
             words.append(id(value))
-        return array("q", words)
+        return words
 
 
 # An array object in memory: what all objects begin with, its data, the number of its dimensions, and its shape. C has
@@ -131,10 +136,14 @@ class _Attributes(AttributeTemplate):
 
 @unbox(ArraysType)
 def _take(kind: ArraysType, value: Any, c: Any) -> NativeValue:
+    """The address that an object has; an error where it has none, or a number that is no address."""
+    found = cgutils.alloca_once_value(c.builder, ir.Constant(c.pyapi.voidptr, None))
     address = c.pyapi.object_getattr_string(value, "address")
-    pointer = c.pyapi.long_as_voidptr(address)
-    c.pyapi.decref(address)
-    return NativeValue(pointer, is_error=cgutils.is_null(c.builder, address))
+    with c.builder.if_then(cgutils.is_not_null(c.builder, address), likely=True):
+        c.builder.store(c.pyapi.long_as_voidptr(address), found)
+        c.pyapi.decref(address)
+    pointer = c.builder.load(found)
+    return NativeValue(pointer, is_error=cgutils.is_null(c.builder, pointer))
 
 
 @lower_getattr_generic(ArraysType)

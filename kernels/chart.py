@@ -28,10 +28,13 @@ EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
 FINAL, LAZY, TAIL = 1, 2, 4
 # Kinds of links: (kind, target, argument).
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
-# Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: 1 once somebody was given
-# the state's number.
-ROW, SIGNATURE, KEPT = 2, 3, 4
+# Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: -1 until somebody was given the
+# state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see kernels/ways.py.
+ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
+STATE = 8
 CANON = 2
+# What PARENT says of a state without a way, or that never sleeps; what HI says of one that is asleep.
+UNSET, PINNED, ASLEEP = -1, -2, -2
 # Entries of Chart.sizes.
 STATES, BUNDLES, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
 # Entries of Chart.meter: the steps of work of the call so far, the most there may be, whether it was stopped.
@@ -73,7 +76,7 @@ class Chart(Arrays):
     """All states met so far; see the module for what they are.
 
     words: int32, the contents of states, bundles and signatures
-    states, bundles, signatures: int32 [n, 5 | 3 | 2], spans of words and what belongs to them
+    states, bundles, signatures: int32 [n, 8 | 3 | 2], spans of words and what belongs to them
     state_index, bundle_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
     rows: int32 [n, 256], transition rows; loops: uint64 [n, 3], see kernels/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others

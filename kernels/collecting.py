@@ -1,11 +1,13 @@
 """Making room in the chart: only the states that somebody was given stay, and what they are made of.
 
-Numbers of what stays are as they were; those given up are used again.
+Numbers of what stays are as they were; those given up are used again. States that are asleep keep their numbers, and
+have no words.
 """
 
 import numpy as np
 
 from .chart import (
+    ASLEEP,
     BUNDLES,
     CANON,
     COUNTER,
@@ -26,6 +28,12 @@ from .wide import inner_njit, njit
 
 
 @inner_njit
+def is_awake(states, state):
+    """Whether somebody was given the state's number, and it has its words."""
+    return states[state, KEPT] >= 0 and states[state, HI] != ASLEEP
+
+
+@inner_njit
 def mark(bundle, bundles, stack, depth):
     """Note that a bundle is needed, if it was not known; the new depth of the stack of those to look into."""
     if bundle < 0 or bundles[bundle]:
@@ -43,7 +51,7 @@ def find_needed(chart, bundles, signatures):
     stack = np.empty(len(bundles), np.int32)
     depth = 0
     for state in range(sizes[STATES]):
-        if chart.states[state, KEPT] == 1:
+        if is_awake(chart.states, state):
             lo, hi = chart.states[state, LO], chart.states[state, HI]
             total += hi - lo
             depth = mark(words[lo], bundles, stack, depth)
@@ -72,9 +80,9 @@ def keep_needed(chart, bundles, signatures, target):
     words, sizes, states = chart.words, chart.sizes, chart.states
     used, free = 0, -1
     for state in range(sizes[STATES] - 1, -1, -1):
-        if states[state, KEPT] == 1:
+        if is_awake(states, state):
             used = move(words, states, state, target, used)
-        else:
+        elif states[state, HI] != ASLEEP:
             free = give_up(states, state, free)
     sizes[FREE + STATES], free = free, -1
     for bundle in range(sizes[BUNDLES] - 1, RESERVED - 1, -1):

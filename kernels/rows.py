@@ -284,17 +284,20 @@ def find_loop(graph, chart, state, row):
 
 @njit
 def explore(graph, chart, limit):
-    """Fill the rows of all states that can be reached; how many there are (stops above `limit`), or a code."""
+    """Fill the rows of all states that can be reached; above how many numbers they are (stops above `limit`), or a code.
+
+    Numbers that were given up, or are asleep, are passed over.
+    """
     state = 0
     while state < chart.sizes[STATES] and state <= limit:
-        row = fill_row(graph, chart, state)
+        row = fill_row(graph, chart, state) if chart.states[state, HI] >= 0 else 0
         if row < 0:
             return row
         state += 1
     return state
 
 
-@njit
+@shared_njit
 def advance(graph, chart, state, data, first, last):
     """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
     for at in range(first, last):

@@ -11,6 +11,7 @@ from trellm.guides.automaton import ChartAutomaton
 from trellm.guides.context_free import automaton_of
 from trellm.guides.grammar import Grammar, check
 from trellm.guides.graph import Graph
+from trellm.guides.limits import Limits, Meter
 from trellm.guides.lower import Lowering
 from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 
@@ -100,7 +101,7 @@ def test_a_bounded_repeat_has_one_state_a_turn_and_few_nodes() -> None:
     graph = Graph()
     automaton = ChartAutomaton(graph, Lowering(graph).rule(Repeat(Chars(((97, 122),)), 0, 1000)))
     assert graph.node_count < 10
-    assert automaton.explore(2000) == 1001
+    assert len(automaton.explore(2000)) == 1001
 
 
 @pytest.mark.parametrize("text", [b"a" * 500, b"(" * 200])
@@ -136,7 +137,7 @@ def test_dropping_rows_changes_nothing() -> None:
             accepting = [automaton.is_accepting(end) for automaton, end in zip((small, large), ends, strict=True)]
             assert accepting[0] == accepting[1]
     assert small.held_bytes < large.held_bytes, "rows were dropped"
-    assert small.explore(10_000) == large.explore(10_000) > 100
+    assert small.explore(10_000) == large.explore(10_000) and small.state_count > 100
 
 
 def test_only_memory_that_was_written_to_is_weighed() -> None:
@@ -146,7 +147,7 @@ def test_only_memory_that_was_written_to_is_weighed() -> None:
     automaton.read(automaton.start, b"a" * 50)
     after_some = automaton.held_bytes
     assert 40 * 1024 < after_some - at_first < 80 * 1024, "a row of 1 KiB for each state"
-    count = automaton.explore(10_000)
+    count = len(automaton.explore(10_000))
     assert automaton.held_bytes - at_first > 1024 * (count - 1)
     automaton.collect()
     assert automaton.held_bytes < after_some
@@ -157,9 +158,10 @@ def test_limits_are_errors() -> None:
         automaton_for(Alternation(()))
     with pytest.raises(LanguageError, match="empty"):
         automaton_for(Sequence((A, Chars(()))))
-    graph = Graph(max_nodes=100)
-    with pytest.raises(LimitError, match="100 graph nodes"):
-        Lowering(graph).rule(Literal(b"a" * 200))
+    with Meter(Limits(memory=1 << 20)), pytest.raises(LimitError, match="more than 1 MiB .* raise memory="):
+        Lowering(Graph()).rule(Literal(b"a" * 50_000))
+    with Meter(Limits(work=10_000)), pytest.raises(LimitError, match="more than 10,000 steps .* raise work="):
+        Lowering(Graph()).rule(Literal(b"a" * 50_000))
     with pytest.raises(LimitError, match="more than 50 states"):
         automaton_for(Repeat(A, 0, 200)).explore(50)
     deep: Node = A

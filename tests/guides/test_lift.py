@@ -99,7 +99,7 @@ def test_shortcuts_at_loops_with_a_large_vocabulary(llama3: Vocabulary, pattern:
 def test_every_state_of_a_bounded_string() -> None:
     """Near the bounds the long tokens go, one after the other."""
     guide = RegexGuide('"[^"]{3,90}"', SMALL)
-    for state in range(guide.automaton.explore(1000)):
+    for state in guide.automaton.explore(1000):
         assert set(tokens_of(guide.mask(state))) == plain_mask(guide, state), state
 
 

@@ -10,6 +10,7 @@ from trellm.guides.json_schema.cases import Number, String
 from trellm.guides.json_schema.decimals import number_node
 from trellm.guides.json_schema.pieces import MAX_NODES, number_piece, string_piece
 from trellm.guides.json_schema.text import in_quotes, plan
+from trellm.guides.limits import Limits, Meter
 from trellm.guides.lower import Lowering
 from trellm.guides.syntax import Literal, Node, Repeat, Sequence
 from trellm.kernels.chart import CALL
@@ -65,13 +66,14 @@ def test_what_is_no_piece() -> None:
     assert number_piece(Number(multiple_of=10007)) is None
 
 
-def test_a_piece_counts_towards_the_limit_of_nodes() -> None:
+def test_pieces_count_towards_the_limit_of_memory() -> None:
     piece = number_piece(Number())
     assert piece is not None and len(piece.nodes) < MAX_NODES
-    graph = Graph(max_nodes=len(piece.nodes) + 1)
-    graph.insert(piece)
-    with pytest.raises(LimitError, match="graph nodes"):
-        graph.insert(piece)
+    graph = Graph()
+    with Meter(Limits(memory=1 << 20)), pytest.raises(LimitError, match="memory="):
+        for _ in range(10_000):
+            graph.insert(piece)
+    assert graph.held_bytes < 1 << 21
 
 
 def test_what_is_worked_out_later_is_no_piece() -> None:

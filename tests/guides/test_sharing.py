@@ -93,7 +93,7 @@ def test_threads_and_guides_that_share_a_small_table() -> None:
         # The first guide has more masks than the table: working through it gives everybody's rows away.
         together[number] = [told(guides[number], 100 + number) for _ in range(2)]
         if number == 0:
-            for state in range(guides[0].automaton.explore(10_000)):
+            for state in guides[0].automaton.explore(10_000):
                 guides[0].row(state)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -111,10 +111,10 @@ def test_rows_given_away_are_computed_again() -> None:
     tables = VocabularyTables.of(vocabulary)
     tables.masks = MaskTable(tables.words, max_bytes=1)
     guide, whole = numbers(vocabulary), numbers(copy_of(SMALL))
-    count = guide.automaton.explore(10_000)
-    assert count > 2 * tables.masks.max_rows and whole.automaton.explore(10_000) == count
+    states = guide.automaton.explore(10_000)
+    assert len(states) > 2 * tables.masks.max_rows and whole.automaton.explore(10_000) == states
     for _ in range(2):
-        for state in range(count):
+        for state in states:
             assert np.array_equal(guide.mask(state), whole.mask(state))
     assert len(tables.masks.rows) == 256
 

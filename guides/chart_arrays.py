@@ -1,0 +1,119 @@
+"""The arrays of a chart: made, enlarged, indexed anew and weighed. None of these changes the chart that it is given."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from ..kernels import chart as kernel
+from ..kernels.chart import Chart
+from ..kernels.interning import FREE, WORDS, reindex
+from ..kernels.rows import MEMO_ITEMS
+from ..kernels.sets import SETS
+from .limits import Meter
+
+MEMO_SLOTS = 1024
+SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
+_GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
+# The arrays of a chart that are written to from end to end
+_WRITTEN = [each.name for each in fields(Chart) if each.name not in _GROWING]
+
+
+def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
+    """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
+
+    There is room for what most constraints come to: memory that is never written to costs nothing, while larger
+    arrays must be copied to and indexed anew.
+    """
+    rows = min(2048, max_rows)
+    sizes = np.zeros(12, np.int64)
+    sizes[FREE:] = -1
+    sizes[kernel.HORIZON] = horizon
+    set_sizes = np.zeros(FREE + SETS + 1, np.int64)
+    set_sizes[FREE:] = -1
+    set_sizes[SETS] = 1
+    chart = Chart(
+        words=np.empty(1 << 18, np.int32),
+        states=np.empty((8192, kernel.STATE), np.int32),
+        bundles=np.empty((2048, 3), np.int32),
+        signatures=np.empty((4096, 2), np.int32),
+        state_index=np.full(1 << 15, -1, np.int32),
+        bundle_index=np.full(1 << 13, -1, np.int32),
+        signature_index=np.full(1 << 14, -1, np.int32),
+        rows=np.empty((rows, 256), np.int32),
+        loops=np.empty((rows, 3), np.uint64),
+        memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
+        set_words=np.empty(4096, np.int32),
+        sets=np.zeros((64, 2), np.int32),
+        set_index=np.full(256, -1, np.int32),
+        set_sizes=set_sizes,
+        sizes=sizes,
+        missing=np.zeros(256, np.int32),
+        meter=meter.counts,
+        **scratch(64),
+    )
+    chart.bundles[:2] = ((0, 0, 0), (0, 0, 1))
+    sizes[kernel.BUNDLES] = 2
+    chart.signatures[:2] = 0
+    sizes[kernel.SIGNATURES] = 2
+    return chart
+
+
+def scratch(size: int) -> dict[str, Any]:
+    """What kernels write to while they close a set of up to `size` items."""
+    return {
+        "items": np.empty((size, kernel.ITEM), np.int32),
+        "work": np.empty((size, kernel.ITEM), np.int32),
+        "leaves": np.empty((size, kernel.ITEM), np.int32),
+        "entries": np.empty((size, kernel.ENTRY), np.int32),
+        "done": np.empty(size, np.int32),
+        "seen": np.zeros((4 * size, 2), np.int32),
+        "buffer": np.empty(kernel.ENTRY * size + 8, np.int32),
+    }
+
+
+def scratch_bytes(size: int) -> int:
+    """How much memory that takes."""
+    return 4 * size * (3 * kernel.ITEM + 2 * kernel.ENTRY + 1 + 8)
+
+
+def reindexed(chart: Chart, *names: str) -> Chart:
+    """The chart with new indices of the named spans, of all if none is named."""
+    for name in names or SPANS:
+        spans = getattr(chart, name)
+        index = np.full(4 * len(spans), -1, np.int32)
+        reindex(chart.words, spans, index, chart.sizes[SPANS[name]])
+        chart = replace(chart, **{f"{name[:-1]}_index": index})
+    return chart
+
+
+def with_sets_reindexed(chart: Chart) -> Chart:
+    """The chart with a new index of its large sets."""
+    index = np.full(4 * len(chart.sets), -1, np.int32)
+    reindex(chart.set_words, chart.sets, index, chart.set_sizes[SETS])
+    return replace(chart, set_index=index)
+
+
+def larger(array: Any) -> Any:
+    """A copy with room for twice as much."""
+    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def to_be_compacted(chart: Chart) -> Chart:
+    """The chart with copies of all that making room writes to, so that this one stays as it is until that is done."""
+    names = ("states", "bundles", "signatures", "sets", "sizes", "set_sizes")
+    return replace(chart, **{name: getattr(chart, name).copy() for name in names})
+
+
+def held_bytes(chart: Chart, rows: int) -> int:
+    """How much of a chart's memory was written to, with so many rows; what there is room for besides takes none."""
+    sizes: list[int] = chart.sizes.tolist()
+    counts = [(chart.words, sizes[WORDS]), (chart.rows, rows), (chart.loops, rows)]
+    counts += [(chart.set_words, int(chart.set_sizes[WORDS])), (chart.sets, int(chart.set_sizes[SETS]))]
+    counts += [(getattr(chart, name), sizes[kind]) for name, kind in SPANS.items()]
+    growing = sum(count * array.strides[0] for array, count in counts)
+    return growing + sum(getattr(chart, name).nbytes for name in _WRITTEN)
