@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...errors import LimitError, SchemaError
+from ..limits import spend
 from ..quotation import Quote
 from .cases import Normal, Object, String
 from .conflict import conflict
@@ -19,6 +20,7 @@ from .languages import PatternLanguage
 from .normalise import Normaliser
 from .objects import member
 from .options import Options
+from .showing import show
 from .strings import StringLanguage
 from .witness import Witnesses
 from .witness_objects import ANY_NAME
@@ -55,8 +57,14 @@ class CompiledSchema:
     def mentions(self, keywords: frozenset[str]) -> bool:
         """Whether any object in the schema has a member of one of these names."""
         todo: list[Any] = [self._value]
+        seen: set[int] = set()
         while todo:
             value = todo.pop()
+            if id(value) in seen:
+                continue
+            if isinstance(value, (dict, list)):
+                seen.add(id(value))  # type: ignore[reportUnknownArgumentType]
+                spend(20 + 10 * len(value))  # type: ignore[reportUnknownArgumentType]
             if isinstance(value, dict):
                 if not keywords.isdisjoint(value):  # type: ignore[reportUnknownArgumentType]
                     return True
@@ -110,7 +118,9 @@ def _parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
     value: Any = schema
     if isinstance(schema, str):
         try:
-            value = json.loads(schema, parse_float=_decimal, parse_int=_whole, parse_constant=_no_number)
+            value = json.loads(
+                schema, parse_float=_decimal, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_members
+            )
         except RecursionError:
             raise LimitError("the schema's text is nested too deep to be read; pass it as a dict") from None
         except ValueError as error:
@@ -121,9 +131,11 @@ def _parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
 
 
 def _decimal(text: str) -> Fraction | float:
-    exponent = text.lower().partition("e")[2]
-    if exponent and abs(int(exponent)) > 1000:
-        raise ValueError(f"the number {text} is beyond 1e1000")
+    digits, _, exponent = text.lower().partition("e")
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits; the limit is {MAX_DIGITS}")
+    if len(exponent) > 9 or (exponent and abs(int(exponent)) > MAX_DIGITS):
+        raise ValueError(f"the number {show(text)} is beyond 1e{MAX_DIGITS}")
     return Fraction(text)
 
 
@@ -131,6 +143,16 @@ def _whole(text: str) -> int:
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
     return int(text)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    spend(50 + 20 * len(pairs))
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has two members called {show(twice)}")
+    return found
 
 
 def _no_number(text: str) -> float:

@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, TypeGuard
 
+from ..limits import spend
+
 Kind = Literal["schema", "schemas", "map", "items", "dependencies", "reference", "plain"]
 
 MAX_DIGITS = 1000
 GREATEST = 10**MAX_DIGITS
 TYPES = ("null", "boolean", "number", "integer", "string", "array", "object")
+
+WELL_FORMED = "without lone surrogates (U+D800 to U+DFFF), which UTF-8 cannot write: remove them"
 
 Check = Callable[[Any], str | None]
 """Says what a keyword's value should have been, or None if it is fine."""
@@ -37,6 +41,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
 
 
+def is_writable(text: str) -> bool:
+    """Whether a text has no lone surrogates, which UTF-8 cannot write."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def only_strings(values: Iterable[Any]) -> bool:
     """Whether all values are plain strings: lists of constants mostly are, and may be long."""
     return set(map(type, values)) <= {str}
@@ -54,8 +63,8 @@ def type_of(value: Any) -> str:
 def exact(value: Any) -> int | Fraction:
     """The number that a JSON literal denotes, in decimal: 0.1 is a tenth. Integers come back as `int`."""
     if isinstance(value, int):
-        return value
-    fraction = value if isinstance(value, Fraction) else Fraction(repr(value))
+        return int(value)
+    fraction = value if isinstance(value, Fraction) else Fraction(float.__repr__(value))
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
@@ -85,33 +94,49 @@ def _bound(value: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "a string"
+    return None if isinstance(value, str) and is_writable(value) else f"a string {WELL_FORMED}"
 
 
 def _quote(value: Any) -> str | None:
     fine = isinstance(value, str) or (is_object(value) and "context" in value)
-    return None if fine else 'the name of a context, or an object with "context" and the options of a Quote'
+    return (
+        None
+        if fine and _constant(value) is None
+        else 'the name of a context, or an object with "context" and the options of a Quote'
+    )
 
 
-def _names(value: Any) -> str | None:
-    fine = is_array(value) and all(isinstance(name, str) for name in value)
-    return None if fine else "an array of strings"
+def expected_names(value: Any) -> str | None:
+    """What a list of names should have been, or None if it is fine."""
+    if not is_array(value) or not all(isinstance(name, str) for name in value):
+        return "an array of strings"
+    spend(2 * len(value))
+    return None if is_writable("".join(value)) else f"an array of strings {WELL_FORMED}"
 
 
 def _names_by_name(value: Any) -> str | None:
-    fine = is_object(value) and all(_names(names) is None for names in value.values())
-    return None if fine else "an object of arrays of strings"
+    if not is_object(value) or not all(isinstance(name, str) for name in value):  # type: ignore[reportUnnecessaryIsInstance]
+        return "an object of arrays of strings"
+    wrong = (wrong for names in ([*value], *value.values()) if (wrong := expected_names(names)) is not None)
+    return next((f"an object of arrays of strings, each {reason}" for reason in wrong), None)
 
 
 def _types(value: Any) -> str | None:
     names: list[Any] = value if is_array(value) else [value]
-    return None if names and all(name in TYPES for name in names) else f"one or several of {', '.join(TYPES)}"
+    return (
+        None
+        if names and all(isinstance(name, str) and name in TYPES for name in names)
+        else f"one or several of {', '.join(TYPES)}"
+    )
 
 
 def _values(value: Any) -> str | None:
     if not is_array(value):
         return "an array"
-    return None if only_strings(value) else _constant(value)
+    if only_strings(value):
+        spend(2 * len(value))
+        return None if is_writable("".join(value)) else f"made of strings {WELL_FORMED}"
+    return _constant(value)
 
 
 def _constant(value: Any) -> str | None:
@@ -120,14 +145,21 @@ def _constant(value: Any) -> str | None:
     seen: set[int] = set()
     while waiting:
         part = waiting.pop()
-        if part is None or isinstance(part, (bool, str)):
+        if isinstance(part, str):
+            if not is_writable(part):
+                return f"made of strings {WELL_FORMED}"
+            continue
+        if part is None or isinstance(part, bool):
             continue
         if isinstance(part, (dict, list)):
             if id(part) not in seen:  # type: ignore[reportUnknownArgumentType]
                 seen.add(id(part))  # type: ignore[reportUnknownArgumentType]
+                spend(20 + 20 * len(part))  # type: ignore[reportUnknownArgumentType]
                 waiting.extend(part.values() if is_object(part) else part)  # type: ignore[reportUnknownArgumentType]
                 if is_object(part) and not all(isinstance(name, str) for name in part):  # type: ignore[reportUnnecessaryIsInstance]
                     return "made of JSON values, with strings as names of members"
+                if is_object(part) and not is_writable("".join(part)):
+                    return f"made of JSON values, with names of members {WELL_FORMED}"
         elif not is_number(part):
             return "made of JSON values"
         elif not _finite(part):
@@ -180,7 +212,7 @@ _DRAFT4: dict[str, Keyword] = {
     "properties": _MAP,
     "patternProperties": _MAP,
     "additionalProperties": _SCHEMA,
-    "required": _plain(_names),
+    "required": _plain(expected_names),
     "minProperties": _plain(_count),
     "maxProperties": _plain(_count),
     "dependencies": Keyword("dependencies", _anything),

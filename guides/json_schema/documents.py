@@ -12,10 +12,25 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...errors import LanguageError, OptionError, SchemaError
+from ..limits import spend
 from ..quotation import Quote
 from . import metaschemas
-from .dialects import DRAFT2020, Dialect, Keyword, dialect_of, is_array, is_object
+from .dialects import (
+    DRAFT2020,
+    WELL_FORMED,
+    Dialect,
+    Keyword,
+    dialect_of,
+    expected_names,
+    is_array,
+    is_object,
+    is_writable,
+)
+from .showing import show
 from .subschema import Resource, Subschema
+
+HOLDING = ("$defs", "definitions")
+"""Keywords whose value has schemas by names that no instance ever has."""
 
 IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
 """Keywords whose subschemas speak of the same instance as the schema that holds them."""
@@ -119,14 +134,17 @@ class Documents:
                 keywords = {key: keywords[key] for key in ("$ref", "definitions")}
             elif "$anchor" in value or "$dynamicAnchor" in value or "$recursiveAnchor" in value:
                 self._enter_anchors(place)
+            spend(100 + 30 * len(value))
             for key, content in value.items():
+                if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise place.error(f"the names of keywords are strings, not {show(key)}")
                 rule = keywords.get(key)
                 if rule is None:
                     continue
                 if rule.kind == "plain":
                     expected = rule.check(content)
                     if expected is not None:
-                        raise place.error(f"{key} is to be {expected}, not {_show(content)}", key)
+                        raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
                     if key == "pattern":
                         self._check(place, content, key)
                 else:
@@ -138,31 +156,38 @@ class Documents:
             kind = "schemas" if is_array(content) else "schema"
         if kind == "map" or kind == "dependencies":
             if not is_object(content):
-                raise place.error(f"{key} is to be an object, not {_show(content)}", key)
+                raise place.error(f"{key} is to be an object, not {show(content)}", key)
+            spend(100 * len(content))
             for name, schema in content.items():
+                if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise place.error(f"the names in {key} are to be strings, not {show(name)}", key)
+                if not is_writable(name) and key not in HOLDING:
+                    raise place.error(f"the names in {key} are to be strings {WELL_FORMED}", key, name)
                 if kind == "dependencies" and is_array(schema):
-                    if not all(isinstance(item, str) for item in schema):
-                        raise place.error("a dependency is to be a schema or an array of names", key, name)
+                    wrong = expected_names(schema)
+                    if wrong is not None:
+                        raise place.error(f"a dependency is to be a schema or an array of names ({wrong})", key, name)
                     continue
                 if key == "patternProperties":
                     self._check(place, name, key, name)
                 self._enter_schema(place, (key, name), schema, waiting)
         elif kind == "schemas":
             if not is_array(content) or (not content and key in ("allOf", "anyOf", "oneOf")):
-                raise place.error(f"{key} is to be a non-empty array of schemas, not {_show(content)}", key)
+                raise place.error(f"{key} is to be a non-empty array of schemas, not {show(content)}", key)
             for index, schema in enumerate(content):
                 self._enter_schema(place, (key, index), schema, waiting)
         elif kind == "schema":
             self._enter_schema(place, (key,), content, waiting)
         else:
-            if not isinstance(content, str):
-                raise place.error(f"{key} is to be a string, not {_show(content)}", key)
+            expected = rule.check(content)
+            if expected is not None:
+                raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
             self._references.append((place, key))
 
     def _check(self, place: Subschema, pattern: str, *keys: str) -> None:
         reason = self._check_pattern(pattern)
         if reason is not None:
-            raise place.error(f"the pattern {_show(pattern)} cannot be used: {reason}", *keys)
+            raise place.error(f"the pattern {show(pattern)} cannot be used: {reason}", *keys)
 
     def _enter_schema(
         self, place: Subschema, keys: tuple[str | int, ...], schema: Any, waiting: list[Subschema]
@@ -170,7 +195,7 @@ class Documents:
         if is_object(schema):
             waiting.append(Subschema(schema, place.resource, place, keys))
         elif not isinstance(schema, bool):
-            raise place.error(f"expected a schema, not {_show(schema)}", *keys)
+            raise place.error(f"expected a schema, not {show(schema)}", *keys)
 
     def _enter_resource(self, place: Subschema) -> None:
         value, resource = place.value, place.resource
@@ -184,12 +209,12 @@ class Documents:
         identifier = value.get(dialect.id_keyword)
         if not isinstance(identifier, str) or ("$ref" in value and dialect.ref_alone):
             return
-        uri, fragment = urldefrag(identifier)
+        uri, fragment = self._split(place, identifier, dialect.id_keyword)
         if fragment and dialect.draft <= 7:
             resource.anchors.setdefault(fragment, place)
         if not uri and identifier:
             return
-        uri = _join(resource.uri, uri)
+        uri = self._joined(place, uri, dialect.id_keyword)
         if place.parent is None and resource.root is place:
             resource.uri = uri
         else:
@@ -213,6 +238,20 @@ class Documents:
             resource.is_recursive = True
             self.has_dynamic_scope = True
 
+    def _joined(self, place: Subschema, reference: str, keyword: str) -> str:
+        try:
+            return _join(place.resource.uri, reference)
+        except ValueError as error:
+            raise place.error(f"{keyword} {show(reference)} is no URI: {error}", keyword) from None
+
+    def _split(self, place: Subschema, uri: str, keyword: str) -> tuple[str, str]:
+        """A URI without its fragment, and the fragment."""
+        try:
+            found = urldefrag(uri)
+        except ValueError as error:
+            raise place.error(f"{keyword} {show(uri)} is no URI: {error}", keyword) from None
+        return found.url, found.fragment
+
     # References
 
     def resolve(self, place: Subschema, keyword: str) -> Subschema | bool:
@@ -231,7 +270,7 @@ class Documents:
         if reference.startswith("#"):
             resource, fragment = place.resource, reference[1:]
         else:
-            uri, fragment = urldefrag(_join(place.resource.uri, reference))
+            uri, fragment = self._split(place, self._joined(place, reference, keyword), keyword)
             found = self._resource(uri)
             if found is None:
                 hint = "references are never fetched: pass it in `resources={uri: schema}`"
@@ -289,9 +328,9 @@ class Documents:
             if is_object(value) and part in value:
                 value = value[part]
                 keys.append(part)
-            elif is_array(value) and part.isdecimal() and int(part) < len(value):
-                value = value[int(part)]
-                keys.append(int(part))
+            elif is_array(value) and (index := _index(part)) < len(value):
+                value = value[index]
+                keys.append(index)
             else:
                 return None
             known = self._places.get(id(value)) if is_object(value) else None
@@ -355,9 +394,7 @@ def _join(base: str, reference: str) -> str:
     return urljoin(base, reference)
 
 
-def _show(value: Any) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):
-        return "something too large to be shown"
-    return text if len(text) <= 60 else text[:57] + "..."
+def _index(part: str) -> int:
+    """The index of an array's item in a JSON pointer; one that no array has for what is none."""
+    digits = part.lstrip("0") or part[-1:]
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else 10**19

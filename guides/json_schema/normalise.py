@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...errors import LimitError
+from ..limits import spend
 from . import annotations, arrays, numbers, objects, strings, translate
 from .absorption import absorbed
 from .cases import (
@@ -42,12 +43,21 @@ MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 """How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
 
 FEW = 64
+MAX_NESTING = 100
+"""How deep formulas are worked out within one another."""
 
 Case = TypeVar("Case")
 
 
 class _BusyError(Exception):
     """A formula is asked for while it is being worked out."""
+
+
+class _DeepError(Exception):
+    """A formula is asked for deep within others: it must be worked out first, so that no stack overflows."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
 
 
 class Normaliser:
@@ -59,7 +69,6 @@ class Normaliser:
         self.language = language
         self.formats = options.formats
         self.max_cases = options.max_cases
-        self._max_nesting = options.max_nesting
         self.membership = Membership(formulas, language, self.normal)
         self._names = NameSets(formulas, language, self.meaning)
         self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
@@ -82,13 +91,31 @@ class Normaliser:
             if self._glances:
                 raise _BusyError
             raise self._place(formula).error("a reference leads back to itself without progress")
-        if len(self._busy) > self._max_nesting:
-            raise LimitError(
-                f"combinators are nested more than {self._max_nesting} deep on one value; "
-                "the option max_nesting raises the limit"
-            )
-        if not self._busy:
-            self._pairs = 0
+        if len(self._busy) >= MAX_NESTING:
+            raise _DeepError(formula)
+        if self._busy:
+            return self._worked_out(formula)
+        self._pairs = 0
+        return self._from_below(formula)
+
+    def _from_below(self, formula: Formula) -> Normal:
+        """The normal form of a formula, those that lie too deep within it before it."""
+        waiting = {formula: None}
+        while True:
+            last = next(reversed(waiting))
+            try:
+                result = self._worked_out(last)
+            except _DeepError as error:
+                if error.formula in waiting:
+                    raise self._place(formula).error("a reference leads back to itself without progress") from None
+                waiting[error.formula] = None
+                continue
+            del waiting[last]
+            if not waiting:
+                return result
+
+    def _worked_out(self, formula: Formula) -> Normal:
+        spend(500)
         self._busy.add(formula)
         try:
             result = self._work_out(formula)
@@ -362,7 +389,7 @@ class Normaliser:
         self._glances += 1
         try:
             return self.normal(formula).is_empty
-        except (_BusyError, LimitError):
+        except (_BusyError, _DeepError, LimitError):
             return False
         finally:
             self._glances -= 1

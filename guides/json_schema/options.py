@@ -13,15 +13,11 @@ class Options:
 
     formats: whether the standard formats are enforced (otherwise they are annotations)
     max_cases: how many alternatives a formula may fall into for one type
-    max_nesting: how deep combinators and references may be nested that speak of one and the same value
     """
 
     formats: bool = True
     max_cases: int = 512
-    max_nesting: int = 120
 
     def __post_init__(self) -> None:
         if self.max_cases < 1:
             raise OptionError(f"max_cases must be at least 1, not {self.max_cases}")
-        if not 1 <= self.max_nesting <= 200:
-            raise OptionError(f"max_nesting must be from 1 to 200, not {self.max_nesting}")

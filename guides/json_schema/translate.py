@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ..limits import spend
 from . import numbers
 from .arrays import containing, tidy
 from .cases import (
@@ -84,10 +85,42 @@ class Place:
         """The formula of a schema that is entered from here."""
         if isinstance(place, bool):
             return EVERYTHING if place else NOTHING
-        scope = self.scope
-        if self.documents.has_dynamic_scope and place.resource not in scope:
-            scope = (*scope, place.resource)
-        return self.formulas.entered(place, scope, lambda: _entered(replace(self, schema=place, scope=scope)))
+        scope = self._scope_in(place)
+        return self.formulas.entered(place, scope, lambda: _read(replace(self, schema=place, scope=scope)))
+
+    def _scope_in(self, place: Subschema) -> Scope:
+        """The dynamic scope in a schema that is entered from here."""
+        if self.documents.has_dynamic_scope and place.resource not in self.scope:
+            return (*self.scope, place.resource)
+        return self.scope
+
+    def only_refers(self) -> bool:
+        """Whether the subschema says nothing but where to read on."""
+        if not self.has("$ref"):
+            return False
+        dialect = self.schema.resource.dialect
+        return dialect.ref_alone or sum(key in GROUPS and key in dialect.keywords for key in self.schema.value) == 1
+
+    def after_reference(self) -> Place | bool:
+        """The place that the reference of the subschema leads to."""
+        target = self.documents.resolve(self.schema, "$ref")
+        return target if isinstance(target, bool) else replace(self, schema=target, scope=self._scope_in(target))
+
+
+def _read(place: Place) -> Formula:
+    """The formula of a subschema; chains of references are followed without recursion."""
+    passed: list[Place] = []
+    end: Place | bool = place
+    while not isinstance(end, bool) and end.only_refers():
+        spend(500)
+        passed.append(end)
+        end = end.after_reference()
+    if not passed:
+        return _entered(place)
+    found = (EVERYTHING if end else NOTHING) if isinstance(end, bool) else end.enter(end.schema)
+    for before in passed[1:]:
+        place.formulas.entered(before.schema, before.scope, lambda: found)
+    return found
 
 
 def _entered(place: Place) -> Formula:
@@ -99,10 +132,6 @@ def _entered(place: Place) -> Formula:
         return EVERYTHING
     if found & TYPE == found:
         return formulas.schema(place.schema, place.scope, ("type", repr(value["type"]), place.notation))
-    if place.has("$ref") and (found == JOIN or place.schema.resource.dialect.ref_alone):
-        keywords = place.schema.resource.dialect.keywords
-        if sum(key in GROUPS and key in keywords for key in value) == 1 or place.schema.resource.dialect.ref_alone:
-            return place.enter(place.documents.resolve(place.schema, "$ref"))
     if found & (TYPE | VALUES) == found and found & VALUES and (place.notation is None or not found & TYPE):
         return _constants(place)
     if not found & (JOIN | ARRAY | OBJECT | VALUES):

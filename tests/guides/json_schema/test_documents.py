@@ -87,10 +87,11 @@ def test_a_cyclic_dict_is_a_recursive_schema() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
-def test_ten_thousand_combinators_deep_is_a_limit_error(keyword: str) -> None:
+def test_ten_thousand_combinators_deep_work(keyword: str) -> None:
     compiled = CompiledSchema(nested(10_000, lambda schema: {keyword: [schema]}))
-    with pytest.raises(LimitError, match="max_nesting"):
-        compiled.check_has_instance()
+    compiled.check_has_instance()
+    assert compiled.accepts(compiled.root, "a")
+    assert not compiled.accepts(compiled.root, 2)
 
 
 @pytest.mark.parametrize("members", [{"properties": 1, "required": 1}, {"items": 1, "minItems": 1}])
@@ -204,7 +205,7 @@ def test_the_conflict_is_traced_to_its_place(schema: Any, pointer: str) -> None:
     assert caught.value.pointer == pointer
 
 
-@pytest.mark.parametrize("options", [{"max_cases": 0}, {"max_nesting": 0}, {"max_nesting": 1000}])
+@pytest.mark.parametrize("options", [{"max_cases": 0}, {"max_cases": -1}])
 def test_options_are_checked(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match=next(iter(options))):
         Options(**options)
