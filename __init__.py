@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .engine.search import Beam, Greedy, Sample
     from .errors import (
         BudgetError,
+        Cancelled,
+        ConversionError,
         GrammarError,
         GuideFileError,
         LanguageError,
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
         OptionError,
         PatternError,
         SchemaError,
+        StateError,
         TextSyntaxError,
         TrellmError,
         VocabularyError,
     )
     from .guides.goals.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
+    from .guides.limits import Cancellation, Limits
     from .guides.quotation import Quote
     from .guides.source import Span
     from .tokenizers_adapter import Vocabulary
@@ -43,6 +47,9 @@ __all__ = [
     "AnyOf",
     "Beam",
     "BudgetError",
+    "Cancellation",
+    "Cancelled",
+    "ConversionError",
     "Gap",
     "Generation",
     "Generator",
@@ -52,6 +59,7 @@ __all__ = [
     "Interrupted",
     "LanguageError",
     "LimitError",
+    "Limits",
     "ModelError",
     "OptionError",
     "Ordered",
@@ -61,6 +69,7 @@ __all__ = [
     "Sample",
     "SchemaError",
     "Span",
+    "StateError",
     "Template",
     "TextSyntaxError",
     "TrellmError",
@@ -75,10 +84,12 @@ _MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.mod
 _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
     "Beam": ".engine.search",
+    "Cancellation": ".guides.limits",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",
     "Greedy": ".engine.search",
     "Interrupted": ".engine.results",
+    "Limits": ".guides.limits",
     "Sample": ".engine.search",
     "Quote": ".guides.quotation",
     "Span": ".guides.source",

@@ -13,10 +13,14 @@ TrellmError                     catch this for all of them
 ├── LanguageError               a language that has no text, or none that the vocabulary can spell
 ├── VocabularyError             a tokenizer whose tokens cannot be turned into bytes, or that lacks EOS
 ├── GuideFileError              a saved guide that is damaged or was made for something else
+├── ConversionError             an output that its type refuses; has the results of all prompts
 └── ModelError                  a model that returned something unusable (NaN, wrong shape)
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class TrellmError(Exception):
@@ -34,6 +38,9 @@ class BudgetError(OptionError):
         super().__init__(message)
         self.needed = needed
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.needed)
+
 
 class TextSyntaxError(TrellmError, ValueError):
     """A constraint whose text cannot be read.
@@ -49,6 +56,9 @@ class TextSyntaxError(TrellmError, ValueError):
         self.line = text.count("\n", 0, offset) + 1
         self.column = offset - (text.rfind("\n", 0, offset) + 1) + 1
         super().__init__(f"{reason}\n{self._excerpt()}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.text, self.offset)
 
     def _excerpt(self) -> str:
         begin = self.text.rfind("\n", 0, self.offset) + 1
@@ -80,6 +90,9 @@ class SchemaError(TrellmError, ValueError):
         self.reason = reason
         self.pointer = pointer
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.pointer)
+
 
 class LimitError(TrellmError):
     """A constraint larger than a limit allows; the message names the limit and the option that raises it."""
@@ -105,5 +118,27 @@ class GuideFileError(TrellmError):
     """A saved guide that is damaged, or that belongs to another pattern, dialect or vocabulary."""
 
 
+class ConversionError(TrellmError, ValueError):
+    """An output that is what was asked for, and of which its value could not be made: a validator of a type refused it.
+
+    results: what `run` would have returned, a `Generation` for every prompt; those at fault have an `error`
+    prompt: the number of the first prompt at fault; text: its output. `__cause__` is what was raised.
+    """
+
+    def __init__(self, message: str, results: Sequence[Any], prompt: int, text: str) -> None:
+        super().__init__(message)
+        self.results = list(results)
+        self.prompt = prompt
+        self.text = text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.results, self.prompt, self.text)
+
+
 class ModelError(TrellmError, RuntimeError):
-    """A model that returned something unusable; the message names the step and the row."""
+    """A model that returned something unusable; the message names the step and the prompt.
+
+    finished: of an error in the midst of a call, the results that were there, see `Interrupted`
+    """
+
+    finished: list[Any]

@@ -1,11 +1,18 @@
-"""Generators: `generate.X(model, ...)` says what may come out; call the result with prompts."""
+"""Generators: `generate.X(model, ...)` says what may come out; call the result with prompts.
+
+To editors, `generate.X` returns a `Generator[T]` of the type T that its values have: `generate.json(model, Person)`
+gives a `Person` for a prompt, and a `list[Person]` for a list of prompts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from . import guides  # its names are imported when first used: a regex needs no grammars
+from .engine.arguments import check_model
+from .engine.checks import text_of, texts_of, whole
+from .engine.collecting import collecting
 from .engine.extraction import Extractor
 from .engine.formats import format_of
 from .engine.generator import Generator, run_together, values_of
@@ -13,40 +20,92 @@ from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
 from .engine.structures import structure_of
 from .errors import OptionError
+from .guides.limits import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .guides.boundaries import Boundary
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Whitespace
     from .guides.quotation import Quote
-    from .guides.source import WhiteSpace
+    from .guides.source import Span, WhiteSpace
 
 __all__ = ["Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text"]
 
-
-def text(model: Model) -> Generator:
-    """Free text, up to EOS, a stop string or max_tokens. Value: str."""
-    return Generator(model)
+T = TypeVar("T")
 
 
-def regex(model: Model, pattern: str, flags: int = 0, *, dialect: Literal["python", "ecma"] = "python") -> Generator:
+class JSONOptions(TypedDict, total=False):
+    """Types of the options of `json`."""
+
+    order: Order
+    whitespace: Whitespace
+    indent: int
+    escapes: Escapes
+    resources: Mapping[str, Any] | None
+    formats: bool
+    max_cases: int
+    contexts: Mapping[str, str | Sequence[str] | Quote] | None
+    limits: Limits | None
+
+
+class QuoteOptions(TypedDict, total=False):
+    """Types of the options of `extract` that do not change what type its values have."""
+
+    boundary: Boundary
+    min_chars: int
+    max_chars: int | None
+    whitespace: WhiteSpace
+    order: Literal["document", "score"]
+    limits: Limits | None
+
+
+def text(model: Model, *, limits: Limits | None = None) -> Generator[str]:
+    """Free text, up to EOS, a stop string or max_tokens. Value: str. limits: of what `include` asks for."""
+    check_model(model, "generate.text")
+    return Generator(model, limits=limits)
+
+
+def regex(
+    model: Model,
+    pattern: str,
+    flags: int = 0,
+    *,
+    dialect: Literal["python", "ecma"] = "python",
+    limits: Limits | None = None,
+) -> Generator[str]:
     """Text that matches the whole pattern. Value: str.
 
-    flags: of Python's `re`; dialect: "python" or "ecma". Raises PatternError, LanguageError, LimitError.
+    flags: of Python's `re`; dialect: "python" or "ecma"; limits: of work and memory, see `Limits`
+    Raises PatternError, LanguageError, LimitError.
     """
-    return Generator(model, guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect))
+    check_model(model, "generate.regex", pattern)
+    text_of(pattern, "generate.regex: the pattern")
+    whole(flags, "flags", 0)
+    if dialect not in ("python", "ecma"):
+        raise OptionError(f"dialect={dialect!r}: 'python' or 'ecma'")
+    with collecting():
+        guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, **_limited(limits))
+    return Generator(model, guide, limits=limits)
 
 
-def choice(model: Model, choices: Sequence[str]) -> Generator:
+def choice(model: Model, choices: Iterable[str], *, limits: Limits | None = None) -> Generator[str]:
     """One of the texts. Value: str. Raises LanguageError for a text that the vocabulary cannot spell."""
-    return Generator(model, guides.ChoiceGuide(choices, model.vocabulary))
+    check_model(model, "generate.choice", choices)
+    if isinstance(choices, str):
+        raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
+    several = sorted(choices) if isinstance(choices, (set, frozenset)) else choices
+    texts = texts_of(several, "choices", "choice")
+    with collecting():
+        guide = guides.ChoiceGuide(texts, model.vocabulary, **_limited(limits))
+    return Generator(model, guide, limits=limits)
 
 
-def fsm(model: Model, machine: Any) -> Generator:
+def fsm(model: Model, machine: Any, *, limits: Limits | None = None) -> Generator[str]:
     """Text that an `interegular` FSM accepts. Value: str."""
-    return Generator(model, guides.FSMGuide(machine, model.vocabulary))
+    check_model(model, "generate.fsm", machine)
+    with collecting():
+        guide = guides.FSMGuide(machine, model.vocabulary, **_limited(limits))
+    return Generator(model, guide, limits=limits)
 
 
 def cfg(
@@ -56,17 +115,55 @@ def cfg(
     syntax: Literal["lark", "gbnf"] = "lark",
     *,
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
-) -> Generator:
+    limits: Limits | None = None,
+) -> Generator[str]:
     """A text of a context-free grammar. Value: str.
 
     grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, or read already; start: the rule that the
     whole text must match, "start" (Lark) or "root" (GBNF) if not given.
     contexts: texts that `quote(name)` in a Lark grammar quotes from, by name; `Generation.spans` has the places
+    limits: of work and memory, see `Limits`
     Raises GrammarError, LanguageError, LimitError.
     """
-    return Generator(model, guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts))
+    from .guides.grammar import Grammar
+
+    check_model(model, "generate.cfg", grammar)
+    if not isinstance(grammar, Grammar):
+        text_of(grammar, "generate.cfg: the grammar")
+    if start is not None:
+        text_of(start, "start, the name of a rule,")
+    with collecting():
+        guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, **_limited(limits))
+    return Generator(model, guide, limits=limits)
 
 
+@overload
+def extract(
+    model: Model,
+    context: str | Sequence[str],
+    *,
+    none_text: None = None,
+    spans: Literal[1] = 1,
+    **options: Unpack[QuoteOptions],
+) -> Generator[Span]: ...
+@overload
+def extract(
+    model: Model,
+    context: str | Sequence[str],
+    *,
+    none_text: str | None,
+    spans: Literal[1] = 1,
+    **options: Unpack[QuoteOptions],
+) -> Generator[Span | None]: ...
+@overload
+def extract(
+    model: Model,
+    context: str | Sequence[str],
+    *,
+    none_text: str | None = None,
+    spans: int,
+    **options: Unpack[QuoteOptions],
+) -> Extractor: ...
 def extract(
     model: Model,
     context: str | Sequence[str],
@@ -78,7 +175,8 @@ def extract(
     none_text: str | None = None,
     spans: int = 1,
     order: Literal["document", "score"] = "document",
-) -> Generator:
+    limits: Limits | None = None,
+) -> Generator[Any]:
     """A piece of a context, letter for letter, with its place. Value: Span.
 
     context: a text, or several; boundary, min_chars, max_chars, whitespace: what a piece is, see
@@ -88,35 +186,59 @@ def extract(
         value is a list of them, which ends early where nothing is left or the refusal is chosen. A search with n > 1
         gives distinct spans, which may overlap; samples that repeat one are drawn again from what overlaps with none.
     order: of several spans: "document", or "score", by what the model's own probabilities say of each text
+    limits: of work and memory, see `Limits`
     Where a text stands several times in the context, the span is the place around which the most words of the prompt
     stand (see `engine.extraction.Extractor`), and `Span.occurrences` has all places.
     Raises OptionError, and LanguageError where there is nothing to quote.
     """
-    guide = guides.SubstringGuide(
-        context,
-        model.vocabulary,
-        boundary=boundary,
-        min_chars=min_chars,
-        max_chars=max_chars,
-        whitespace=whitespace,
-        none_text=none_text,
-    )
-    return Extractor(model, guide, spans, order)
+    check_model(model, "generate.extract", context)
+    if not isinstance(context, str):
+        texts_of(context, "the context", "document")
+    if none_text is not None:
+        text_of(none_text, "none_text")
+    with collecting():
+        guide = guides.SubstringGuide(
+            context,
+            model.vocabulary,
+            boundary=boundary,
+            min_chars=whole(min_chars, "min_chars"),
+            max_chars=None if max_chars is None else whole(max_chars, "max_chars"),
+            whitespace=whitespace,
+            none_text=none_text,
+            **_limited(limits),
+        )
+    return Extractor(model, guide, spans, order, limits)
 
 
-def format(model: Model, kind: Any) -> Generator:
+@overload
+def format(model: Model, kind: type[T], *, limits: Limits | None = None) -> Generator[T]: ...
+@overload
+def format(model: Model, kind: Any, *, limits: Limits | None = None) -> Generator[Any]: ...
+def format(model: Model, kind: Any, *, limits: Limits | None = None) -> Generator[Any]:
     """A value of a Python type: int, float, bool, date, time, datetime, UUID, an Enum class or Literal[...].
 
     Value: of that type. Raises OptionError for other types.
     """
+    check_model(model, "generate.format", kind)
     written = format_of(kind)
-    if written.pattern is None:
-        guide = guides.ChoiceGuide(written.choices, model.vocabulary)
-    else:
-        guide = guides.RegexGuide(written.pattern, model.vocabulary)
-    return Generator(model, guide, written.convert)
+    with collecting():
+        if written.pattern is None:
+            guide = guides.ChoiceGuide(written.choices, model.vocabulary, **_limited(limits))
+        else:
+            guide = guides.RegexGuide(written.pattern, model.vocabulary, **_limited(limits))
+    return Generator(model, guide, written.convert, limits)
 
 
+@overload
+def json(  # pyright: ignore[reportOverlappingOverload]
+    model: Model, schema: type[T], **options: Unpack[JSONOptions]
+) -> Generator[T]: ...
+@overload
+def json(model: Model, schema: Mapping[str, Any] | bool | str, **options: Unpack[JSONOptions]) -> Generator[Any]: ...
+@overload
+def json(model: Model, schema: Callable[..., Any], **options: Unpack[JSONOptions]) -> Generator[dict[str, Any]]: ...
+@overload
+def json(model: Model, schema: Any, **options: Unpack[JSONOptions]) -> Generator[Any]: ...
 def json(
     model: Model,
     schema: Any,
@@ -129,39 +251,59 @@ def json(
     formats: bool = True,
     max_cases: int = 4096,
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
-) -> Generator:
+    limits: Limits | None = None,
+) -> Generator[Any]:
     """JSON text that satisfies a schema, parsed. Value: of the type asked for.
 
     schema: a JSON Schema as a dict, as JSON text, or True (the value is what `json.loads` gives); a pydantic
         model, dataclass, TypedDict or other type that pydantic knows (an instance of it); a function (a dict of
-        its arguments). What pydantic checks beyond its schema may still raise its ValidationError.
+        its arguments). What pydantic checks beyond its schema may still refuse an output: see `ConversionError`.
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
     whitespace, indent, escapes, resources, formats, max_cases, contexts: see `guides.JSONGuide`; `Generation.spans`
         has the places of quoted strings
+    limits: of work and memory, see `Limits`
     Raises SchemaError, LimitError, OptionError.
     """
+    check_model(model, "generate.json", schema)
     structure = structure_of(schema)
-    guide = guides.JSONGuide(
-        structure.schema,
-        model.vocabulary,
-        order=order,
-        whitespace=whitespace,
-        indent=indent,
-        escapes=escapes,
-        resources=resources,
-        formats=formats,
-        max_cases=max_cases,
-        contexts=contexts,
-    )
-    return Generator(model, guide, structure.convert)
+    with collecting():
+        guide = guides.JSONGuide(
+            structure.schema,
+            model.vocabulary,
+            order=order,
+            whitespace=whitespace,
+            indent=indent,
+            escapes=escapes,
+            resources=resources,
+            formats=formats,
+            max_cases=max_cases,
+            contexts=contexts,
+            **_limited(limits),
+        )
+    return Generator(model, guide, structure.convert, limits)
 
 
-def batch(pairs: Sequence[tuple[Generator, str]], **options: Unpack[CallOptions]) -> list[Any]:
+def batch(pairs: Iterable[tuple[Generator[Any], str]], **options: Unpack[CallOptions]) -> list[Any]:
     """Run different generators of one model in one batch: the value for each (generator, prompt).
 
-    Options are those of a call.
+    Options are those of a call. Raises ConversionError, with all results, where a type refuses an output.
     """
-    for pair in list[Any](pairs):
-        if not isinstance(pair, (tuple, list)) or not pair or not isinstance(pair[0], Generator):
+    chosen = Options.of(CallOptions, options)
+    several = _pairs(pairs)
+    return values_of(run_together(several, chosen), [prompt for _, prompt in several])
+
+
+def _pairs(pairs: Any) -> list[tuple[Generator[Any], str]]:
+    if isinstance(pairs, (str, bytes, Mapping, Generator)) or not isinstance(pairs, Iterable):
+        raise OptionError(f"batch takes (generator, prompt) pairs in a list, not {pairs!r}")
+    several: list[Any] = list(pairs)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    for number, pair in enumerate(several):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], Generator):  # pyright: ignore[reportUnknownArgumentType]
             raise OptionError(f"batch takes (generator, prompt) pairs, not {pair!r}")
-    return values_of(run_together(pairs, Options.of(CallOptions, options)))
+        text_of(pair[1], f"prompt {number}")
+    return several
+
+
+def _limited(limits: Limits | None) -> dict[str, Any]:
+    """The argument of a guide that has limits of its own."""
+    return {} if limits is None else {"limits": Limits.of(limits)}

@@ -31,7 +31,7 @@ class Example:
 
     prompt: str
     written: str
-    make: Callable[[Model], Generator]
+    make: Callable[[Model], Generator[Any]]
     max_tokens: int | None = None
 
 

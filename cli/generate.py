@@ -96,7 +96,7 @@ def generate(
     return code
 
 
-def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator:
+def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator[Any]:
     """The named model under the constraint."""
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
@@ -112,7 +112,7 @@ def _given(prompts: TextIO | None) -> TextIO:
     return prompts
 
 
-def _print_stream(generator: Generator, prompt: str, options: dict[str, Any]) -> None:
+def _print_stream(generator: Generator[Any], prompt: str, options: dict[str, Any]) -> None:
     pieces = generator.stream(prompt, **options)
     try:
         for piece in pieces:
@@ -121,7 +121,7 @@ def _print_stream(generator: Generator, prompt: str, options: dict[str, Any]) ->
         click.echo()
 
 
-def _run(generator: Generator, prompts: list[Prompt], options: dict[str, Any]) -> tuple[list[Any], int]:
+def _run(generator: Generator[Any], prompts: list[Prompt], options: dict[str, Any]) -> tuple[list[Any], int]:
     """The results, of those prompts that were finished if Ctrl-C was pressed, and the exit code."""
     from ..engine.results import Interrupted
 

@@ -91,17 +91,19 @@ def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
     return page(parts)
 
 
-def _finished(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[tuple[Prompt, int | None, Generation]]:
+def _finished(
+    prompts: Sequence[Prompt], results: Iterable[Any]
+) -> Iterator[tuple[Prompt, int | None, Generation[Any]]]:
     """Every finished text with its prompt, and its number where there are several for each prompt."""
     for prompt, found in zip(prompts, results, strict=True):
         if isinstance(found, list):
-            for sample, generation in enumerate(cast("list[Generation]", found)):
+            for sample, generation in enumerate(cast("list[Generation[Any]]", found)):
                 yield prompt, sample, generation
         elif found is not None:
             yield prompt, None, found
 
 
-def _line(record: dict[str, Any], generation: Generation) -> str:
+def _line(record: dict[str, Any], generation: Generation[Any]) -> str:
     from ..guides.source import Span
 
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}

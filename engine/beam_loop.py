@@ -20,6 +20,7 @@ from .arrays import as_list
 from .beam_group import Candidate, Group, common
 from .cache import without
 from .diagnostics.trace import traces
+from .logits import logits_of
 from .loop import read_sources, stack_masks
 from .models.protocol import Hidden, Model
 from .row import Request, Row
@@ -55,6 +56,7 @@ class BeamLoop:
         self.trace = trace
         self.waiting = deque(requests)
         self.groups: list[Group] = []
+        self.finished: deque[Row] = deque()
         self.steps = 0
         self._cache = model.make_cache(rows, capacity)
         self._eos = frozenset(model.vocabulary.eos_ids)
@@ -73,14 +75,18 @@ class BeamLoop:
         return least[: common(least, most)]
 
     @torch.inference_mode()
-    def step(self) -> list[Row]:
+    def step(self) -> None:
         """Read the prompts that join, or let all beams read on; continue the beams that read; done prompts leave."""
         joining = self._schedule()
         hidden = self._prefill(joining) if joining else self._decode()
         self._choose(joining or self.groups, hidden)
         self.groups += joining
         self.steps += 1
-        return self._retire()
+        self._retire()
+
+    def leaving(self) -> list[Row]:
+        """The results that nobody has taken yet, also in the midst of a step; some may be there twice."""
+        return [*self.finished, *(row for group in self.groups if group.done for row in self._results(group))]
 
     def _schedule(self) -> list[Group]:
         """Prompts for whose beams there is room now."""
@@ -106,7 +112,8 @@ class BeamLoop:
 
     def _choose(self, groups: list[Group], hidden: Hidden) -> None:
         """Continue the beams of each group by its best candidates; the head is computed once for all."""
-        logits = self.model.logits(hidden, range(sum(len(group.beams) for group in groups)), None)
+        owners = [group for group in groups for _ in group.beams]
+        logits = logits_of(self.model, hidden, range(len(owners)), None, lambda row: _place(owners[row]))
         first = 0
         for count, alike in groupby(groups, key=lambda group: len(group.beams)):
             several = list(alike)
@@ -317,10 +324,10 @@ class BeamLoop:
             for (one, after), trace in zip(taken, found, strict=True)
         ]
 
-    def _retire(self) -> list[Row]:
+    def _retire(self) -> None:
         """Take prompts that are done out of the batch, and put the cache's rows where their beams are."""
         leaving = [i for i, group in enumerate(self.groups) if group.done]
-        finished = [row for i in leaving for row in self._results(self.groups[i])]
+        self.finished.extend(row for i in leaving for row in self._results(self.groups[i]))
         self.groups = [self.groups[i] for i in without(len(self.groups), leaving)]
         parents: list[int] = []
         shared: list[int] = []
@@ -329,7 +336,6 @@ class BeamLoop:
             parents += found
             shared += alike
         self._cache.arrange(parents, shared)
-        return finished
 
     def _results(self, group: Group) -> list[Row]:
         """The best `n` texts, best first."""
@@ -359,6 +365,9 @@ def _total(one: Hypothesis) -> float:
 
 def _unusable(group: Group) -> ModelError:
     return ModelError(
-        f"the model's logits at step {len(group.beams[0].tokens)} of prompt {group.request.number} are NaN or "
-        "infinite, or give every allowed token the probability 0"
+        f"the model's logits at {_place(group)} are NaN or infinite, or give every allowed token the probability 0"
     )
+
+
+def _place(group: Group) -> str:
+    return f"step {len(group.beams[0].tokens)} of prompt {group.request.number}"

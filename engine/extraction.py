@@ -7,17 +7,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ..errors import OptionError
+from ..guides.limits import Limits
 from ..guides.source import Place
 from ..guides.substring import SubstringGuide
-from .generator import Generator, run_together
+from .checks import MOST, whole
+from .generator import Generator
 from .models.protocol import Model
-from .options import Options
+from .options import CallOptions, Options, RunOptions
 from .randomness import row_key
 from .results import Generation, Interrupted
 from .row import Row
+from .running import Told, keep_results, listed, run_together
 from .search import Sample
 from .session import Job
 
@@ -27,7 +30,7 @@ NEARBY = 120
 _WORD = re.compile(r"\w+")
 
 
-class Extractor(Generator):
+class Extractor(Generator[Any]):
     """Generates quotations; the value is a Span, or None for the guide's `none_text`.
 
     Where the quoted text stands several times, the span is the place around which the most words of the prompt stand:
@@ -35,16 +38,29 @@ class Extractor(Generator):
     there), the documents themselves being taken out of the prompt first. Of equals it is the first.
     """
 
-    def __init__(self, model: Model, guide: SubstringGuide, spans: int = 1, order: Order = "document") -> None:
+    def __init__(
+        self,
+        model: Model,
+        guide: SubstringGuide,
+        spans: int = 1,
+        order: Order = "document",
+        limits: Limits | None = None,
+    ) -> None:
         """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list."""
-        super().__init__(model, guide)
-        if type(spans) is not int or spans < 1:
-            raise OptionError(f"spans={spans!r}: a whole number of at least 1")
+        super().__init__(model, guide, None, limits)
+        self._most = whole(spans, "spans", 1, MOST)
         if order not in ("document", "score"):
             raise OptionError(f"order={order!r}: 'document' or 'score'")
         self._quotations = guide
-        self._most = spans
         self._order: Order = order
+
+    def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
+        """The span; a list of them for a list of prompts, and for each prompt where there may be several."""
+        return super().__call__(prompts, **options)
+
+    def run(self, prompts: str | Sequence[str], **options: Unpack[RunOptions]) -> Any:
+        """Like a call, with a `Generation` in place of each span."""
+        return super().run(prompts, **options)
 
     def job(self, prompt: str, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides."""
@@ -63,72 +79,26 @@ class Extractor(Generator):
             chosen = self._likeliest(places, self._prompt_of(row).decode(errors="replace"))
         return guide.source.span(places, chosen)
 
-    def _run(self, prompts: str | Sequence[str], options: Options) -> Any:
+    def run_texts(self, prompts: Sequence[str], options: Options, told: Told | None = None) -> list[Any]:
         """As for every generator, with distinct spans for each prompt."""
         several = options.search.n
         if self._most > 1 and several > 1:
             raise OptionError(f"spans={self._most} and {options.search!r} both ask for several texts; use n=1")
         if self._most == 1 and not (several > 1 and isinstance(options.search, Sample)):
-            return super()._run(prompts, options)
+            return super().run_texts(prompts, options, told)
         if options.include:
             raise OptionError("include= with several distinct spans: leave it out, or ask for one span at a time")
-        single = isinstance(prompts, str)
-        texts = [prompts] if single else list(prompts)
-        found = self._distinct(texts, options, max(several, self._most))
-        return found[0] if single else found
-
-    def _distinct(self, prompts: list[str], options: Options, wanted: int) -> list[list[Generation]]:
-        """Up to `wanted` generations for each prompt, by one run after the other.
-
-        In each run but the first nothing can be quoted that overlaps with what was quoted before.
-        """
-        by_score = self._most > 1 and self._order == "score"
-        chosen = replace(options, logprobs=options.logprobs or by_score, progress=False)
-        found: list[list[Generation]] = [[] for _ in prompts]
-        open_ones: dict[int, SubstringGuide] = dict.fromkeys(range(len(prompts)), self._quotations)
-        seeds = options.seeds(len(prompts))
-        turn = 0
-        while open_ones:
-            numbers = list(open_ones)
-            now = replace(chosen, seed=[seeds[i] if turn == 0 else row_key(seeds[i], -turn) for i in numbers])
-            if turn and isinstance(now.search, Sample):
-                now = replace(now, search=replace(now.search, n=1))
-            pairs = [(Extractor(self.model, open_ones[i]), prompts[i]) for i in numbers]
-            try:
-                results = run_together(pairs, now)
-            except Interrupted:
-                raise Interrupted([None if i in open_ones else found[i] for i in range(len(prompts))]) from None
-            for i, result in zip(numbers, results, strict=True):
-                left = self._take(found[i], [result] if now.search.n == 1 else result, wanted)
-                if left is None:
-                    del open_ones[i]
-                else:
-                    open_ones[i] = left
-            turn += 1
-        return [self._ordered(results, options.logprobs) for results in found]
-
-    def _take(self, found: list[Generation], results: list[Generation], wanted: int) -> SubstringGuide | None:
-        """Add the results that say something new; the guide for the next run, None if there is no need of one."""
-        if self._most > 1 and results[0].value is None:
-            return None
-        before = len(found)
-        known = {result.text for result in found}
-        for result in results:
-            if result.text not in known:
-                found.append(result)
-                known.add(result.text)
-        taken = [place for result in found if result.value is not None for place in result.value.occurrences]
-        more = taken and before < len(found) < wanted
-        return self._quotations.without(taken) if more else None
-
-    def _ordered(self, results: list[Generation], logprobs: bool) -> list[Generation]:
-        if self._most > 1 and self._order == "score":
-            results = sorted(results, key=lambda result: -sum(result.raw_logprobs or ()))
-        elif self._most > 1:
-            results = sorted(results, key=lambda result: (result.value.document, result.value.start))
-        if logprobs:
-            return results
-        return [replace(result, logprobs=None, raw_logprobs=None, score=None) for result in results]
+        order = self._order if self._most > 1 else None
+        run = _Several(self.model, self._quotations, prompts, options, max(several, self._most), order, told)
+        try:
+            run.go_on()
+        except KeyboardInterrupt:
+            raise Interrupted(run.saved()) from None
+        except BaseException as error:
+            if run.has_started:
+                keep_results(error, run.saved())
+            raise
+        return list[Any](run.found)
 
     def _prompt_of(self, row: Row) -> bytes:
         """The prompt: what the model read, and what of it was generated again."""
@@ -151,6 +121,112 @@ class Extractor(Generator):
     def _frequencies(self) -> Counter[str]:
         """How often each word is in the documents."""
         return Counter(word for document in self._quotations.source.documents for word in _words_of(document))
+
+
+class _Several:
+    """Distinct spans for each prompt, by one run after the other: in each but the first, nothing can be quoted that
+    overlaps with what was quoted before.
+
+    order: of the spans of a prompt; None for samples, which may overlap, and of which None is one
+    found: of each prompt; open: what is left to quote from, of the prompts that may get more
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        guide: SubstringGuide,
+        prompts: Sequence[str],
+        options: Options,
+        wanted: int,
+        order: Order | None,
+        told: Told | None,
+    ) -> None:
+        self._model = model
+        self._guide = guide
+        self._prompts = prompts
+        self._given = options
+        self._options = replace(options, logprobs=options.logprobs or order == "score", progress=False)
+        self._seeds = options.seeds(len(prompts))
+        self._wanted = wanted
+        self._order = order
+        self._told = told
+        self._turn = 0
+        self.has_started = False
+        self.found: list[list[Generation[Any]]] = [[] for _ in prompts]
+        self.open: dict[int, SubstringGuide] = dict.fromkeys(range(len(prompts)), guide)
+
+    def go_on(self) -> None:
+        """Run until no prompt may get more."""
+        while self.open:
+            numbers, options = list(self.open), self._options_now()
+            pairs = [(Extractor(self._model, self.open[i]), self._prompts[i]) for i in numbers]
+            try:
+                results = run_together(pairs, options)
+            except BaseException as error:
+                partly: list[Any] | None = getattr(error, "finished", None)
+                self.has_started |= partly is not None
+                self._take(numbers, partly or [])
+                raise
+            self.has_started = True
+            self._take(numbers, results)
+            self._turn += 1
+
+    def saved(self) -> list[Any]:
+        """What is there so far: as `Interrupted` says, a prompt that might have got more ending in None."""
+        return [
+            (None if not results else [*self._ordered(results), None]) if number in self.open else results
+            for number, results in enumerate(self.found)
+        ]
+
+    def _options_now(self) -> Options:
+        """For the runs after the first: further seeds, and one sample at a time."""
+        seeds = [self._seeds[i] if self._turn == 0 else row_key(self._seeds[i], -self._turn) for i in self.open]
+        now = replace(self._options, seed=seeds)
+        if self._turn and isinstance(now.search, Sample):
+            now = replace(now, search=replace(now.search, n=1))
+        return now
+
+    def _take(self, numbers: Sequence[int], entries: Sequence[Any]) -> None:
+        """Enter what a run came to for these prompts; None where it did not get there."""
+        for number, entry in zip(numbers, entries, strict=False):
+            results = [result for result in listed(entry) if result is not None]
+            if not results:
+                continue
+            left = self._after(self.found[number], results)
+            if left is not None:
+                self.open[number] = left
+                continue
+            del self.open[number]
+            self.found[number] = self._ordered(self.found[number])
+            for place, result in enumerate(self.found[number]):
+                if self._told is not None:
+                    self._told(number, place, result)
+
+    def _after(self, found: list[Generation[Any]], results: list[Generation[Any]]) -> SubstringGuide | None:
+        """Add the results that say something new; the guide for the next run, None if there is no need of one."""
+        if self._order is not None and results[0].value is None:
+            return None
+        before = len(found)
+        known = {result.text for result in found}
+        for result in results:
+            if result.text not in known:
+                found.append(result)
+                known.add(result.text)
+        taken = [place for result in found if result.value is not None for place in result.value.occurrences]
+        if not taken or not before < len(found) < self._wanted:
+            return None
+        left, most = self._guide.without(taken), self._given.max_tokens
+        is_too_long = left is not None and most is not None and left.distance(left.start) > most
+        return None if is_too_long else left
+
+    def _ordered(self, results: list[Generation[Any]]) -> list[Generation[Any]]:
+        if self._order == "score":
+            results = sorted(results, key=lambda result: -sum(result.raw_logprobs or ()))
+        elif self._order is not None:
+            results = sorted(results, key=lambda result: (result.value.document, result.value.start))
+        if self._given.logprobs:
+            return results
+        return [replace(result, logprobs=None, raw_logprobs=None, score=None) for result in results]
 
 
 def _words_of(text: str) -> list[str]:

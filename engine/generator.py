@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any, Unpack
+from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
-from ..errors import OptionError
+from ..errors import LimitError, OptionError
 from ..guides.free import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
 from ..guides.goals.specs import Goal
+from ..guides.limits import Limits
+from ..guides.pictures import Drawable
 from ..guides.protocol import Guide
 from ..guides.source import Span
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
+from .arguments import check_guide, check_model
 from .beam_loop import BeamLoop
+from .checks import text_of, texts_of
+from .collecting import collecting
 from .constraint import Constraint
 from .diagnostics import Diagnostics
 from .loop import Loop
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, TextOptions
-from .results import Generation, Interrupted
+from .results import Generation
 from .row import Row
-from .session import Job, make_loop, run_all
+from .running import Told, run_together, values_of
+from .session import Job, make_loop
+
+__all__ = ["Convert", "Generator", "run_together", "values_of"]
 
 KEPT = 8
-Convert = Callable[[str], Any]
+T = TypeVar("T")
+Convert = Callable[[str], T]
 
 
-class Generator:
+class Generator(Generic[T]):
     """Generates texts under one constraint; reusable, and safe to share between threads.
 
     Options are given by name: `Options` lists them, with their defaults. A stream does without those that are
-    about several texts, and only `run` has those that add to its results.
+    about several texts, and only `run` has those that add to its results. To type checkers, `Generator[T]` gives values
+    of type T; what they cannot see is that `search.n > 1` gives a list for each prompt.
     """
 
-    def __init__(self, model: Model, guide: Guide | None = None, convert: Convert | None = None) -> None:
-        """guide: None for free text; convert: from a complete text to its value. Raises OptionError."""
+    @overload
+    def __init__(
+        self: Generator[str],
+        model: Model,
+        guide: Guide | None = None,
+        convert: None = None,
+        limits: Limits | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, model: Model, guide: Guide | None, convert: Convert[T], limits: Limits | None = None
+    ) -> None: ...
+    def __init__(
+        self, model: Model, guide: Guide | None = None, convert: Convert[T] | None = None, limits: Limits | None = None
+    ) -> None:
+        """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
+
+        Raises OptionError.
+        """
+        check_model(model, "Generator")
+        check_guide(guide)
+        if convert is not None and not callable(convert):  # pyright: ignore[reportUnnecessaryComparison]
+            raise OptionError(f"convert={convert!r}: a function from a text to its value, or None")
         if guide is not None and not _same(guide.vocabulary, model.vocabulary):
             raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
         self.model = model
         self.guide = guide
+        self.limits = None if limits is None else Limits.of(limits)
         self._constraint = None if guide is None else Constraint(guide, model.few)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
@@ -51,30 +81,54 @@ class Generator:
         self._with_goals: dict[tuple[Goal, ...], Constraint] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
-        """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`."""
-        return values_of(self._run(prompts, Options.of(CallOptions, options)))
+    @overload
+    def __call__(self, prompts: str, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, prompts: Sequence[str], **options: Unpack[CallOptions]) -> list[T]: ...
+    def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> T | list[T]:
+        """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`.
 
-    def run(self, prompts: str | Sequence[str], **options: Unpack[RunOptions]) -> Any:
-        """Like a call, with a `Generation` in place of each value.
-
-        Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far.
+        Raises ConversionError, with all results, where a validator of the type asked for refuses an output.
         """
-        return self._run(prompts, Options.of(RunOptions, options))
+        chosen = Options.of(CallOptions, options)
+        texts = _prompts(prompts)
+        values = values_of(self.run_texts(texts, chosen), texts)
+        return values[0] if isinstance(prompts, str) else values
+
+    @overload
+    def run(self, prompts: str, **options: Unpack[RunOptions]) -> Generation[T]: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def run(self, prompts: Sequence[str], **options: Unpack[RunOptions]) -> list[Generation[T]]: ...
+    def run(self, prompts: str | Sequence[str], **options: Unpack[RunOptions]) -> Any:
+        """Like a call, with a `Generation` in place of each value; an output that is refused has its `error`.
+
+        Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far. So does that of any
+        exception of the model's.
+        """
+        chosen = Options.of(RunOptions, options)
+        found = self.run_texts(_prompts(prompts), chosen)
+        return found[0] if isinstance(prompts, str) else found
 
     def stream(self, prompt: str, **options: Unpack[TextOptions]) -> Iterator[str]:
         """The output in pieces of whole characters, as soon as they are certain."""
         chosen = Options.of(TextOptions, options)
+        text_of(prompt, "the prompt of a stream")
         if chosen.search.n != 1:
             raise OptionError(f"search={chosen.search!r}: a stream is one text; use n=1")
-        loop = make_loop(self.model, [self.job(prompt, chosen.include)], chosen)
+        with collecting():
+            loop = make_loop(self.model, [self.job(prompt, chosen.include)], chosen)
         return _pieces(loop, b"" if chosen.include else self._lead)
 
-    def _run(self, prompts: str | Sequence[str], options: Options) -> Any:
-        single = isinstance(prompts, str)
-        texts = [prompts] if single else list(prompts)
-        found = run_together([(self, text) for text in texts], options)
-        return found[0] if single else found
+    def run_texts(self, prompts: Sequence[str], options: Options, told: Told | None = None) -> list[Any]:
+        """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""
+        return run_together([(self, prompt) for prompt in prompts], options, told)
+
+    def __repr__(self) -> str:
+        return f"<Generator of {'free text' if self.guide is None else repr(self.guide)} with {self.model!r}>"
+
+    def _repr_svg_(self) -> str | None:
+        """In a notebook, the picture of the constraint, if it has one that is not too large."""
+        return picture_of(self.guide)
 
     def job(self, prompt: str, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
@@ -87,21 +141,23 @@ class Generator:
             known = self._with_goals.pop(goals, None)
             if known is None:
                 child: Any = FreeGuide(self.model.vocabulary) if self.guide is None else self.guide
-                known = Constraint(GoalGuide(child, goals), self.model.few, free=self.guide is None)
+                limited: dict[str, Any] = {} if self.limits is None else {"limits": self.limits}
+                known = Constraint(GoalGuide(child, goals, **limited), self.model.few, free=self.guide is None)
             self._with_goals[goals] = known
             if len(self._with_goals) > KEPT:
                 del self._with_goals[next(iter(self._with_goals))]
             return known
 
-    def result(self, row: Row, options: Options) -> Generation:
+    def result(self, row: Row, options: Options) -> Generation[T]:
         """What a finished row comes to."""
         assert row.finish is not None
         logprobs = options.logprobs
         lead = b"" if row.request.start.constraint else self._lead
         text = bytes(row.text).removeprefix(lead).decode(errors="replace")
+        value, error = self._converted(text, row)
         return Generation(
             text=text,
-            value=self.value_of(text, row),
+            value=value,
             token_ids=tuple(row.tokens[row.inside :]),
             finish_reason=row.finish,
             overlap=row.overlap(self.model.vocabulary),
@@ -113,11 +169,19 @@ class Generator:
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
             trace=row.trace,
+            error=error,
         )
 
-    def value_of(self, text: str, row: Row) -> Any:
+    def _converted(self, text: str, row: Row) -> tuple[T, Exception | None]:
+        """The value, or what was raised in place of one: whatever a validator of the caller's raises."""
+        try:
+            return self.value_of(text, row), None
+        except Exception as error:
+            return cast(T, None), error
+
+    def value_of(self, text: str, row: Row) -> T:
         """The value of a finished row's text."""
-        return text if self._convert is None else self._convert(text)
+        return cast(T, text) if self._convert is None else self._convert(text)
 
     def _diagnostics(self, row: Row) -> Diagnostics:
         assert row.finish is not None
@@ -126,27 +190,18 @@ class Generator:
         return Diagnostics.of(row.traces, self.model.vocabulary, guide, row.finish)
 
 
-def run_together(pairs: Sequence[tuple[Generator, str]], options: Options) -> list[Any]:
-    """Run generators of one model in one batch: for each pair a Generation, or a list if `search.n > 1`."""
-    if not pairs:
-        return []
-    model = pairs[0][0].model
-    if any(generator.model is not model for generator, _ in pairs):
-        raise OptionError("the generators of one batch must share one model object")
-    loop = make_loop(model, [generator.job(prompt, options.include) for generator, prompt in pairs], options)
-    samples = options.search.n
-    found: list[list[Generation | None]] = [[None] * samples for _ in pairs]
+def picture_of(guide: Guide | None) -> str | None:
+    """The picture of a guide as SVG; None where there is none, or where it would be too large to be looked at."""
+    if not isinstance(guide, Drawable):
+        return None
     try:
-        with _bar(len(pairs) * samples, options.progress) as bar:
-            for row in run_all(loop):
-                number = row.request.number
-                del found[number][row.siblings or samples :]
-                found[number][row.request.sample] = pairs[number][0].result(row, options)
-                if bar is not None:
-                    bar.update()
-    except KeyboardInterrupt:
-        raise Interrupted([_shaped(results, samples) if None not in results else None for results in found]) from None
-    return [_shaped(results, samples) for results in found]
+        return guide.to_svg()
+    except (LimitError, OptionError):
+        return None
+
+
+def _prompts(prompts: Any) -> list[str]:
+    return [text_of(prompts, "the prompt")] if isinstance(prompts, str) else texts_of(prompts, "prompts", "prompt")
 
 
 def _unmet(row: Row) -> tuple[str, ...]:
@@ -159,29 +214,13 @@ def _same(left: Vocabulary, right: Vocabulary) -> bool:
     return left is right or left.fingerprint == right.fingerprint
 
 
-def _shaped(results: list[Generation | None], samples: int) -> Any:
-    return results[0] if samples == 1 else results
-
-
-def values_of(results: Generation | list[Any]) -> Any:
-    """The values in place of the generations, in the same lists."""
-    return results.value if isinstance(results, Generation) else [values_of(result) for result in results]
-
-
-def _bar(total: int, progress: bool | None) -> Any:
-    if progress if progress is not None else total > 1 and sys.stderr.isatty():
-        from tqdm import tqdm
-
-        return tqdm(total=total, unit="text")
-    return nullcontext()
-
-
 def _pieces(loop: Loop | BeamLoop, lead: bytes) -> Iterator[str]:
     decoder = TextStream()
     sent = 0
     while not loop.done:
-        finished = loop.step()
-        text = (bytes(finished[0].text) if finished else loop.certain()).removeprefix(lead)
+        with collecting():
+            loop.step()
+        text = (bytes(loop.finished[0].text) if loop.finished else loop.certain()).removeprefix(lead)
         piece = decoder.push(text[sent:])
         sent = len(text)
         if piece:

@@ -14,6 +14,7 @@ from ..errors import ModelError
 from ..guides.protocol import Mask
 from .cache import Slots, without
 from .diagnostics.trace import traces
+from .logits import logits_of
 from .models.protocol import Hidden, Model, SourceModel
 from .randomness import uniform
 from .repetition import Controls
@@ -47,7 +48,7 @@ class Reading(NamedTuple):
 
 
 class Loop:
-    """Requests on their way to texts. Call `step` until `done`; it returns the rows that have finished.
+    """Requests on their way to texts. Call `step` until `done`; it adds the rows that finish to `finished`.
 
     rows: how many may be in the batch at once; capacity: tokens that each may come to, prompt and output
     scores: record log-probabilities, for which every token has a forward pass of its own
@@ -71,6 +72,7 @@ class Loop:
         self.diagnostics = diagnostics
         self.waiting = deque(requests)
         self.active: list[Row] = []
+        self.finished: deque[Row] = deque()
         self.steps = 0
         self._cache = model.make_cache(rows, capacity)
         self._eos = frozenset(model.vocabulary.eos_ids)
@@ -86,23 +88,26 @@ class Loop:
         return bytes(row.text[: row.request.stop.safe(row.text)])
 
     @torch.inference_mode()
-    def step(self) -> list[Row]:
+    def step(self) -> None:
         """Admit waiting rows, or let all read on; choose a token for each that read; finished rows leave."""
-        joining, finished = self._schedule()
+        joining = self._schedule()
         if joining or self.active:
             reading = self._prefill(joining) if joining else self._decode()
             self._commit(reading, self._choose(reading))
             self.steps += 1
-        return finished + self._retire()
+        self._retire()
 
-    def _schedule(self) -> tuple[list[Row], list[Row]]:
-        """Rows that join now, and rows whose text follows from the constraint without a model."""
+    def leaving(self) -> list[Row]:
+        """The finished rows that nobody has taken yet, also in the midst of a step; some may be there twice."""
+        return [*self.finished, *(row for row in self.active if row.finish is not None)]
+
+    def _schedule(self) -> list[Row]:
+        """Rows that join now; those whose text follows from the constraint without a model are finished."""
         joining: list[Row] = []
-        finished: list[Row] = []
         while self.waiting and len(self.active) + len(joining) < self._cache.rows:
             row = self._start(self.waiting.popleft())
-            (joining if row.finish is None else finished).append(row)
-        return joining, finished
+            (joining if row.finish is None else self.finished).append(row)
+        return joining
 
     def _start(self, request: Request) -> Row:
         row = Row(request, request.first_state, list(request.start.prompt))
@@ -131,7 +136,7 @@ class Loop:
     def _choose(self, reading: Reading) -> list[int]:
         """A token for each row: of all that are allowed, or else of those after which the rest still fits."""
         if self.scores:
-            reading = reading._replace(logits=self.model.logits(reading.hidden, reading.places, None))
+            reading = reading._replace(logits=self._logits(reading, reading.places, None))
         offers = [self._narrowed(row, self._offer(row)) for row in reading.rows]
         tokens = self._select(reading, offers, attempt=0)
         late = [i for i, token in enumerate(tokens) if not self._fits(reading.rows[i], token)]
@@ -186,13 +191,13 @@ class Loop:
         wide = [i for i, offer in enumerate(offers) if offer.ids is None]
         for i, offer in enumerate(offers):
             if offer.ids is not None:
-                logits = self.model.logits(reading.hidden, [reading.places[i]], offer.ids)
+                logits = self._logits(reading, [reading.places[i]], offer.ids)
                 column = self.search.pick(logits, None, [draws[i]])[0]
                 tokens[i] = column if column == UNUSABLE else int(offer.ids[column])
         if wide:
             logits = reading.logits
             if logits is None:
-                logits = self.model.logits(reading.hidden, [reading.places[i] for i in wide], None)
+                logits = self._logits(reading, [reading.places[i] for i in wide], None)
             controls = reading.rows[0].request.controls
             if controls.repetition_penalty != 1:
                 rows = [reading.rows[i] for i in wide]
@@ -208,6 +213,15 @@ class Loop:
                     "infinite, or give every allowed token the probability 0"
                 )
         return tokens
+
+    def _logits(self, reading: Reading, places: Sequence[int], ids: Tensor | None) -> Tensor:
+        """The model's logits at some places of what was read."""
+
+        def place(number: int) -> str:
+            row = reading.rows[reading.places.index(number)]
+            return f"step {len(row.tokens)} of prompt {row.request.number}"
+
+        return logits_of(self.model, reading.hidden, places, ids, place)
 
     def _score(self, reading: Reading, offers: Sequence[Offer], tokens: Sequence[int]) -> None:
         assert reading.logits is not None
@@ -272,15 +286,14 @@ class Loop:
             else:
                 self._append(row, menu.only)
 
-    def _retire(self) -> list[Row]:
+    def _retire(self) -> None:
         """Take finished rows out of the batch and the cache."""
         leaving = [i for i, row in enumerate(self.active) if row.finish is not None]
-        finished = [self.active[i] for i in leaving]
         if leaving:
             parents = without(len(self.active), leaving)
             self._cache.arrange(parents)
+            self.finished.extend(self.active[i] for i in leaving)
             self.active = [self.active[i] for i in parents]
-        return finished
 
 
 _NO_CONTROLS = Controls()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, cast
 
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
+from .checks import brief, switch, text_of, texts_of, whole
 from .randomness import fresh_seed
 from .repetition import Controls
 from .search import Beam, Greedy, Search
+from .unknown_options import unknown_option
 
 GREEDY = Greedy()
+MOST_RETRIES = 1000
 
 
 class TextOptions(TypedDict, total=False):
@@ -37,6 +40,7 @@ class CallOptions(TextOptions, total=False):
 
     batch_size: int
     progress: bool | None
+    retries: int
 
 
 class RunOptions(CallOptions, total=False):
@@ -66,6 +70,8 @@ class Options:
         already, in the prompt too, are less likely, the more the penalty is above 1; EOS is withheld for so many
         tokens. Where a constraint leaves nothing else it wins, and the result's `overruled` says so.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
+    retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
+        refuses it; for `Sample(...)`. Seeds make this repeatable too.
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
@@ -84,6 +90,7 @@ class Options:
     min_tokens: int = 0
     batch_size: int = 16
     progress: bool | None = None
+    retries: int = 0
     logprobs: bool = False
     diagnostics: bool = False
     trace: bool = False
@@ -94,29 +101,43 @@ class Options:
         possible = list(kind.__annotations__)
         for name in given:
             if name not in possible:
-                near = get_close_matches(name, possible, 1)
-                hint = f"did you mean {near[0]}?" if near else f"possible here are {', '.join(possible)}"
-                raise OptionError(f"{name}={given[name]!r}: there is no such option; {hint}")
+                raise OptionError(unknown_option(name, given[name], possible, RunOptions.__annotations__))
         return cls(**given)
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None and (type(self.max_tokens) is not int or self.max_tokens < 1):
-            raise OptionError(f"max_tokens={self.max_tokens!r}: a whole number of at least 1, or None")
-        if isinstance(self.search, type) or not (hasattr(self.search, "pick") or isinstance(self.search, Beam)):
-            raise OptionError(f"search={self.search!r}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
-        if self.trace and not isinstance(self.search, Beam):
-            raise OptionError(
-                f"trace=True with search={self.search!r}: a trace is of the beams; use search=Beam(4), or leave it out"
-            )
-        if type(self.batch_size) is not int or self.batch_size < 1:
-            raise OptionError(f"batch_size={self.batch_size!r}: a whole number of at least 1")
-        if not isinstance(self.heal, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"heal={self.heal!r}: True or False")
+        if self.max_tokens is not None:
+            self._set("max_tokens", whole(self.max_tokens, "max_tokens"))
+        self._set("batch_size", whole(self.batch_size, "batch_size"))
+        self._set("retries", whole(self.retries, "retries", 0, MOST_RETRIES))
+        for name in ("heal", "logprobs", "diagnostics", "trace"):
+            switch(getattr(self, name), name)
+        if self.progress is not None:
+            switch(self.progress, "progress", "True, False, or None for a bar on terminals only")
+        self._set("stop", _stop_strings(self.stop))
+        self._set("stop_ids", _stop_ids(self.stop_ids))
+        self._set("seed", _seed(self.seed))
         goals_of(self.include)
         _ = self.controls  # checks its part of the options
-        strings: list[Any] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
-        if not all(isinstance(string, str) for string in strings):
-            raise OptionError(f"stop={self.stop!r}: a string or a list of strings")
+        self._check_search()
+
+    def _check_search(self) -> None:
+        search: Any = self.search
+        if isinstance(search, type) or not (
+            isinstance(search, Beam) or (hasattr(search, "pick") and hasattr(search, "n"))
+        ):
+            raise OptionError(f"search={brief(search)}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
+        if self.trace and not isinstance(search, Beam):
+            raise OptionError(
+                f"trace=True with search={search!r}: a trace is of the beams; use search=Beam(4), or leave it out"
+            )
+        if self.retries and isinstance(search, (Greedy, Beam)):
+            raise OptionError(
+                f"retries={self.retries} with search={search!r}, which would find the same text again; use "
+                "search=Sample(...), or leave it out"
+            )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     @cached_property
     def controls(self) -> Controls:
@@ -129,7 +150,30 @@ class Options:
             return [fresh_seed() for _ in range(count)]
         if isinstance(self.seed, int):
             return [self.seed] * count
-        seeds: list[Any] = list(self.seed)
-        if len(seeds) != count or not all(isinstance(seed, int) for seed in seeds):
-            raise OptionError(f"seed: a whole number, or one for each of the {count} prompts")
-        return seeds
+        if len(self.seed) != count:
+            raise OptionError(f"seed: {len(self.seed)} seeds for {count} prompts; one number, or one for each prompt")
+        return list(self.seed)
+
+
+def _stop_strings(stop: Any) -> tuple[str, ...]:
+    if isinstance(stop, str):
+        return (text_of(stop, "stop"),)
+    if stop is None:
+        raise OptionError("stop=None: a string or a list of strings; leave it out for none")
+    return tuple(texts_of(stop, "stop", "stop string"))
+
+
+def _stop_ids(ids: Any) -> tuple[int, ...]:
+    if isinstance(ids, (str, bytes, Mapping)) or not isinstance(ids, Iterable):
+        raise OptionError(f"stop_ids={brief(ids)}: a list of token ids, such as [13]; strings are given as stop")
+    return tuple(whole(token, "stop_ids", 0) for token in cast("Iterable[Any]", ids))
+
+
+def _seed(seed: Any) -> int | tuple[int, ...] | None:
+    """As torch takes seeds: of 64 bits, with a sign or without one."""
+    if seed is None:
+        return None
+    several = isinstance(seed, Iterable) and not isinstance(seed, (str, bytes, Mapping, AbstractSet))
+    if several:
+        return tuple(whole(one, "seed", -(2**63), 2**64 - 1) for one in cast("Iterable[Any]", seed))
+    return whole(seed, "seed", -(2**63), 2**64 - 1)

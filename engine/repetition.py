@@ -12,6 +12,10 @@ from torch import Tensor
 
 from ..errors import OptionError
 from ..guides.protocol import Mask
+from .checks import number, whole
+
+STRONGEST = 1_000_000
+"""The strongest penalty: beyond it logits would no longer be numbers of 32 bits."""
 
 Ids = tuple[int, ...]
 
@@ -26,11 +30,10 @@ class Controls:
 
     def __post_init__(self) -> None:
         for name in ("no_repeat_ngram_size", "min_tokens"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise OptionError(f"{name}={value!r}: a whole number, 0 for none")
-        if isinstance(self.repetition_penalty, bool) or not 0 < self.repetition_penalty < float("inf"):
-            raise OptionError(f"repetition_penalty={self.repetition_penalty!r}: a number above 0; 1 changes nothing")
+            object.__setattr__(self, name, whole(getattr(self, name), name, 0))
+        meaning = f"a number from {1 / STRONGEST:g} to {STRONGEST:,}; 1 changes nothing"
+        if not 1 / STRONGEST <= number(self.repetition_penalty, "repetition_penalty", meaning) <= STRONGEST:
+            raise OptionError(f"repetition_penalty={self.repetition_penalty!r}: {meaning}")
 
     @property
     def withholds(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
     from ..guides.source import Span
@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from .search.trace import SearchTrace
 
 FinishReason = Literal["complete", "stop", "length"]
+T_co = TypeVar("T_co", covariant=True)
+
+_SHOWN = 200
 
 
-@dataclass(frozen=True)
-class Generation:
+@dataclass(frozen=True, repr=False)
+class Generation(Generic[T_co]):
     """One generated text.
 
-    value: the text in its Python type; token_ids: without EOS and stop ids
+    value: the text in its Python type; None beside an error
+    token_ids: without EOS and stop ids
     overlap: how many bytes of the first of token_ids are the end of the prompt, which was healed; 0 for most
     finish_reason: "complete" (EOS, or the constraint is met and the text ends), "stop" (a stop string or id),
         "length" (max_tokens)
@@ -33,10 +37,11 @@ class Generation:
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
     trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
+    error: what was raised when the value was made of the text, by a validator of a type for example; else None
     """
 
     text: str
-    value: Any
+    value: T_co
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     overlap: int = 0
@@ -48,12 +53,47 @@ class Generation:
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
     trace: SearchTrace | None = None
+    error: Exception | None = None
+
+    def __repr__(self) -> str:
+        """Text, value where it is another, and how it ended; what was asked for besides is only named."""
+        parts = [_short(self.text)]
+        if self.error is not None:
+            parts.append(f"error={_short(self.error)}")
+        elif self.value is not self.text and self.value != self.text:
+            parts.append(f"value={_short(self.value)}")
+        parts += [f"{len(self.token_ids)} tokens", f"finish_reason={self.finish_reason!r}"]
+        if self.score is not None:
+            parts.append(f"score={self.score:.3f}")
+        parts += [f"{name}={value!r}" for name in ("unmet", "overruled") if (value := getattr(self, name))]
+        more = [name for name in ("spans", "logprobs", "diagnostics", "trace") if getattr(self, name)]
+        return f"<Generation {', '.join(parts)}{'; with ' if more else ''}{', '.join(more)}>"
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook, the text as its diagnostics show it, where there are any."""
+        return None if self.diagnostics is None else self.diagnostics._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during generation. `finished` has an entry for every prompt: its result, None if unfinished."""
+    """Ctrl-C during generation. `finished` has an entry for every prompt: its result, None if unfinished.
+
+    With `n > 1` the entry is the list of its texts, in which those that are unfinished are None, or None if all are.
+    """
 
     def __init__(self, finished: Sequence[Any]) -> None:
-        done = sum(result is not None for result in finished)
-        super().__init__(f"{done} of {len(finished)} prompts were finished; see .finished")
+        super().__init__(f"{finished_of(finished)}; see .finished")
         self.finished = list(finished)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.finished,)
+
+
+def finished_of(finished: Sequence[Any]) -> str:
+    """How much of what was asked for is there, in words."""
+    done = sum(result is not None and not (isinstance(result, list) and None in result) for result in finished)
+    return f"{done} of {len(finished)} prompts were finished"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 from ..errors import BudgetError, OptionError
 from .beam_loop import BeamLoop
+from .checks import shown, text_of
 from .constraint import Constraint
 from .healing import Start, healed
 from .loop import Loop
@@ -46,7 +48,7 @@ def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | Bea
 
 
 def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
-    stop = StopStrings([options.stop] if isinstance(options.stop, str) else options.stop)
+    stop = StopStrings(options.stop)
     stop_ids = frozenset(options.stop_ids)
     for token in stop_ids:
         if not 0 <= token < model.vocabulary.size:
@@ -113,9 +115,23 @@ def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
 
 
 def _ids(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
-    if not isinstance(prompt, str):
-        raise OptionError(f"prompt {number} is of type {type(prompt).__name__}; prompts are strings")
-    return tuple(model.tokenizer.encode(prompt))
+    """The tokens of a prompt. Raises OptionError for what a tokenizer should not have returned."""
+    text = text_of(prompt, f"prompt {number}")
+    found: Any = model.tokenizer.encode(text)
+    size = model.vocabulary.size
+    try:
+        ids = tuple(index(token) for token in getattr(found, "ids", found))
+    except TypeError:
+        raise OptionError(
+            f"the tokenizer made {shown(found)} of prompt {number}; its encode must return a list of token ids"
+        ) from None
+    strange = next((token for token in ids if not 0 <= token < size), None)
+    if strange is not None:
+        raise OptionError(
+            f"the tokenizer made token {strange} of prompt {number}, but the model has tokens 0 to {size - 1}; use the "
+            "model's own tokenizer, or resize the model's embeddings"
+        )
+    return ids
 
 
 def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int) -> int:
@@ -144,6 +160,10 @@ def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: i
 
 
 def run_all(loop: Loop | BeamLoop) -> Iterator[Row]:
-    """The rows as they finish."""
-    while not loop.done:
-        yield from loop.step()
+    """The rows as they finish. One is among `loop.finished` until the next is asked for."""
+    while not loop.done or loop.finished:
+        while loop.finished:
+            yield loop.finished[0]
+            loop.finished.popleft()
+        if not loop.done:
+            loop.step()

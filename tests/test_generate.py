@@ -127,7 +127,8 @@ def test_a_progress_bar_on_request(model: Any, capfd: pytest.CaptureFixture[str]
 def test_public_names_are_those_that_are_documented() -> None:
     assert set(trellm.__all__) == {
         "AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template", "Span",
-        "Beam", "BudgetError", "Generation", "Generator", "GrammarError", "Greedy", "GuideFileError", "Interrupted",
+        "Beam", "BudgetError", "Cancellation", "Cancelled", "ConversionError", "Generation", "Generator", "GrammarError",
+        "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
         "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
         "TextSyntaxError", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides", "models",
     }  # fmt: skip

@@ -8,9 +8,9 @@ import pytest
 
 PUBLIC = {
     "trellm": """
-        AllOf AnyOf Beam BudgetError Gap Generation Generator GrammarError Greedy GuideFileError Interrupted
-        LanguageError LimitError ModelError OptionError Ordered PatternError Phrase Quote Sample SchemaError Span
-        Template TextSyntaxError TrellmError Vocabulary VocabularyError generate guides models
+        AllOf AnyOf Beam BudgetError Cancellation Cancelled ConversionError Gap Generation Generator GrammarError Greedy
+        GuideFileError Interrupted LanguageError LimitError Limits ModelError OptionError Ordered PatternError Phrase
+        Quote Sample SchemaError Span StateError Template TextSyntaxError TrellmError Vocabulary VocabularyError generate guides models
     """,
     "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """

@@ -35,8 +35,10 @@ def transformers(
     device, dtype: where and in what type to load a model that is given by name; as they are otherwise.
     Raises OptionError for an architecture that cannot be run, VocabularyError for a tokenizer.
     """
+    from ..checks import switch
     from .loading import adapted, load
 
+    switch(cache, "cache")
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         model, tokenizer = load(model, tokenizer, device=device, dtype=dtype)
     return adapted(model, tokenizer, cache=cache)

@@ -76,6 +76,10 @@ class DecoderModel:
                     "pass cache=False to run it, slowly, without a cache"
                 )
 
+    def __repr__(self) -> str:
+        context = "" if self.context is None else f", context {self.context:,}"
+        return f"<DecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
+
     def make_cache(self, rows: int, capacity: int) -> Slots:
         """Slots for `rows` rows of `capacity` tokens."""
         return KeyValueSlots(rows, capacity, self._layers) if self._cached else TokenSlots(rows, capacity)

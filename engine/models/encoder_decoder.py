@@ -74,6 +74,10 @@ class EncoderDecoderModel:
             )
         self._head = head
 
+    def __repr__(self) -> str:
+        context = "" if self.context is None else f", context {self.context:,}"
+        return f"<EncoderDecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
+
     def make_cache(self, rows: int, capacity: int) -> SourceSlots:
         """Slots for `rows` rows of `capacity` tokens, and for the sources they are bound to."""
         return SourceSlots(rows, capacity, self._layers)

@@ -9,14 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import ModelError, VocabularyError
+from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
 from ..arrays import as_list
 from ..cache import Slots, TokenSlots
+from ..checks import shown, whole
 from .protocol import Tokenizer
 
 Prefix = tuple[int, ...]
 Logits = Callable[[Sequence[int]], Any]
+_LIST = 64
+"""Bytes of a list and of what points to it."""
 SomeLogits = Callable[[Sequence[int], Sequence[int]], Any]
 
 
@@ -34,20 +37,26 @@ class FunctionModel:
         context: int | None = None,
         some_logits: SomeLogits | None = None,
     ) -> None:
+        """Raises OptionError for arguments of other kinds."""
+        _check(logits, vocabulary, tokenizer, some_logits)
         self.vocabulary = vocabulary
         self.tokenizer = LongestMatch(vocabulary) if tokenizer is None else tokenizer
-        self.context = context
+        self.context = None if context is None else whole(context, "context")
         self.few = vocabulary.size if some_logits is not None else 0
         self._logits = logits
         self._some_logits = some_logits
+
+    def __repr__(self) -> str:
+        name = getattr(self._logits, "__name__", type(self._logits).__name__)
+        return f"<FunctionModel of {name}, {self.vocabulary.size:,} tokens>"
 
     def make_cache(self, rows: int, capacity: int) -> TokenSlots:
         """Room for the ids of `rows` rows."""
         return TokenSlots(rows, capacity)
 
     def cache_bytes(self, rows: int, capacity: int) -> int:
-        """Token ids: next to nothing."""
-        return 0
+        """Lists, each for the token ids of a row, of which there are few."""
+        return rows * _LIST
 
     def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> list[Prefix]:
         """The prefixes themselves: the function is called only when logits are asked for."""
@@ -57,22 +66,72 @@ class FunctionModel:
         return [tuple(tokens) for tokens in cache.tokens[first : first + len(chunks)]]
 
     def logits(self, hidden: Sequence[Prefix], rows: Sequence[int], ids: Tensor | None) -> Tensor:
-        """Calls the function once for every row."""
+        """Calls the function once for every row. Raises ModelError for what are no logits."""
         if ids is not None and self._some_logits is not None:
             tokens: list[int] = as_list(ids)
-            return torch.stack([_vector(self._some_logits(hidden[row], tokens), len(tokens)) for row in rows])
-        full = torch.stack([_vector(self._logits(hidden[row]), self.vocabulary.size) for row in rows])
+            return torch.stack([_vector(self._some_logits(hidden[row], tokens), len(tokens), row) for row in rows])
+        full = torch.stack([_vector(self._logits(hidden[row]), self.vocabulary.size, row) for row in rows])
         return full if ids is None else full[:, ids]
 
 
-def _vector(values: Any, size: int) -> Tensor:
-    vector = torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values, np.float32))
+class RowError(ModelError):
+    """Logits of one row that cannot be used: `row` is the entry of `hidden` that they belong to."""
+
+    def __init__(self, reason: str, row: int) -> None:
+        super().__init__(reason)
+        self.row = row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.row)
+
+
+def _vector(values: Any, size: int, row: int) -> Tensor:
+    """What a function returned as float32 [size]."""
+    vector = values if isinstance(values, Tensor) else _array(values, row)
+    kinds = {"a sparse tensor": vector.layout != torch.strided, "on the device 'meta'": vector.device.type == "meta",
+             "complex numbers": vector.is_complex()}  # fmt: skip
+    if wrong := next((kind for kind, found in kinds.items() if found), None):
+        raise RowError(f"the model's function returned {wrong}; expected real numbers in memory", row)
     if vector.shape != (size,):
-        raise ModelError(
+        raise RowError(
             f"the model's function returned logits of shape {tuple(vector.shape)}; expected ({size},), one "
-            "for each token"
+            "for each token",
+            row,
         )
-    return vector.to(torch.float32)
+    return vector.detach().to(torch.float32)
+
+
+def _array(values: Any, row: int) -> Tensor:
+    """A list or an array of numbers as float32; what is too large for that becomes infinite."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "fiubcO" or values is None:
+            raise TypeError
+        with np.errstate(over="ignore"):
+            return torch.as_tensor(np.array(array, np.complex64 if array.dtype.kind == "c" else np.float32))
+    except (TypeError, ValueError, OverflowError):
+        raise RowError(
+            f"the model's function returned {shown(values)}; expected a list, NumPy array or tensor of numbers", row
+        ) from None
+
+
+def _check(logits: Any, vocabulary: Any, tokenizer: Any, some_logits: Any) -> None:
+    if isinstance(logits, Vocabulary) and callable(vocabulary):
+        raise OptionError("models.from_function: the function comes first, before the vocabulary; swap the two")
+    if not callable(logits):
+        raise OptionError(f"models.from_function: logits={shown(logits)}: a function from token ids to logits")
+    if not isinstance(vocabulary, Vocabulary):
+        raise OptionError(
+            f"models.from_function: vocabulary={shown(vocabulary)}: a Vocabulary, such as "
+            "Vocabulary.from_tokenizer(tokenizer)"
+        )
+    if tokenizer is not None and (isinstance(tokenizer, type) or not callable(getattr(tokenizer, "encode", None))):
+        raise OptionError(f"models.from_function: tokenizer={shown(tokenizer)}: anything with encode(text) -> ids")
+    if some_logits is not None and not callable(some_logits):
+        raise OptionError(
+            f"models.from_function: some_logits={shown(some_logits)}: a function from token ids, and the tokens asked "
+            "for, to the logits of these"
+        )
 
 
 class LongestMatch:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
+from ..checks import number, text_of
 from .function import FunctionModel
 
 PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
@@ -25,9 +26,12 @@ class ZipModel(FunctionModel):
     """
 
     def __init__(self, text: str, alphabet: str | None = None, conversion: float = math.log(256)) -> None:
-        if not conversion > 0:
-            raise OptionError(f"conversion={conversion!r}: nats per compressed byte must be above 0")
-        characters = sorted({*text, *PRINTABLE} if alphabet is None else {*alphabet})
+        text_of(text, "the text of models.ziplm")
+        meaning = "nats per compressed byte, a number above 0"
+        if number(conversion, "conversion", meaning) <= 0:
+            raise OptionError(f"conversion={conversion!r}: {meaning}")
+        letters = None if alphabet is None else text_of(alphabet, "the alphabet of models.ziplm")
+        characters = sorted({*text, *PRINTABLE} if letters is None else {*letters})
         if not characters:
             raise OptionError("alphabet is empty; the model needs at least one character")
         tokens: list[bytes | None] = [character.encode() for character in characters]
@@ -35,6 +39,9 @@ class ZipModel(FunctionModel):
         self._conversion = conversion
         vocabulary = Vocabulary([*tokens, None], eos_ids=(len(tokens),))
         super().__init__(self._all, vocabulary, some_logits=self._some)
+
+    def __repr__(self) -> str:
+        return f"<ZipModel of {len(self._training):,} bytes, {self.vocabulary.size} tokens>"
 
     def _all(self, ids: Sequence[int]) -> NDArray[np.float32]:
         return self._some(ids, range(self.vocabulary.size))

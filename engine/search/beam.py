@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import OptionError
+from ..checks import number, whole
 from ..diagnostics.trace import Trace
 from ..results import FinishReason
+
+STEEPEST = 10
+"""Beyond such an exponent lengths come to more, or less, than a float can be."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,16 @@ class Beam:
     early_stopping: bool | Literal["never"] = False
 
     def __post_init__(self) -> None:
-        if type(self.width) is not int or self.width < 1:
-            raise OptionError(f"width={self.width!r}: a whole number of at least 1, how many beams each prompt has")
-        if type(self.n) is not int or not 1 <= self.n <= self.width:
-            raise OptionError(f"n={self.n!r}: a whole number from 1 to width={self.width}; wider beams find more texts")
-        if isinstance(self.length_penalty, bool) or not math.isfinite(self.length_penalty):
-            raise OptionError(f"length_penalty={self.length_penalty!r}: a finite number")
-        if self.early_stopping not in (False, True, "never"):
+        width = whole(self.width, "width")
+        object.__setattr__(self, "width", width)
+        n = whole(self.n, "n")
+        if n > width:
+            raise OptionError(f"n={self.n!r}: a whole number from 1 to width={width}; wider beams find more texts")
+        object.__setattr__(self, "n", n)
+        meaning = f"a number from {-STEEPEST} to {STEEPEST}"
+        if abs(number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
+            raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
 
     def score(self, total: float, length: int) -> float:

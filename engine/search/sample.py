@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,12 @@ from torch import Tensor
 from ...errors import OptionError
 from ...kernels.select import masked_sample
 from ..arrays import as_list
+from ..checks import number, whole
+
+MANY = 1 << 16
+"""The most texts that a prompt may get."""
+COLDEST, HOTTEST = 1e-6, 1e6
+_NONE = "for no randomness use Greedy()"
 
 
 @dataclass(frozen=True)
@@ -29,16 +34,23 @@ class Sample:
     n: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise OptionError(f"temperature={self.temperature!r}: a number above 0; for no randomness use Greedy()")
-        if self.top_k is not None and (type(self.top_k) is not int or self.top_k < 1):
-            raise OptionError(f"top_k={self.top_k!r}: a whole number of at least 1, or None for all tokens")
-        if not 0 < self.top_p <= 1:
+        temperature = number(self.temperature, "temperature", f"a number above 0; {_NONE}")
+        if temperature <= 0:
+            raise OptionError(f"temperature={self.temperature!r}: a number above 0; {_NONE}")
+        if not COLDEST <= temperature <= HOTTEST:
+            raise OptionError(f"temperature={self.temperature!r}: a number from {COLDEST} to {HOTTEST:.0f}")
+        if self.top_k is not None:
+            self._set("top_k", whole(self.top_k, "top_k"))
+        top_p = number(self.top_p, "top_p", "a probability above 0 and up to 1")
+        if not 0 < top_p <= 1:
             raise OptionError(f"top_p={self.top_p!r}: a probability above 0 and up to 1")
-        if not 0 <= self.min_p <= 1:
+        min_p = number(self.min_p, "min_p", "a number from 0 to 1")
+        if not 0 <= min_p <= 1:
             raise OptionError(f"min_p={self.min_p!r}: a number from 0 to 1")
-        if type(self.n) is not int or self.n < 1:
-            raise OptionError(f"n={self.n!r}: a whole number of at least 1")
+        self._set("n", whole(self.n, "n", 1, MANY))
+
+    def _set(self, name: str, value: int) -> None:
+        object.__setattr__(self, name, value)
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
         """A column of each row, drawn by inverting the distribution function, as `Search.pick` says."""

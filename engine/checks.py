@@ -1,0 +1,102 @@
+"""What callers pass, looked at before it is used: texts, numbers, switches. Each check raises OptionError."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from numbers import Real
+from operator import index
+from typing import Any, cast
+
+from ..errors import OptionError
+
+MOST = 2**31 - 1
+"""The largest whole number that an option may be: what kernels count with has 32 bits."""
+_SHOWN = 80
+
+
+def brief(value: Any) -> str:
+    """A value as a message shows it: not too long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def shown(value: Any) -> str:
+    """A value with its type, where that is not plain to see."""
+    text, name = brief(value), type(value).__name__
+    plain = value is None or isinstance(value, (str, int, float, bytes, list, tuple, dict)) or name in text
+    return text if plain else f"{text} ({name})"
+
+
+def text_of(value: Any, what: str) -> str:
+    """A text that UTF-8 can encode. what: names it, as the beginning of a sentence."""
+    if not isinstance(value, str):
+        raise OptionError(f"{what} must be a text, not {shown(value)}{_instead(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"{what} has a lone surrogate at character {error.start} ({value[error.start]!r}), which no text of UTF-8 "
+            "can have; replace it, for example by text.encode(errors='replace').decode()"
+        ) from None
+    return value
+
+
+def texts_of(values: Any, what: str, each: str) -> list[str]:
+    """Several texts, in order: of a list or anything else that is iterated over in one order.
+
+    what: names them, and each: one of them, whose number follows
+    """
+    unordered = isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet, os.PathLike))
+    if unordered or not isinstance(values, Iterable):
+        raise OptionError(f"{what} must be a text or a list of texts, not {shown(values)}{_instead(values)}")
+    several = cast("Iterable[Any]", values)
+    return [text_of(value, f"{each} {number}") for number, value in enumerate(several)]
+
+
+def whole(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
+    """A whole number within bounds, as an int; NumPy's whole numbers are some too."""
+    try:
+        found = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        found = None
+    if found is None or not least <= found <= most:
+        bound = f"of at least {least}" if most == MOST and (found or 0) < least else f"from {least} to {most:,}"
+        raise OptionError(f"{what}={brief(value)}: a whole number {bound}")
+    return found
+
+
+def number(value: Any, what: str, meaning: str) -> float:
+    """A finite number. meaning: what would be one that fits, for the message."""
+    try:
+        found = float(value) if not isinstance(value, bool) and isinstance(value, Real) else math.nan
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise OptionError(f"{what}={brief(value)}: {meaning}")
+    return found
+
+
+def switch(value: Any, what: str, meaning: str = "True or False") -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise OptionError(f"{what}={brief(value)}: {meaning}")
+    return value
+
+
+def _instead(value: Any) -> str:
+    """What to do about a value that should have been a text."""
+    if isinstance(value, (bytes, bytearray)):
+        return "; decode it first, for example by .decode('utf-8')"
+    if isinstance(value, os.PathLike):
+        return "; pass what is in the file, Path(...).read_text(encoding='utf-8')"
+    if isinstance(value, re.Pattern):
+        return "; pass its .pattern, and its flags apart"
+    if isinstance(value, Mapping):
+        return "; of a chat, pass the text that the tokenizer's apply_chat_template(..., tokenize=False) makes of it"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "; token ids are turned into a text by the tokenizer's decode"
+    return ""
