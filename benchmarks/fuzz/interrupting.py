@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from inspect import CO_GENERATOR
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -71,7 +72,8 @@ class Interrupter:
         if not _is_ours(frame.f_code):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        self._place(frame)
+        if not frame.f_code.co_flags & CO_GENERATOR:  # which is also entered to be closed, where nobody looks
+            self._place(frame)
         return self._step
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> Any:

@@ -194,6 +194,7 @@ def _generating(vocabulary: Any) -> list[Scenario]:
     """Calls of generators, in batches, with beams, goals and healing."""
     import numpy as np
     from trellm import Beam, Sample, generate, models
+    from trellm.errors import TrellmError
 
     tokens = Vocabulary_of_pairs(vocabulary)
     model = models.from_function(lambda ids: np.cos(np.arange(tokens.size) * (1.3 + sum(ids) % 7)), tokens)
@@ -222,7 +223,12 @@ def _generating(vocabulary: Any) -> list[Scenario]:
 
             def check(generator: Any, act: Any = act, make: Any = make, expected: str = expected) -> str:
                 for each in (generator, make()):
-                    said = repr(act(each))
+                    try:
+                        said = repr(act(each))
+                    except TrellmError:
+                        if each is generator:  # which may say that it is broken, but only itself
+                            continue
+                        raise
                     if said != expected:
                         return f"generates {said[:200]}, not {expected[:200]}"
                 return ""
