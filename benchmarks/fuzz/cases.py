@@ -23,10 +23,19 @@ from option_sets import option_set
 from probe import Probe, Walk, Wrong
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from json_walks import first_error, number, whole  # noqa: E402
+from json_walks import first_error, number, whole
 
 TOKENS = 16
-TEXTS = ["", "a", "the cat sat. The dog ran! ", "été 漢字 😀 x", 'say "hi" \\ now', "1,000.5 a-b\n\n c", "aaaa" * 9, "ab" * 40]
+TEXTS = [
+    "",
+    "a",
+    "the cat sat. The dog ran! ",
+    "été 漢字 😀 x",
+    'say "hi" \\ now',
+    "1,000.5 a-b\n\n c",
+    "aaaa" * 9,
+    "ab" * 40,
+]
 
 
 class Case:
@@ -246,7 +255,9 @@ def run_healing(case: Case, probe: Probe) -> None:
     from trellm.guides import AlignedGuide
 
     random = case.random
-    tail = random.choice([word(random), word(random, 40)]).encode(errors="ignore") or random.randbytes(random.randint(0, 5))
+    tail = random.choice([word(random), word(random, 40)]).encode(errors="ignore") or random.randbytes(
+        random.randint(0, 5)
+    )
     case.note(tail)
     child = small_guide(case, probe)
     case.note(tail, child)

@@ -39,7 +39,9 @@ class Corpus:
                 found += [json.loads(line)["schema"] for line in lines if len(line) < SMALL]
         corpus = cls(found)
         corpus.patterns += sorted(patterns_of(found))
-        corpus.lark += [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "grammars").glob("*.lark"))]
+        corpus.lark += [
+            path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "grammars").glob("*.lark"))
+        ]
         return corpus
 
 
@@ -66,7 +68,10 @@ def _odd() -> list[Any]:
     random = Random(0)
     every = [bytes([byte]) for byte in range(256)]
     texts = [random.randbytes(random.randint(1, 5)) for _ in range(200)]
-    words = [random.choice(["ab", "a", "true", '"', '{"', "é", "漢字", " ", "null", "0", "12", "-1", "x" * 300]) for _ in range(90)]
+    words = [
+        random.choice(["ab", "a", "true", '"', '{"', "é", "漢字", " ", "null", "0", "12", "-1", "x" * 300])
+        for _ in range(90)
+    ]
     return [
         Vocabulary([*every, *every, *texts, None, None], [len(every) * 2 + 200, 256 * 2 + 201]),
         Vocabulary([*(text.encode() for text in words), *every[32:127], None], [len(words) + 95]),

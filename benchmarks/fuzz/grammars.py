@@ -53,11 +53,20 @@ def large(random: Random) -> str:
     shapes = [
         lambda: "start: " + " | ".join(f'"{index}x"' for index in range(many)),
         lambda: "start: r0\n" + "\n".join(f'r{i}: "a" r{i + 1} | r{i + 1}' for i in range(many)) + f'\nr{many}: "b"',
-        lambda: "start: r0\n" + "\n".join(f"r{i}: r{i + 1} r{i + 1}" for i in range(min(many, 300))) + f'\nr{min(many, 300)}: "b"?',
+        lambda: (
+            "start: r0\n"
+            + "\n".join(f"r{i}: r{i + 1} r{i + 1}" for i in range(min(many, 300)))
+            + f'\nr{min(many, 300)}: "b"?'
+        ),
         lambda: "start: " + "(" * many + '"a"' + ")" * many,
         lambda: "start: " + "[" * min(many, 3000) + '"a"' + "]" * min(many, 3000),
         lambda: "start: " + "start? " * min(many, 300) + '"a"',
-        lambda: "start: " + " | ".join(f"r{i}" for i in range(30)) + "\n" + "\n".join(f'r{i}: "a" start?' for i in range(30)),
+        lambda: (
+            "start: "
+            + " | ".join(f"r{i}" for i in range(30))
+            + "\n"
+            + "\n".join(f'r{i}: "a" start?' for i in range(30))
+        ),
         lambda: f'start: ("a" | "b" start)~0..{many}',
         lambda: 'start: "' + "x" * 30 * many + '"',
     ]
@@ -67,7 +76,10 @@ def large(random: Random) -> str:
 def _lark_rules(random: Random) -> str:
     rules = ["start", *"abcde"[: random.randint(0, 4)]]
     terminals = list("ABC"[: random.randint(0, 3)])
-    lines = [f"{random.choice(['', '', '', '?', '!'])}{rule}: {_lark_options(random, rules + terminals, 2)}" for rule in rules]
+    lines = [
+        f"{random.choice(['', '', '', '?', '!'])}{rule}: {_lark_options(random, rules + terminals, 2)}"
+        for rule in rules
+    ]
     lines += [f"{name}: {_lark_terminal(random, terminals)}" for name in terminals]
     if random.random() < 0.2:
         lines.append(f"%ignore {random.choice(terminals or ['/ /'])}")
@@ -90,11 +102,16 @@ def _lark_item(random: Random, names: list[str], depth: int) -> str:
         made = random.choice(names)
     else:
         made = _lark_text(random)
-    return made + (random.choice(["?", "*", "+", f"~{size(random)}", f"~0..{size(random)}"]) if random.random() < 0.25 else "")
+    return made + (
+        random.choice(["?", "*", "+", f"~{size(random)}", f"~0..{size(random)}"]) if random.random() < 0.25 else ""
+    )
 
 
 def _lark_terminal(random: Random, names: list[str]) -> str:
-    parts = [_lark_text(random) if random.random() < 0.97 else random.choice(names) for _ in range(random.choice([1, 1, 2, 3]))]
+    parts = [
+        _lark_text(random) if random.random() < 0.97 else random.choice(names)
+        for _ in range(random.choice([1, 1, 2, 3]))
+    ]
     return random.choice([" ", " | "]).join(parts)
 
 
@@ -129,4 +146,6 @@ def _gbnf_item(random: Random, names: list[str], depth: int) -> str:
         made = f"[{random.choice(['', '^'])}{random.choice(['a-c', 'xyz', '0-9', 'é', ' '])}]"
     else:
         made = '"' + word(random, 3).replace("\\", "").replace('"', "").replace("\n", "") + '"'
-    return made + (random.choice(["?", "*", "+", f"{{{size(random)}}}", f"{{0,{size(random)}}}"]) if random.random() < 0.25 else "")
+    return made + (
+        random.choice(["?", "*", "+", f"{{{size(random)}}}", f"{{0,{size(random)}}}"]) if random.random() < 0.25 else ""
+    )

@@ -31,8 +31,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from interrupting import Interrupter  # noqa: E402
-from scenarios import Answers, Scenario, differences, recorded, scenarios  # noqa: E402
+from interrupting import Interrupter
+from scenarios import Answers, Scenario, differences, recorded, scenarios
 
 MODES: list[tuple[str, type[BaseException], bool]] = [
     ("interrupt", KeyboardInterrupt, False),
@@ -73,7 +73,11 @@ class Injections:
 
         self.seed = seed
         self.scenarios = [each for each in scenarios() if only in each.name]
-        self.sizes = {(index, arrays): counted(each, arrays) for index, each in enumerate(self.scenarios) for arrays in (False, True)}
+        self.sizes = {
+            (index, arrays): counted(each, arrays)
+            for index, each in enumerate(self.scenarios)
+            for arrays in (False, True)
+        }
         self._other = RegexGuide("[a-z]+[0-9]{1,3}", Vocabulary.from_bytes())
         self._said: Answers = recorded(self._other)
 
@@ -84,7 +88,11 @@ class Injections:
         mode, kind, arrays = random.choices(MODES, [3, 1, 1])[0]
         size = self.sizes[index, arrays]
         # Half of them among the first places, of which there are many kinds, and half anywhere
-        place = random.randrange(max(1, size)) if random.random() < 0.5 else min(int(random.expovariate(5 / max(size, 1))), max(size - 1, 0))
+        place = (
+            random.randrange(max(1, size))
+            if random.random() < 0.5
+            else min(int(random.expovariate(5 / max(size, 1))), max(size - 1, 0))
+        )
         return self.scenarios[index], mode, kind, arrays, place
 
     def run(self, number: int) -> dict[str, Any]:
@@ -205,7 +213,10 @@ def run_all(injections: Injections, places: int, first: int, log: str) -> Counte
         found = {"seed": injections.seed, **forked(injections, number)}
         counts[found["verdict"]] += 1
         if found["verdict"] not in GOOD:
-            print(f"{number}: {found['verdict']}: {found['scenario']}, {found['mode']} at {found['where']}: {found.get('message', '')}", flush=True)
+            print(
+                f"{number}: {found['verdict']}: {found['scenario']}, {found['mode']} at {found['where']}: {found.get('message', '')}",
+                flush=True,
+            )
         if log:
             with open(log, "a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")
@@ -229,8 +240,14 @@ def summary(log: str) -> str:
         counts = Counter(line["verdict"] for line in lines if line["scenario"].split(":")[0] == act)
         rows.append([act, str(counts.total()), *(str(counts[verdict]) for verdict in verdicts)])
     bad = Counter((line["verdict"], line["mode"], line["where"]) for line in lines if line["verdict"] not in GOOD)
-    shown = [["verdict", "mode", "where", "times"], ["---"] * 4, *([*key, str(count)] for key, count in bad.most_common(40))]
-    return "\n\n".join("\n".join("| " + " | ".join(row) + " |" for row in table) for table in ([rows, shown] if bad else [rows]))
+    shown = [
+        ["verdict", "mode", "where", "times"],
+        ["---"] * 4,
+        *([*key, str(count)] for key, count in bad.most_common(40)),
+    ]
+    return "\n\n".join(
+        "\n".join("| " + " | ".join(row) + " |" for row in table) for table in ([rows, shown] if bad else [rows])
+    )
 
 
 def main() -> None:

@@ -63,7 +63,9 @@ def summary(paths: Sequence[str]) -> str:
     errors: Counter[str] = Counter()
     for chunk in chunks:
         for kind, counts in chunk["counts"].items():
-            table[Path(chunk["settings"]["vocabulary"]).parent.name or chunk["settings"]["vocabulary"], kind].update(counts)
+            table[Path(chunk["settings"]["vocabulary"]).parent.name or chunk["settings"]["vocabulary"], kind].update(
+                counts
+            )
         errors.update(chunk["errors"])
     verdicts = [*FINE, *BAD]
     rows = [["vocabulary", "kind", "cases", *verdicts]]
@@ -73,14 +75,20 @@ def summary(paths: Sequence[str]) -> str:
     rows.append(["all", "", f"{total.total():,}", *(f"{total[verdict]:,}" for verdict in verdicts)])
     seconds = sum(chunk["seconds"] for chunk in chunks)
     parts = [_markdown(rows), f"{total.total():,} cases in {seconds:,.0f} s."]
-    parts.append(_markdown([["refused with", "cases"], *([name, f"{count:,}"] for name, count in errors.most_common())]))
+    parts.append(
+        _markdown([["refused with", "cases"], *([name, f"{count:,}"] for name, count in errors.most_common())])
+    )
     if chunks:
         slow = max((chunk["slowest"] for chunk in chunks), key=lambda slow: slow["seconds"])
-        parts.append(f"The slowest call: {slow['seconds']} s in {slow['call'] or 'a case that was ended'} (case {slow['case']}).")
+        parts.append(
+            f"The slowest call: {slow['seconds']} s in {slow['call'] or 'a case that was ended'} (case {slow['case']})."
+        )
     if bad:
         alike: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
         for line in bad:
-            place = line.get("where", "") if line["verdict"] not in ("wrong", "hang", "memory") else line.get("slowest", "")
+            place = (
+                line.get("where", "") if line["verdict"] not in ("wrong", "hang", "memory") else line.get("slowest", "")
+            )
             alike[line["verdict"], line["kind"], line.get("error", ""), place[:160]].append(line)
         shown = [["verdict", "kind", "error", "where", "cases", "such as"]]
         for key, lines in sorted(alike.items(), key=lambda item: -len(item[1])):
@@ -92,7 +100,9 @@ def summary(paths: Sequence[str]) -> str:
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
     head, *body = rows
     lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines
+    )
 
 
 def _lines(path: str) -> list[dict[str, Any]]:

@@ -9,7 +9,22 @@ from random import Random
 from typing import Any
 
 LETTERS = "abcxyzAZ019 _-.,:;'\"/\\é漢😀\n\t"
-ODD = ["\x00", "\x7f", "\x85", "\u2028", "\ufeff", "\ufffd", "\uffff", "\ud800", "\udfff", "\U0010ffff", "\r\n", "ſ", "K", "İ"]
+ODD = [
+    "\x00",
+    "\x7f",
+    "\x85",
+    "\u2028",
+    "\ufeff",
+    "\ufffd",
+    "\uffff",
+    "\ud800",
+    "\udfff",
+    "\U0010ffff",
+    "\r\n",
+    "ſ",
+    "K",
+    "İ",
+]
 
 
 def character(random: Random) -> str:

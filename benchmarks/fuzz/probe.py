@@ -91,17 +91,25 @@ class Walk:
         tried = {*random.sample(allowed, min(3, len(allowed))), *(random.randrange(self._size) for _ in range(3))}
         for token in tried - self._eos:
             after = call(guide.advance, state, token)
-            _check((after != -1) == (token in allowed), f"state {state}: token {token} leads to {after}, the mask differs")
+            _check(
+                (after != -1) == (token in allowed), f"state {state}: token {token} leads to {after}, the mask differs"
+            )
             data = self._tokens[token]
             if data and random.random() < 0.3 and hasattr(guide, "read"):
                 read = call(guide.read, state, data)
-                _check((read == -1) == (after == -1), f"state {state}: {data!r} leads to {read}, token {token} to {after}")
+                _check(
+                    (read == -1) == (after == -1), f"state {state}: {data!r} leads to {read}, token {token} to {after}"
+                )
         for token in random.sample([-1, -(2**31), -(2**63), self._size, self._size + 31, 2**31, 2**40], 2):
             _check(call(guide.advance, state, token) == -1, f"state {state}: token {token} leads on")
         if random.random() < 0.3:
             self._within(state, distance, set(allowed))
         if random.random() < 0.1 and hasattr(guide, "read"):
-            call(guide.read, state, random.choice([b"", b"\xff", b"\x00" * 40, b'"a', "é漢😀".encode(), random.randbytes(9)]))
+            call(
+                guide.read,
+                state,
+                random.choice([b"", b"\xff", b"\x00" * 40, b'"a', "é漢😀".encode(), random.randbytes(9)]),
+            )
         if random.random() < 0.1 and hasattr(guide, "describe"):
             _check(isinstance(call(guide.describe, state), str), "describe gives no text")
         return allowed
@@ -113,7 +121,9 @@ class Walk:
         left = random.choice([0, 1, distance, distance + 1, random.randint(0, 80), 10**9, -1])
         ids = _ids(call(mask_within, guide, state, left))
         _check(allowed | self._eos >= set(ids), f"state {state}, {left} left: tokens are offered that are not allowed")
-        _check(bool(ids) or left < max(distance, 1), f"state {state}, {left} left, distance {distance}: nothing is offered")
+        _check(
+            bool(ids) or left < max(distance, 1), f"state {state}, {left} left, distance {distance}: nothing is offered"
+        )
         for token in random.sample(ids, min(2, len(ids))):
             if token not in self._eos:
                 after = call(guide.distance, call(guide.advance, state, token))

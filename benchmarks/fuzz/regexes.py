@@ -6,12 +6,61 @@ from random import Random
 
 from mutation import changed_text, character, size, word
 
-ATOMS = [".", "a", "b", "é", "漢", "😀", "0", " ", r"\d", r"\w", r"\s", r"\D", r"\W", r"\S", r"\.", r"\n", r"\x41", r"\u00e9"]
+ATOMS = [
+    ".",
+    "a",
+    "b",
+    "é",
+    "漢",
+    "😀",
+    "0",
+    " ",
+    r"\d",
+    r"\w",
+    r"\s",
+    r"\D",
+    r"\W",
+    r"\S",
+    r"\.",
+    r"\n",
+    r"\x41",
+    r"\u00e9",
+]
 PLACES = ["^", "$", r"\b", r"\B", r"\A", r"\Z"]
 PYTHON = [r"\a", r"\07", r"\N{BULLET}", r"\U0001F600", r"\1", "(?P=n)", "(?#c)"]
-ECMA = [r"\p{L}", r"\P{Lu}", r"\p{Script=Greek}", r"\u{1F600}", r"\cA", "[^]", "[]", r"\k<n>", r"\1", r"\p{Nope}", r"\-"]
+ECMA = [
+    r"\p{L}",
+    r"\P{Lu}",
+    r"\p{Script=Greek}",
+    r"\u{1F600}",
+    r"\cA",
+    "[^]",
+    "[]",
+    r"\k<n>",
+    r"\1",
+    r"\p{Nope}",
+    r"\-",
+]
 GROUPS = ["(", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?i:", "(?-i:", "(?s:", "(?>", "(?P<n>", "(?<n>", "(?(1)", "(?i)"]
-CLASSES = ["a-z", "0-9", "é", "^", "-", r"\d", r"\W", r"\s", r"\]", "[", "&&", "ı", "A-z", r"\x00-\x1f", "z-a", "K", "\U0001f600"]
+CLASSES = [
+    "a-z",
+    "0-9",
+    "é",
+    "^",
+    "-",
+    r"\d",
+    r"\W",
+    r"\s",
+    r"\]",
+    "[",
+    "&&",
+    "ı",
+    "A-z",
+    r"\x00-\x1f",
+    "z-a",
+    "K",
+    "\U0001f600",
+]
 REPEATS = ["*", "+", "?"] * 4 + ["*?", "+?", "??", "*+"]
 
 KNOWN = [
@@ -22,7 +71,26 @@ KNOWN = [
     r"^(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?!$)|$)){4}$", r"(?s).*(?=end)end", r"[😀-😎]+[à-ÿ]*", r"(?x) a b # c",
     r"(\w+)\s\1", r"(?(1)a|b)", r"(?>a+)ab", r"a++b", r"(?:(?=a)|(?=b))*[ab]", r"(?!(?!(?!a)))", r"(?:\B.\b)*x?",
 ]  # fmt: skip
-PIECES = [*ATOMS, *PLACES, *PYTHON, *ECMA, *GROUPS, *REPEATS, ")", "[", "]", "[^", "{", "}", "{0}", "{,3}", "{2,}", "|", "\\", "-"]
+PIECES = [
+    *ATOMS,
+    *PLACES,
+    *PYTHON,
+    *ECMA,
+    *GROUPS,
+    *REPEATS,
+    ")",
+    "[",
+    "]",
+    "[^",
+    "{",
+    "}",
+    "{0}",
+    "{,3}",
+    "{2,}",
+    "|",
+    "\\",
+    "-",
+]
 PIECES += ["{1,4294967296}", "{65536}", "{1000}", "((((((((", "))))))))", "(?P<", "[[:alpha:]]", "\ud800"]
 
 
@@ -72,7 +140,9 @@ def _repeated(random: Random, depth: int, ecma: bool) -> str:
     if draw < 0.85:
         return made + random.choice(REPEATS)
     low, high = sorted((size(random), size(random)))
-    return made + random.choice([f"{{{low}}}", f"{{{low},}}", f"{{{low},{high}}}", f"{{,{high}}}", f"{{{low},{high}}}?"])
+    return made + random.choice(
+        [f"{{{low}}}", f"{{{low},}}", f"{{{low},{high}}}", f"{{,{high}}}", f"{{{low},{high}}}?"]
+    )
 
 
 def _atom(random: Random, depth: int, ecma: bool) -> str:

@@ -28,12 +28,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from cases import KINDS, Case  # noqa: E402
-from corpus import Corpus, vocabularies  # noqa: E402
-from log import Log, summary  # noqa: E402
-from pool import run_range  # noqa: E402
-from shrinking import shrink  # noqa: E402
-from verdicts import BAD, Outcome, judged  # noqa: E402
+from cases import KINDS, Case
+from corpus import Corpus, vocabularies
+from log import Log, summary
+from pool import run_range
+from shrinking import shrink
+from verdicts import BAD, Outcome, judged
 
 CHUNK = 250
 
@@ -84,7 +84,10 @@ def work(fuzzer: Fuzzer, log: Log, chunks: list[range], seconds: float) -> None:
         log.add(chunk, outcomes, time.perf_counter() - begin)
         for outcome in outcomes:
             if outcome.verdict in BAD:
-                print(f"{outcome.case}: {outcome.verdict}: {outcome.error} {outcome.message[:200]} {outcome.where}", flush=True)
+                print(
+                    f"{outcome.case}: {outcome.verdict}: {outcome.error} {outcome.message[:200]} {outcome.where}",
+                    flush=True,
+                )
 
 
 def run_all(fuzzer: Fuzzer, log: Log, arguments: argparse.Namespace) -> None:

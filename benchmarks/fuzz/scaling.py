@@ -28,7 +28,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from recording import pin_to_one_core, save, show  # noqa: E402
+from recording import pin_to_one_core, save, show
 
 RATIO, ABOVE, GIVEN_UP = 2.3, 0.05, 20
 Series = Callable[[int, Any], tuple[Callable[[], Any], bytes]]
@@ -59,7 +59,9 @@ def regex(pattern: Callable[[int], str], text: Callable[[int], bytes] = lambda s
     return series
 
 
-def grammar(rules: Callable[[int], str], text: Callable[[int], bytes] = lambda size: b"", syntax: str = "lark") -> Series:
+def grammar(
+    rules: Callable[[int], str], text: Callable[[int], bytes] = lambda size: b"", syntax: str = "lark"
+) -> Series:
     """A series of grammars, or one grammar and longer texts."""
 
     def series(size: int, vocabulary: Any) -> tuple[Callable[[], Any], bytes]:
@@ -231,7 +233,13 @@ def measured(series: Series, size: int, vocabulary: Any) -> dict[str, Any]:
     except TrellmError as error:
         said = f"{type(error).__name__}: {str(error)[:70]}"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"slowest_s": slowest[0], "call": slowest[1], "total_s": time.process_time() - total, "peak_mib": peak, "said": said}
+    return {
+        "slowest_s": slowest[0],
+        "call": slowest[1],
+        "total_s": time.process_time() - total,
+        "peak_mib": peak,
+        "said": said,
+    }
 
 
 def apart(series: Series, size: int, vocabulary: Any) -> dict[str, Any]:
@@ -259,7 +267,9 @@ def apart(series: Series, size: int, vocabulary: Any) -> dict[str, Any]:
         os.kill(pid, signal.SIGKILL)
     os.close(read)
     os.waitpid(pid, 0)
-    return json.loads(data) if data else {"said": f"ended after {GIVEN_UP} s", "slowest_s": float(GIVEN_UP), "bad": True}
+    return (
+        json.loads(data) if data else {"said": f"ended after {GIVEN_UP} s", "slowest_s": float(GIVEN_UP), "bad": True}
+    )
 
 
 def doubled(name: str, vocabulary: Any, seconds: float) -> list[dict[str, Any]]:
@@ -305,7 +315,9 @@ def main() -> None:
     if arguments.save:
         print(save("fuzz_scaling", rows, ["trellm", "numpy", "numba"]))
     failed = list(dict.fromkeys(row["series"] for row in rows if row["holds"] == "no"))
-    print(f"{len({row['series'] for row in rows}) - len(failed)} series hold; these do not: {', '.join(failed) or 'none'}")
+    print(
+        f"{len({row['series'] for row in rows}) - len(failed)} series hold; these do not: {', '.join(failed) or 'none'}"
+    )
     if failed:
         sys.exit(1)
 

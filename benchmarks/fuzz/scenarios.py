@@ -139,11 +139,15 @@ def scenarios() -> list[Scenario]:
         found.append(Scenario(f"using: {name}", make, lambda make=make: make("same"), use, answers))
         found.append(Scenario(f"going on: {name}", make, lambda make=make: _used(make("same")), use, answers))
         if hasattr(getattr(make("reference"), "automaton", None), "collect"):
-            found.append(Scenario(f"collecting: {name}", make, lambda make=make: _used(make("same")), _collect, answers))
+            found.append(
+                Scenario(f"collecting: {name}", make, lambda make=make: _used(make("same")), _collect, answers)
+            )
     for name, make in makers(crowded, sparse).items():
         if name in ("regex", "json", "grammar", "quotation", "goals", "healed regex"):
             answers = recorded(make("evicting reference"))
-            found.append(Scenario(f"evicting: {name}", make, lambda make=make: _evicting(make("evicting")), use, answers))
+            found.append(
+                Scenario(f"evicting: {name}", make, lambda make=make: _evicting(make("evicting")), use, answers)
+            )
     found += _complete(long)
     found += _generating(vocabulary)
     return found

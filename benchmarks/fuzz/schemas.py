@@ -26,7 +26,19 @@ FORMATS = [
     "color", "utc-millisec", "",
 ]  # fmt: skip
 NAMES = ["a", "b", "ab", "", "é", "a/b", "~", "$ref", "x y", "😀"]
-REFERENCES = ["#", "#/$defs/a", "#/$defs/b", "#/definitions/a", "#a", "#/properties/a", "urn:a", "#/%24defs/a", "#/nope", "a.json", "//"]
+REFERENCES = [
+    "#",
+    "#/$defs/a",
+    "#/$defs/b",
+    "#/definitions/a",
+    "#a",
+    "#/properties/a",
+    "urn:a",
+    "#/%24defs/a",
+    "#/nope",
+    "a.json",
+    "//",
+]
 
 
 def schema(random: Random, known: list[Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cases import Case, run_gbnf, run_lark, run_regex, run_schema, shown
-from mutation import places_in, copied
+from mutation import copied, places_in
 from pool import run_range
 from verdicts import Outcome, judged
 

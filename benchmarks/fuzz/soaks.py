@@ -28,7 +28,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from recording import pin_to_one_core, save, show  # noqa: E402
+from recording import pin_to_one_core, save, show
 
 MOST_MIB = 600
 
@@ -57,8 +57,15 @@ def schemas(vocabulary: Any, scale: float) -> dict[str, Any]:
 
     random = Random(0)
     for index in range(int(20_000 * scale)):
-        properties = {f"p{index}_{place}": {"type": random.choice(["string", "integer", "boolean"])} for place in range(3)}
-        schema = {"type": "object", "properties": properties, "required": list(properties)[:2], "additionalProperties": False}
+        properties = {
+            f"p{index}_{place}": {"type": random.choice(["string", "integer", "boolean"])} for place in range(3)
+        }
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties)[:2],
+            "additionalProperties": False,
+        }
         walk(JSONGuide(schema, vocabulary), random, 12)
     return {}
 

@@ -97,7 +97,9 @@ def _where(error: BaseException) -> str:
         path = Path(frame.f_code.co_filename)
         inside = path.is_relative_to(root) or "trellm" in path.parts
         if inside and "benchmarks" not in path.parts:
-            parts = path.parts[path.parts.index("trellm") + 1 :] if "trellm" in path.parts else path.relative_to(root).parts
+            parts = (
+                path.parts[path.parts.index("trellm") + 1 :] if "trellm" in path.parts else path.relative_to(root).parts
+            )
             places.append(f"{'/'.join(parts)}:{line}")
     last = frames[-1] if frames else None
     if last is not None and last[0].f_code.co_filename not in places:
