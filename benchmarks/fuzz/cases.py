@@ -178,9 +178,10 @@ def run_quotation(case: Case, probe: Probe) -> None:
     context = texts[0] if len(texts) == 1 else texts
     case.note(context, options)
     text = case.text(probe, probe.call(SubstringGuide, context, case.vocabulary, **options))
-    if text is not None and options["whitespace"] == "exact" and text != options["none_text"]:
-        if not any(text in each for each in texts):
-            raise Wrong(f"{text!r} is no quotation")
+    if text is None or options["whitespace"] != "exact" or text == options["none_text"]:
+        return
+    if not any(text in each for each in texts):
+        raise Wrong(f"{text!r} is no quotation")
 
 
 def run_choices(case: Case, probe: Probe) -> None:

@@ -8,24 +8,31 @@ from mutation import changed_text, size, word
 from regexes import alternation
 
 LARK_PIECES = [
-    "|", "(", ")", "[", "]", "*", "+", "?", "~2", "~0..3", "~5..2", "~99999999", '"a"', '""', '"a"i', "/a+/", "/(/", "/a*/i",
+    "|", "(", ")", "[", "]", "*", "+", "?", "~2", "~0..3", "~5..2", "~99999999", '"a"', '""', '"a"i', "/a+/", "/(/",
+    "/a*/i",
     "a", "B", "start", "start: start\n", "%ignore B\n", "%import common.INT\n", "%import common.NOPE\n", "%declare X\n",
-    "->", "?", "!", "_", ".2", "{", "}", "a{B}", ":", "\n", "//", '"a".."z"', '"z".."a"', "start: ", "%extend a: \"x\"\n",
-    "%override start: \"a\"\n", "quote(c)", "\\", '"\\ud800"', '"\\x00"', "/(?=a)b/", "\t", "&", "<", "template{x}: x\n",
+    "->", "?", "!", "_", ".2", "{", "}", "a{B}", ":", "\n", "//", '"a".."z"', '"z".."a"', "start: ",
+    "%extend a: \"x\"\n",
+    "%override start: \"a\"\n", "quote(c)", "\\", '"\\ud800"', '"\\x00"', "/(?=a)b/", "\t", "&", "<",
+    "template{x}: x\n",
 ]  # fmt: skip
 GBNF_PIECES = [
-    "|", "(", ")", "*", "+", "?", "{2}", "{0,3}", "{5,2}", "{99999999}", '"a"', '""', "[a-z]", "[^", "[]", ".", "a", "root",
+    "|", "(", ")", "*", "+", "?", "{2}", "{0,3}", "{5,2}", "{99999999}", '"a"', '""', "[a-z]", "[^", "[]", ".", "a",
+    "root",
     "root ::= root\n", "::=", "\n", "#", "\\x41", '"\\u0041"', "[^\\n]", "-", '"\\', "<think>", "!<a>", "[1]",
 ]  # fmt: skip
 LARK_KNOWN = [
-    'start: start start | "a"', 'start: "a" start "b" |', 'start: a | b\na: b | "x"\nb: a | "y"', "start: A B\nA: /a*/\nB: /a+/",
-    'start: e\ne: e "+" e | e "*" e | "(" e ")" | /[0-9]+/', 'start: "a"~3..100 start?', "start: w+\nw: /[a-z]+/\n%ignore \" \"",
+    'start: start start | "a"', 'start: "a" start "b" |', 'start: a | b\na: b | "x"\nb: a | "y"',
+    "start: A B\nA: /a*/\nB: /a+/",
+    'start: e\ne: e "+" e | e "*" e | "(" e ")" | /[0-9]+/', 'start: "a"~3..100 start?',
+    "start: w+\nw: /[a-z]+/\n%ignore \" \"",
     'start: a{"x"} a{b}\na{i}: i ("," i)*\nb: "b"', 'start: quote(c) "!" quote(c)', "start: [a] [a] [a]\na: \"x\"?",
     'start: KEY "=" VALUE\nKEY: /(?!if\\b)[a-z]+/\nVALUE: /"[^"]*"/', "start: (start | \"b\")* \"c\"",
 ]  # fmt: skip
 GBNF_KNOWN = [
     'root ::= "a" root "b" | ""', 'root ::= root root | "a"', 'root ::= item+\nitem ::= "- " [^\\n]+ "\\n"',
-    'root ::= [a-z]{2,5} ("," [a-z]{2,5}){0,9}', 'root ::= a | b\na ::= b "x" | "y"\nb ::= a "z" | ""', 'root ::= ([0-9] | root)*',
+    'root ::= [a-z]{2,5} ("," [a-z]{2,5}){0,9}', 'root ::= a | b\na ::= b "x" | "y"\nb ::= a "z" | ""',
+    'root ::= ([0-9] | root)*',
     'root ::= "{" ws (pair ("," ws pair)*)? "}"\npair ::= "\\"" [a-z]* "\\":" ws root\nws ::= [ \\t]*',
 ]  # fmt: skip
 

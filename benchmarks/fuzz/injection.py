@@ -213,10 +213,8 @@ def run_all(injections: Injections, places: int, first: int, log: str) -> Counte
         found = {"seed": injections.seed, **forked(injections, number)}
         counts[found["verdict"]] += 1
         if found["verdict"] not in GOOD:
-            print(
-                f"{number}: {found['verdict']}: {found['scenario']}, {found['mode']} at {found['where']}: {found.get('message', '')}",
-                flush=True,
-            )
+            what = f"{found['scenario']}, {found['mode']} at {found['where']}"
+            print(f"{number}: {found['verdict']}: {what}: {found.get('message', '')}", flush=True)
         if log:
             with open(log, "a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")

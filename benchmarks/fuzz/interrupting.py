@@ -103,10 +103,8 @@ def _places(code: CodeType) -> dict[int, bool]:
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("JUMP_BACKWARD", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE"):
             found[instruction.offset] = False
-        elif before is not None and before.opname in CALLS:
-            # What is raised after a call is caught by what is around the call.
-            if _handler(code, before.offset) == _handler(code, instruction.offset):
-                found[instruction.offset] = True
+        elif before is not None and before.opname in CALLS and _same_handler(code, before.offset, instruction.offset):
+            found[instruction.offset] = True
         before = instruction
     return found
 
@@ -117,8 +115,10 @@ def _handlers(code: CodeType) -> list[tuple[int, int, int]]:
     return [(entry.start, entry.end, entry.target) for entry in parse(code)]
 
 
-def _handler(code: CodeType, offset: int) -> int:
-    return next((target for start, end, target in _handlers(code) if start <= offset < end), -1)
+def _same_handler(code: CodeType, *offsets: int) -> bool:
+    """Whether the same is around both instructions: what is raised after a call is caught by what is around the call."""
+    found = [next((target for start, end, target in _handlers(code) if start <= at < end), -1) for at in offsets]
+    return len(set(found)) == 1
 
 
 @contextmanager

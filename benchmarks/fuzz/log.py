@@ -37,7 +37,8 @@ class Log:
         slowest = max(outcomes, key=lambda outcome: outcome.seconds)
         lines.append(
             {
-                "chunk": chunk.start, "cases": len(chunk), "counts": counts, "errors": errors, "seconds": round(seconds, 2),
+                "chunk": chunk.start, "cases": len(chunk), "counts": counts, "errors": errors,
+                "seconds": round(seconds, 2),
                 "slowest": {"case": slowest.case, "call": slowest.slowest, "seconds": slowest.seconds},
                 "settings": self._settings,
             }

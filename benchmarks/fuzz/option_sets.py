@@ -27,7 +27,8 @@ def strange(random: Random) -> Any:
     looped: list[Any] = []
     looped.append(looped)
     made: list[Callable[[], Any]] = [
-        lambda: None, lambda: True, lambda: False, lambda: random.choice([0, 1, -1, 2, 7, 10**6, 2**31, 2**63, 2**64, 10**30]),
+        lambda: None, lambda: True, lambda: False, lambda: random.choice([0, 1, -1, 2, 7, 10**6, 2**31, 2**63, 2**64,
+        10**30]),
         lambda: random.choice([0.0, 0.5, 1.5, -1.0, 1e300, math.nan, math.inf, -math.inf]),
         lambda: random.choice(["", "a", "é", "\ud800", "\x00", "a" * 1000, "schema", "any", "word", "lark", "start"]),
         lambda: random.choice([b"", b"a", bytearray(b"a"), memoryview(b"a")]),
@@ -35,7 +36,8 @@ def strange(random: Random) -> Any:
         lambda: random.choice([(), ("a",), (1, 2), {"a"}, frozenset(), range(3)]),
         lambda: random.choice([{}, {"a": 1}, {1: 2}, {"a": "b c"}, {"type": "string"}, {"a": {}}]),
         lambda: random.choice([np.int64(3), np.float32(0.5), np.array([1, 2]), np.array("a"), np.bool_(True)]),
-        lambda: random.choice([Strange(), Strange, object, len, lambda *_: 0, re.compile("a"), re.I, Decimal(2), 1j, ...]),
+        lambda: random.choice([Strange(), Strange, object, len, lambda *_: 0, re.compile("a"), re.I, Decimal(2), 1j,
+        ...]),
         lambda: iter(["a", "b"]),
     ]  # fmt: skip
     return random.choice(made)()
@@ -89,7 +91,8 @@ def _possible() -> dict[str, list[Any]]:
 
     return {
         "search": [Greedy(), Sample(), Sample(0.5, top_k=3, n=2), Beam(2), Beam(3, n=2)],
-        "max_tokens": [1, 2, 5, 20, None], "stop": ["a", ["b", "c"], ""], "stop_ids": [[97], [], [256]], "seed": [1, None, [1, 2]],
+        "max_tokens": [1, 2, 5, 20, None], "stop": ["a", ["b", "c"], ""], "stop_ids": [[97], [], [256]], "seed": [1,
+        None, [1, 2]],
         "include": ["a", ["b"], ["zz", "a"]], "batch_size": [1, 2, 16], "boundary": ["word", "character", "line"],
         "order": ["any", "schema", "document", "score"], "whitespace": ["flexible", "compact", "exact", "collapsed"],
         "max_chars": [None, 3, 10], "spans": [1, 2], "temperature": [0.1, 1.0, 3.0], "top_k": [None, 1, 5],
@@ -126,7 +129,8 @@ def _calls() -> list[Call]:
     run = {**call, "logprobs": True, "diagnostics": True, "trace": False}
     rules = {"boundary": "word", "min_chars": 1, "max_chars": None, "whitespace": "exact"}
     form = {
-        "order": "any", "whitespace": "flexible", "indent": 2, "escapes": "canonical", "resources": None, "formats": True,
+        "order": "any", "whitespace": "flexible", "indent": 2, "escapes": "canonical", "resources": None,
+        "formats": True,
         "max_cases": 512, "contexts": None,
     }  # fmt: skip
     made: list[Call] = [
@@ -139,9 +143,11 @@ def _calls() -> list[Call]:
         ("GoalGuide", GoalGuide, [guide, "ab"], {"max_states": 1000}),
         ("FreeGuide", FreeGuide, [vocabulary], {}),
         ("mask_within", mask_within, [guide, 0, 3], {}),
-        ("RegexGuide.precompile", lambda *a, **k: RegexGuide("a+b", vocabulary).precompile(*a, **k), [], {"max_states": 100}),
+        ("RegexGuide.precompile", lambda *a, **k: RegexGuide("a+b", vocabulary).precompile(*a, **k), [],
+        {"max_states": 100}),
         ("RegexGuide.to_svg", lambda **k: guide.to_svg(**k), [], {"tokens": True, "max_states": 99}),
-        ("RegexGuide.load", lambda *a, **k: RegexGuide.load(*a, **k), ["/no/such/file", vocabulary], {"pattern": "a", "flags": 0}),
+        ("RegexGuide.load", lambda *a, **k: RegexGuide.load(*a, **k), ["/no/such/file", vocabulary], {"pattern": "a",
+        "flags": 0}),
         ("Vocabulary", Vocabulary, [[b"a", None], [1]], {"special_ids": []}),
         ("Vocabulary.from_tokenizer", Vocabulary.from_tokenizer, [None], {"size": 3, "eos_ids": [1]}),
         ("Vocabulary.from_characters", Vocabulary.from_characters, ["abc"], {}),
@@ -153,7 +159,8 @@ def _calls() -> list[Call]:
         ("Template", Template, ["a", ..., "b"], {}),
         ("Sample", Sample, [], {"temperature": 0.5, "top_k": 3, "top_p": 0.5, "min_p": 0.1, "n": 2}),
         ("Beam", Beam, [3], {"length_penalty": 1.0, "n": 2, "early_stopping": False}),
-        ("from_function", models.from_function, [lambda ids: [0.0] * 257, vocabulary], {"tokenizer": None, "context": 99, "some_logits": None}),
+        ("from_function", models.from_function, [lambda ids: [0.0] * 257, vocabulary], {"tokenizer": None,
+        "context": 99, "some_logits": None}),
         ("ziplm", models.ziplm, ["a text"], {"alphabet": None, "conversion": 5.5}),
         ("transformers", models.transformers, [None, None], {"cache": True, "device": None, "dtype": None}),
         ("generate.text", generate.text, [model], {}),
@@ -161,7 +168,8 @@ def _calls() -> list[Call]:
         ("generate.choice", generate.choice, [model, ["a", "b"]], {}),
         ("generate.cfg", generate.cfg, [model, 'start: "a"'], {"start": "start", "syntax": "lark", "contexts": None}),
         ("generate.fsm", generate.fsm, [model, None], {}),
-        ("generate.extract", generate.extract, [model, "a b"], {**rules, "none_text": "no", "spans": 1, "order": "document"}),
+        ("generate.extract", generate.extract, [model, "a b"], {**rules, "none_text": "no", "spans": 1,
+        "order": "document"}),
         ("generate.format", generate.format, [model, int], {}),
         ("generate.json", generate.json, [model, schema], {**form, "order": "schema"}),
         ("generate.batch", generate.batch, [[(generate.regex(model, "a{1,3}"), "x")]], call),

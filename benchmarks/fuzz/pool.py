@@ -28,7 +28,7 @@ class Worker:
 
     def __init__(self, run: Run, numbers: range, address_space: int) -> None:
         self.current = numbers.start - 1
-        self._stack = tempfile.TemporaryFile()
+        self._stack = tempfile.TemporaryFile()  # noqa: SIM115
         self._buffer = b""
         self._began, self._since = 0.0, time.monotonic()
         read, write = os.pipe()

@@ -118,9 +118,9 @@ def large(random: Random, ecma: bool) -> str:
     shapes = [
         lambda: piece * many,
         lambda: "(" * many + piece + ")" * many,
-        lambda: f"({piece})" + "{%d}" % many,
+        lambda: f"({piece})" + f"{{{many}}}",
         lambda: "|".join(word(random, 12).replace("\\", "") for _ in range(min(many, 3000))),
-        lambda: "(?:" * min(many, 12) + piece + "){0,%d}" % random.randint(1, 40) * min(many, 12),
+        lambda: "(?:" * min(many, 12) + piece + f"){{0,{random.randint(1, 40)}}}" * min(many, 12),
         lambda: "(?!" * many + piece + ")" * many,
         lambda: "".join(f"(?=.*{character(random)})" for _ in range(min(many, 12))) + ".*",
         lambda: "[" + "".join(chr(random.randrange(32, 0xD800)) for _ in range(min(many, 3000))) + "]",

@@ -6,12 +6,13 @@
     python benchmarks/fuzz/run.py ... --shrink NUMBER     a smaller case that goes wrong in the same way
     python benchmarks/fuzz/run.py --summary FILE...       the logs as a table
 
-A case is known by its number: seed, vocabulary and corpus say the rest. Each makes a guide, walks through it with allowed and
-with random tokens and states, and checks what it says; texts are compared with `re` and `jsonschema`. A case is fine,
-refused (TrellmError), limited (LimitError), or bad: a foreign exception, a late error (raised once the guide is made, though it
-is neither about limits nor about what was asked), wrong (an answer that cannot be right), a hang (a call of more than two
-seconds of work), memory (more than 512 MiB), or a crash. Cases run in forked processes with limits. The log has a line
-for every chunk of cases, and one for every bad case; a run that was broken off goes on behind the chunks that are in it.
+A case is known by its number: seed, vocabulary and corpus say the rest. Each makes a guide, walks through it with
+allowed and with random tokens and states, and checks what it says; texts are compared with `re` and `jsonschema`. A
+case is fine, refused (TrellmError), limited (LimitError), or bad: a foreign exception, a late error (raised once the
+guide is made, though it is neither about limits nor about what was asked), wrong (an answer that cannot be right), a
+hang (a call of more than two seconds of work), memory (more than 512 MiB), or a crash. Cases run in forked processes
+with limits. The log has a line for every chunk of cases, and one for every bad case; a run that was broken off goes on
+behind the chunks that are in it.
 """
 
 from __future__ import annotations

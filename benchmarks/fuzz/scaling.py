@@ -2,10 +2,10 @@
 
     python benchmarks/fuzz/scaling.py [--only NAME] [--seconds 2] [--save]
 
-Each line doubles a constraint, up to the size in the last line: seconds of the slowest call (making the guide, its first masks, a
-distance, the masks and steps along a text), its ratio to half the size, and MiB. A series holds if its last size takes less
-than --seconds, or is refused with LimitError in that time, and no ratio above 50 ms of work is above 2.3. Every size runs in a
-process of its own, which is ended after 20 seconds.
+Each line doubles a constraint, up to the size in the last line: seconds of the slowest call (making the guide, its
+first masks, a distance, the masks and steps along a text), its ratio to half the size, and MiB. A series holds if its
+last size takes less than --seconds, or is refused with LimitError in that time, and no ratio above 50 ms of work is
+above 2.3. Every size runs in a process of its own, which is ended after 20 seconds.
 """
 
 from __future__ import annotations
@@ -123,72 +123,101 @@ OPEN = {"type": "object"}
 SERIES: dict[str, tuple[Series, list[int]]] = {
     "enum of objects": (json_guide(lambda n: {"enum": random_objects(n)}), [1250, 2500, 5000, 10_000]),
     "required members": (
-        json_guide(lambda n: {"properties": {f"p{i}": {"type": "integer"} for i in range(n)}, "required": [f"p{i}" for i in range(n)]}),
+        json_guide(lambda n: {"properties": {f"p{i}": {"type": "integer"} for i in range(n)}, "required": [f"p{i}"
+        for i in range(n)]}),
         [1250, 2500, 5000, 10_000],
     ),
     "required members in any order": (
-        json_guide(lambda n: {"required": [f"p{i}" for i in range(n)]}, order=lambda n: "any"), [1250, 2500, 5000, 10_000]
+        json_guide(lambda n: {"required": [f"p{i}" for i in range(n)]}, order=lambda n: "any"), [1250, 2500, 5000,
+        10_000]
     ),
     "choices": (choices, [125_000, 250_000, 500_000, 1_000_000]),
     "documents": (documents, [12_500, 25_000, 50_000, 100_000]),
     "characters quoted in JSON": (quoted_in_json, [150_000, 300_000, 600_000, 1_200_000]),
     "grammar of rules, in bytes": (
-        grammar(lambda n: "start: " + " | ".join(f"r{i}" for i in range(n // 30)) + "\n" + "\n".join(f'r{i}: "word{i}" r{i // 2}?' for i in range(n // 30))),
+        grammar(lambda n: "start: " + " | ".join(f"r{i}" for i in range(n // 30)) + "\n"
+        + "\n".join(f'r{i}: "word{i}" r{i // 2}?' for i in range(n // 30))),
         [125_000, 250_000, 500_000, 1_000_000],
     ),
-    "grammar of one literal, in bytes": (grammar(lambda n: f'start: "{"x" * n}"'), [125_000, 250_000, 500_000, 1_000_000]),
+    "grammar of one literal, in bytes": (grammar(lambda n: f'start: "{"x" * n}"'), [125_000, 250_000, 500_000,
+    1_000_000]),
     "grammar of alternatives, in bytes": (
-        grammar(lambda n: "start: " + " | ".join(f'"w{i}"' for i in range(n // 10))), [125_000, 250_000, 500_000, 1_000_000]
+        grammar(lambda n: "start: " + " | ".join(f'"w{i}"' for i in range(n // 10))), [125_000, 250_000, 500_000,
+        1_000_000]
     ),
     "GBNF of rules, in bytes": (
-        grammar(lambda n: "\n".join(["root ::= r0", *(f'r{i} ::= "w{i}" r{i + 1} | [a-z]' for i in range(n // 30)), f'r{n // 30} ::= "x"']), syntax="gbnf"),
+        grammar(lambda n: "\n".join(["root ::= r0", *(f'r{i} ::= "w{i}" r{i + 1} | [a-z]' for i in range(n // 30)),
+        f'r{n // 30} ::= "x"']), syntax="gbnf"),
         [125_000, 250_000, 500_000, 1_000_000],
     ),
     "chain of rules": (
-        grammar(lambda n: "start: r0\n" + "\n".join(f'r{i}: "a" r{i + 1} | r{i + 1}' for i in range(n)) + f'\nr{n}: "b"'), [375, 750, 1500, 3000]
+        grammar(lambda n: "start: r0\n" + "\n".join(f'r{i}: "a" r{i + 1} | r{i + 1}' for i in range(n))
+        + f'\nr{n}: "b"'), [375, 750, 1500, 3000]
     ),
-    "rules of two": (grammar(lambda n: "start: r0\n" + "\n".join(f"r{i}: r{i + 1} r{i + 1}" for i in range(n)) + f'\nr{n}: "b"?'), [8, 16, 32, 64, 256]),
+    "rules of two": (grammar(lambda n: "start: r0\n" + "\n".join(f"r{i}: r{i + 1} r{i + 1}" for i in range(n))
+    + f'\nr{n}: "b"?'), [8, 16, 32, 64, 256]),
     "regex .?": (regex(lambda n: ".?" * n), [3750, 7500, 15_000, 30_000]),
-    "regex (.*a){n}": (regex(lambda n: "(.*a){%d}" % n, lambda n: b"xa" * 50), [250, 500, 1000, 2000]),
-    "regex a{n}b{n}": (regex(lambda n: "((a{0,%d}b){0,%d}c)*" % (n, n), lambda n: b"aab" * 50), [250, 500, 1000, 2000]),
-    "regex of alternatives": (regex(lambda n: "|".join(f"w{i}[a-z]*" for i in range(n)), lambda n: b"w1"), [1250, 2500, 5000, 10_000]),
-    "regex of a class": (regex(lambda n: "[" + "".join(chr(0x4E00 + 2 * i) for i in range(n)) + "]+"), [1250, 2500, 5000, 10_000]),
+    "regex (.*a){n}": (regex(lambda n: f"(.*a){{{n}}}", lambda n: b"xa" * 50), [250, 500, 1000, 2000]),
+    "regex a{n}b{n}": (regex(lambda n: f"((a{{0,{n}}}b){{0,{n}}}c)*", lambda n: b"aab" * 50), [250, 500, 1000, 2000]),
+    "regex of alternatives": (regex(lambda n: "|".join(f"w{i}[a-z]*" for i in range(n)), lambda n: b"w1"), [1250,
+    2500, 5000, 10_000]),
+    "regex of a class": (regex(lambda n: "[" + "".join(chr(0x4E00 + 2 * i) for i in range(n)) + "]+"), [1250, 2500,
+    5000, 10_000]),
     "regex of lookaheads": (regex(lambda n: "".join(f"(?=.*{letter})" for letter in letters(n)) + ".*"), [2, 4, 8, 16]),
     "a token, in bytes": (long_token, [125_000, 250_000, 500_000, 1_000_000]),
     "chain of $ref": (
-        json_guide(lambda n: {"$defs": {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(n)} | {f"d{n}": {"type": "integer"}}, "$ref": "#/$defs/d0"}),
+        json_guide(lambda n: {"$defs": {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"}
+        for i in range(n)} | {f"d{n}": {"type": "integer"}}, "$ref": "#/$defs/d0"}),
         [38, 75, 150, 300],
     ),
     "nested items": (json_guide(lambda n: json.loads('{"items":' * n + "{}" + "}" * n)), [38, 75, 150, 300]),
     "doubling $defs": (
-        json_guide(lambda n: {"$defs": {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}, {"items": {"$ref": f"#/$defs/d{i + 1}"}}]} for i in range(n)} | {f"d{n}": {"type": "integer"}}, "$ref": "#/$defs/d0"}),
+        json_guide(lambda n: {"$defs": {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"},
+        {"items": {"$ref": f"#/$defs/d{i + 1}"}}]} for i in range(n)} | {f"d{n}": {"type": "integer"}},
+        "$ref": "#/$defs/d0"}),
         [5, 10, 20],
     ),
     "allOf of doubling $defs": (
-        json_guide(lambda n: {"$defs": {f"d{i}": {"allOf": 2 * [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(n)} | {f"d{n}": {"type": "integer"}}, "$ref": "#/$defs/d0"}),
+        json_guide(lambda n: {"$defs": {f"d{i}": {"allOf": 2 * [{"$ref": f"#/$defs/d{i + 1}"}]}
+        for i in range(n)} | {f"d{n}": {"type": "integer"}}, "$ref": "#/$defs/d0"}),
         [5, 10, 20],
     ),
-    "one-letter patternProperties": (json_guide(lambda n: {**OPEN, "patternProperties": {c: {"type": "integer"} for c in letters(n)}}), [3, 6, 12, 24]),
-    "patterns in allOf": (json_guide(lambda n: {"type": "string", "allOf": [{"pattern": c} for c in letters(n)]}), [5, 10, 20]),
-    "contains in allOf": (json_guide(lambda n: {"type": "array", "allOf": [{"contains": {"const": i}} for i in range(n)]}), [5, 10, 20]),
+    "one-letter patternProperties": (json_guide(lambda n: {**OPEN, "patternProperties": {c: {"type": "integer"}
+    for c in letters(n)}}), [3, 6, 12, 24]),
+    "patterns in allOf": (json_guide(lambda n: {"type": "string", "allOf": [{"pattern": c} for c in letters(n)]}), [5,
+    10, 20]),
+    "contains in allOf": (json_guide(lambda n: {"type": "array", "allOf": [{"contains": {"const": i}}
+    for i in range(n)]}), [5, 10, 20]),
     "anyOf without unevaluated properties": (
-        json_guide(lambda n: {**OPEN, "anyOf": [{"properties": {f"p{i}": True}, "required": [f"p{i}"]} for i in range(n)], "unevaluatedProperties": False}),
+        json_guide(lambda n: {**OPEN, "anyOf": [{"properties": {f"p{i}": True}, "required": [f"p{i}"]}
+        for i in range(n)], "unevaluatedProperties": False}),
         [3, 6, 12],
     ),
     "unique items of an enum": (
-        json_guide(lambda n: {"type": "array", "items": {"enum": [f"v{i}" for i in range(n)]}, "uniqueItems": True, "minItems": 3 * n // 4}),
+        json_guide(lambda n: {"type": "array", "items": {"enum": [f"v{i}" for i in range(n)]}, "uniqueItems": True,
+        "minItems": 3 * n // 4}),
         [25, 50, 100, 200],
     ),
-    "oneOf": (json_guide(lambda n: {"oneOf": [{"properties": {"a": {"minimum": i}, f"b{i}": {"type": "string"}}} for i in range(n)]}), [3, 6, 12, 24]),
-    "dependentSchemas": (json_guide(lambda n: {"dependentSchemas": {c: {"required": [f"{c}{c}"]} for c in letters(n)}}), [3, 6, 12, 24]),
-    "not of properties": (json_guide(lambda n: {"not": {"properties": {c: {"type": "integer"} for c in letters(n)}}}), [3, 6, 12, 24]),
-    "text of: start start": (grammar(lambda n: 'start: start start | "a"', lambda n: b"a" * n), [1250, 2500, 5000, 10_000]),
-    "text of: start start start": (grammar(lambda n: 'start: start start start | start start | "a"', lambda n: b"a" * n), [1250, 2500, 5000, 10_000]),
-    "text of: e + e": (grammar(lambda n: 'start: e\ne: e "+" e | "a"', lambda n: b"a" + b"+a" * (n // 2)), [1250, 2500, 5000, 10_000]),
-    "text of: a start b": (grammar(lambda n: 'start: "a" start "b" |', lambda n: b"a" * (n // 2) + b"b" * (n // 2)), [1250, 2500, 5000, 10_000]),
-    "text of: a start a": (grammar(lambda n: 'start: "a" start "a" | "b" start "b" |', lambda n: b"a" * n), [1250, 2500, 5000, 10_000]),
-    "text of: dangling else": (grammar(lambda n: 'start: "i" start ("e" start)? | "x"', lambda n: b"i" * n), [1250, 2500, 5000, 10_000]),
-    "text of: [ab]*a[ab]{n}": (regex(lambda n: "[ab]*a[ab]{%d}" % (n // 50), lambda n: bytes(Random(0).choices(b"ab", k=n))), [1250, 2500, 5000, 10_000]),
+    "oneOf": (json_guide(lambda n: {"oneOf": [{"properties": {"a": {"minimum": i}, f"b{i}": {"type": "string"}}}
+    for i in range(n)]}), [3, 6, 12, 24]),
+    "dependentSchemas": (json_guide(lambda n: {"dependentSchemas": {c: {"required": [f"{c}{c}"]}
+    for c in letters(n)}}), [3, 6, 12, 24]),
+    "not of properties": (json_guide(lambda n: {"not": {"properties": {c: {"type": "integer"} for c in letters(n)}}}),
+    [3, 6, 12, 24]),
+    "text of: start start": (grammar(lambda n: 'start: start start | "a"', lambda n: b"a" * n), [1250, 2500, 5000,
+    10_000]),
+    "text of: start start start": (grammar(lambda n: 'start: start start start | start start | "a"',
+    lambda n: b"a" * n), [1250, 2500, 5000, 10_000]),
+    "text of: e + e": (grammar(lambda n: 'start: e\ne: e "+" e | "a"', lambda n: b"a" + b"+a" * (n // 2)), [1250,
+    2500, 5000, 10_000]),
+    "text of: a start b": (grammar(lambda n: 'start: "a" start "b" |', lambda n: b"a" * (n // 2) + b"b" * (n // 2)),
+    [1250, 2500, 5000, 10_000]),
+    "text of: a start a": (grammar(lambda n: 'start: "a" start "a" | "b" start "b" |', lambda n: b"a" * n), [1250,
+    2500, 5000, 10_000]),
+    "text of: dangling else": (grammar(lambda n: 'start: "i" start ("e" start)? | "x"', lambda n: b"i" * n), [1250,
+    2500, 5000, 10_000]),
+    "text of: [ab]*a[ab]{n}": (regex(lambda n: f"[ab]*a[ab]{{{n // 50}}}", lambda n: bytes(Random(0).choices(b"ab",
+    k=n))), [1250, 2500, 5000, 10_000]),
     "nested JSON text": (json_guide(lambda n: True, b"[" * 5000), [1]),
 }  # fmt: skip
 

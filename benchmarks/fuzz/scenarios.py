@@ -92,7 +92,8 @@ def makers(vocabulary: Any, sparse: Any) -> dict[str, Make]:
 
     schema = {
         "type": "object",
-        "properties": {"a": {"type": "integer", "maximum": 99}, "b": {"enum": ["x", "yy", None]}, "c": {"items": {"type": "string", "maxLength": 3}}},
+        "properties": {"a": {"type": "integer", "maximum": 99}, "b": {"enum": ["x", "yy", None]},
+        "c": {"items": {"type": "string", "maxLength": 3}}},
         "required": ["a", "b"],
     }  # fmt: skip
     grammar = 'start: e\ne: e "+" e | "(" e ")" | NUMBER | "x" start?\nNUMBER: /[0-9]+/'
@@ -105,8 +106,10 @@ def makers(vocabulary: Any, sparse: Any) -> dict[str, Make]:
         "grammar": lambda tag: CFGGuide(grammar, vocabulary),
         "choices": lambda tag: ChoiceGuide(["yes", "no", "never", "été"], vocabulary),
         "quotation": lambda tag: SubstringGuide("the cat sat on the mat. The dog ran.", vocabulary, none_text="none"),
-        "quotation with limits": lambda tag: SubstringGuide(["a b c d e", "x y a b"], vocabulary, min_chars=3, max_chars=5),
-        "quotation in json": lambda tag: JSONGuide({"x-quote": "c", "title": tag}, vocabulary, contexts={"c": "one two three"}),
+        "quotation with limits": lambda tag: SubstringGuide(["a b c d e", "x y a b"], vocabulary, min_chars=3,
+        max_chars=5),
+        "quotation in json": lambda tag: JSONGuide({"x-quote": "c", "title": tag}, vocabulary,
+        contexts={"c": "one two three"}),
         "goals": lambda tag: GoalGuide(RegexGuide("[a-d ]{3,9}", vocabulary), ["ab", "c d"]),
         "free goals": lambda tag: GoalGuide(FreeGuide(vocabulary), ["ab", "cd"]),
         "healed regex": lambda tag: AlignedGuide(RegexGuide("[a-c]{2,4}x", vocabulary), b"ab a"),

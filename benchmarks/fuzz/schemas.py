@@ -197,7 +197,8 @@ KEYWORDS: dict[str, dict[str, Callable[[Random, int], Any]]] = {
         "contentSchema": _one,
     },
     "number": {
-        "minimum": _number, "maximum": _number, "multipleOf": lambda random, depth: abs(number(random)) if random.random() < 0.9 else number(random),
+        "minimum": _number, "maximum": _number, "multipleOf": lambda random, depth: abs(number(random))
+        if random.random() < 0.9 else number(random),
         "exclusiveMinimum": lambda random, depth: number(random) if random.random() < 0.9 else True,
         "exclusiveMaximum": lambda random, depth: number(random) if random.random() < 0.9 else False,
     },
@@ -205,8 +206,10 @@ KEYWORDS: dict[str, dict[str, Callable[[Random, int], Any]]] = {
         "enum": _values, "const": lambda random, depth: value(random), "allOf": _many, "anyOf": _many, "oneOf": _many,
         "not": _one, "if": _one, "then": _one, "else": _one, "$ref": _choice(*REFERENCES),
         "$dynamicRef": _choice(*REFERENCES), "$recursiveRef": _choice("#", "#a"), "$anchor": _choice("a", "b", ""),
-        "$dynamicAnchor": _choice("a", "b"), "$recursiveAnchor": _choice(True, False), "$id": _choice("urn:a", "a.json", "#a"),
-        "id": _choice("urn:a", "#a"), "$comment": _choice("x"), "title": _choice("x"), "default": _choice(1), "x-quote": _choice("c", 1),
+        "$dynamicAnchor": _choice("a", "b"), "$recursiveAnchor": _choice(True, False), "$id": _choice("urn:a",
+        "a.json", "#a"),
+        "id": _choice("urn:a", "#a"), "$comment": _choice("x"), "title": _choice("x"), "default": _choice(1),
+        "x-quote": _choice("c", 1),
         "type": lambda random, depth: random.choice([*TYPES, *TYPES, "any"]), "nullable": _choice(True),
     },
 }  # fmt: skip

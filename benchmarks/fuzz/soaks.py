@@ -2,11 +2,11 @@
 
     python benchmarks/fuzz/soaks.py [--only NAME] [--scale 0.05] [--save]
 
-Each soak runs in a process of its own and reports the resident memory before, at its highest and at the end, in MiB, less that
-of the libraries; what it may be stands beside it. schemas, regexes, grammars, healed prompts, contexts: 20,000 different
-ones. random states: one guide asked about a million random states, its own and others. descriptions: 300 schemas with a
-description of 4 MB. counting back: 42,000 tokens through `[ab]*a[ab]{200}`, whose automaton has 2^201 states.
---scale makes all of them shorter; --save writes results/fuzz_memory.csv.
+Each soak runs in a process of its own and reports the resident memory before, at its highest and at the end, in MiB,
+less that of the libraries; what it may be stands beside it. schemas, regexes, grammars, healed prompts, contexts:
+20,000 different ones. random states: one guide asked about a million random states, its own and others. descriptions:
+300 schemas with a description of 4 MB. counting back: 42,000 tokens through `[ab]*a[ab]{200}`, whose automaton has
+2^201 states. --scale makes all of them shorter; --save writes results/fuzz_memory.csv.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ def counting_back(vocabulary: Any, scale: float) -> dict[str, Any]:
 SOAKS: dict[str, tuple[Callable[[Any, float], dict[str, Any]], int]] = {
     "schemas": (schemas, MOST_MIB), "regexes": (regexes, MOST_MIB), "grammars": (grammars, MOST_MIB),
     "healed prompts": (healed_prompts, MOST_MIB), "contexts": (contexts, MOST_MIB), "goals": (goals, MOST_MIB),
-    "random states": (random_states, MOST_MIB), "descriptions": (descriptions, 200), "counting back": (counting_back, MOST_MIB),
+    "random states": (random_states, MOST_MIB), "descriptions": (descriptions, 200), "counting back": (counting_back,
+    MOST_MIB),
 }  # fmt: skip
 """What runs, and the MiB that it may take beyond the libraries."""
 

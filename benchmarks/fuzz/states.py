@@ -2,10 +2,10 @@
 
     python benchmarks/fuzz/states.py [--only NAME] [--every N]
 
-Each question is asked in a forked process, so that a crash is seen. Expected: an unknown token leads to DEAD, which allows
-nothing and leads nowhere; a state that is no whole number, or was never given out, raises StateError; a mask cannot be
-written to; and a guide answers as before afterwards. A state of another guide is a number like any other: what this
-guide gave out under that number, or StateError.
+Each question is asked in a forked process, so that a crash is seen. Expected: an unknown token leads to DEAD, which
+allows nothing and leads nowhere; a state that is no whole number, or was never given out, raises StateError; a mask
+cannot be written to; and a guide answers as before afterwards. A state of another guide is a number like any other:
+what this guide gave out under that number, or StateError.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from scenarios import Answers, differences, makers, recorded
 
 DEAD = -1
 NO_STATES: list[Any] = [
-    -2, -7, -(2**31), -(2**31) - 1, -(2**63), -(2**63) - 1, 10**6, 10**9, 2**31 - 1, 2**31, 2**32, 2**32 - 1, 2**33 + 1, 2**40,
+    -2, -7, -(2**31), -(2**31) - 1, -(2**63), -(2**63) - 1, 10**6, 10**9, 2**31 - 1, 2**31, 2**32, 2**32 - 1, 2**33
+    + 1, 2**40,
     2**62, 2**63 - 1, 2**63, 2**64 - 1, 10**30, 0.5, float("nan"), float("inf"), None, "0", b"0", (), [0], {}, object,
     np.float32(0.5), np.int64(10**7), np.int32(-9), np.uint64(2**64 - 1), np.array([0, 1]), np.array(0.5), 1j,
 ]  # fmt: skip
@@ -41,7 +43,8 @@ NO_TOKENS: list[Any] = [-1, -2, -(2**31), -(2**63), 10**6, 2**31, 2**32, 2**63, 
 STRANGE_TOKENS: list[Any] = [None, "a", b"a", [0], np.array([1, 2]), object]
 LEFTS: list[Any] = [-1, -(2**63), 2**31, 2**63, 10**30, None, "3", np.int64(3), np.array([1, 2])]
 METHODS: dict[str, list[Any]] = {
-    "mask": [], "row": [], "advance": [97], "is_accepting": [], "distance": [], "fits": [3], "mask_within": [3], "read": [b"a"],
+    "mask": [], "row": [], "advance": [97], "is_accepting": [], "distance": [], "fits": [3], "mask_within": [3],
+    "read": [b"a"],
     "describe": [], "mask_below": [1], "distance_below": [1], "after_tokens": [], "progress": [], "unmet": [],
     "progress_after": [97], "bytes_needed": [],
 }  # fmt: skip
@@ -120,10 +123,8 @@ def _within(guide: Any, left: int) -> str:
 
 def _writes(guide: Any) -> str:
     before = guide.mask(guide.start).copy()
-    try:
+    with suppress(ValueError):
         guide.mask(guide.start)[:] = 0
-    except ValueError:
-        pass
     return "" if np.array_equal(before, guide.mask(guide.start)) else "a caller can change the mask of a state"
 
 
