@@ -116,7 +116,7 @@ def _handlers(code: CodeType) -> list[tuple[int, int, int]]:
 
 
 def _same_handler(code: CodeType, *offsets: int) -> bool:
-    """Whether the same is around both instructions: what is raised after a call is caught by what is around the call."""
+    """Whether the same is around instructions: what is raised after a call is caught by what is around the call."""
     found = [next((target for start, end, target in _handlers(code) if start <= at < end), -1) for at in offsets]
     return len(set(found)) == 1
 
