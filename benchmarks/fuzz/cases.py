@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -295,7 +295,7 @@ class OracleGaveUp(Exception):  # noqa: N818
 
 
 @contextmanager
-def oracle() -> Iterator[None]:
+def oracle() -> Generator[None]:
     """Ask what cannot be trusted with any input: for at most a second, and its own exceptions say nothing of us."""
 
     def ring(*_: object) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from inspect import CO_GENERATOR
@@ -122,7 +122,7 @@ def _same_handler(code: CodeType, *offsets: int) -> bool:
 
 
 @contextmanager
-def _patched(wrapped: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+def _patched(wrapped: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Generator[None]:
     """NumPy as trellm's modules know it, with other functions for what grows; kernels keep the real one."""
     other = ModuleType("numpy")
     other.__dict__.update(vars(np))
