@@ -38,7 +38,9 @@ def _saved_guide(random: Random) -> tuple[str, Callable[[], Any], str]:
     header = 8 + int.from_bytes(data[:8], "little")
     changes: list[str] = []
     for _ in range(random.choice([0, 1, 1, 2, 5])):
-        at = random.randrange(header if random.random() < 0.7 else len(data))
+        if not data:
+            break
+        at = random.randrange(min(len(data), header) if random.random() < 0.7 else len(data))
         draw = random.random()
         if draw < 0.6:
             data[at] = random.randrange(256) if random.random() < 0.5 else random.choice(b'0123456789",:{}[]')
