@@ -1,0 +1,26 @@
+"""Random constraints, texts, options, states and files: a deterministic slice of the fuzzer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(("vocabulary", "cases"), [("bytes", 1400), ("odd", 600)])
+def test_nothing_random_brings_the_process_down(
+    vocabulary: str, cases: int, instrument: Callable[..., str], tmp_path: Path
+) -> None:
+    log = str(tmp_path / "log.jsonl")
+    said = instrument("run.py", "--cases", str(cases), "--vocabulary", vocabulary, "--log", log, "--strict")
+    assert f"{cases:,} cases" in said
+
+
+def test_a_run_goes_on_behind_what_its_log_has(instrument: Callable[..., str], tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    arguments = ["--kinds", "choices", "--log", str(log)]
+    instrument("run.py", "--cases", "250", *arguments)
+    before = log.read_text()
+    said = instrument("run.py", "--cases", "500", *arguments)
+    assert log.read_text().startswith(before) and "500 cases" in said
