@@ -83,7 +83,7 @@ def regex(
     whole(flags, "flags", 0)
     one_of(dialect, "dialect", ("python", "ecma"))
     with collecting():
-        guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, **_limited(limits))
+        guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, limits=limits)
     return Generator(model, guide, limits=limits)
 
 
@@ -95,7 +95,7 @@ def choice(model: Model, choices: Iterable[str], *, limits: Limits | None = None
     several = sorted(choices) if isinstance(choices, (set, frozenset)) else choices
     texts = texts_of(several, "choices", "choice")
     with collecting():
-        guide = guides.ChoiceGuide(texts, model.vocabulary, **_limited(limits))
+        guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
     return Generator(model, guide, limits=limits)
 
 
@@ -103,7 +103,7 @@ def fsm(model: Model, machine: Any, *, limits: Limits | None = None) -> Generato
     """Text that an `interegular` FSM accepts. Value: str."""
     check_model(model, "generate.fsm", machine)
     with collecting():
-        guide = guides.FSMGuide(machine, model.vocabulary, **_limited(limits))
+        guide = guides.FSMGuide(machine, model.vocabulary, limits=limits)
     return Generator(model, guide, limits=limits)
 
 
@@ -134,7 +134,7 @@ def cfg(
     one_of(syntax, "syntax", ("lark", "gbnf"))
     _check_contexts(contexts)
     with collecting():
-        guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, **_limited(limits))
+        guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
     return Generator(model, guide, limits=limits)
 
 
@@ -208,7 +208,7 @@ def extract(
             max_chars=None if max_chars is None else whole(max_chars, "max_chars"),
             whitespace=whitespace,
             none_text=none_text,
-            **_limited(limits),
+            limits=limits,
         )
     return Extractor(model, guide, spans, order, limits)
 
@@ -226,9 +226,9 @@ def format(model: Model, kind: Any, *, limits: Limits | None = None) -> Generato
     written = format_of(kind)
     with collecting():
         if written.pattern is None:
-            guide = guides.ChoiceGuide(written.choices, model.vocabulary, **_limited(limits))
+            guide = guides.ChoiceGuide(written.choices, model.vocabulary, limits=limits)
         else:
-            guide = guides.RegexGuide(written.pattern, model.vocabulary, **_limited(limits))
+            guide = guides.RegexGuide(written.pattern, model.vocabulary, limits=limits)
     return Generator(model, guide, written.convert, limits)
 
 
@@ -287,7 +287,7 @@ def json(
             formats=formats,
             max_cases=whole(max_cases, "max_cases"),
             contexts=contexts,
-            **_limited(limits),
+            limits=limits,
         )
     return Generator(model, guide, structure.convert, limits)
 
@@ -322,8 +322,3 @@ def _check_contexts(contexts: Any) -> None:
             texts_of(context, f"the context {name!r}", "document")
         elif isinstance(context, str):
             text_of(context, f"the context {name!r}")
-
-
-def _limited(limits: Limits | None) -> dict[str, Any]:
-    """The argument of a guide that has limits of its own."""
-    return {} if limits is None else {"limits": Limits.of(limits)}

@@ -116,10 +116,12 @@ class Constraint:
         """
         from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
 
-        limited: dict[str, Any] = {} if self.limits is None else {"limits": self.limits}
+        limits = self.limits
         if self.documents:
             boundary = self.boundary or "word"
-            return SubstringGuide(self.documents, vocabulary, boundary=boundary, none_text=self.none_text, **limited)
+            return SubstringGuide(
+                self.documents, vocabulary, boundary=boundary, none_text=self.none_text, limits=limits
+            )
         if self.structure is not None:
             from ..engine.structures import structure_of
 
@@ -131,21 +133,21 @@ class Constraint:
                 escapes=self.escapes or ("any" if as_read else "canonical"),
                 resources=self.resources,
                 contexts=self.contexts,
-                **limited,
+                limits=limits,
             )
         if self.grammar is not None:
             syntax = self.syntax or "lark"
-            return CFGGuide(self.grammar, vocabulary, self.start, syntax, self.contexts or None, **limited)
+            return CFGGuide(self.grammar, vocabulary, self.start, syntax, self.contexts or None, limits=limits)
         if self.pattern is not None:
-            return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect, **limited)
+            return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect, limits=limits)
         if self.kind is None:
-            return ChoiceGuide(self.choices, vocabulary, **limited)
+            return ChoiceGuide(self.choices, vocabulary, limits=limits)
         from ..engine.formats import format_of
 
         written = format_of(FORMATS[self.kind])
         if written.pattern is None:
-            return ChoiceGuide(written.choices, vocabulary, **limited)
-        return RegexGuide(written.pattern, vocabulary, **limited)
+            return ChoiceGuide(written.choices, vocabulary, limits=limits)
+        return RegexGuide(written.pattern, vocabulary, limits=limits)
 
 
 _MAX_WORK = "Most steps of work that the constraint may take at a time; 100 million, the default, are about a second."

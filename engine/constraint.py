@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -172,9 +171,8 @@ class ConstraintBehind(Constraint):
 
     def __init__(self, constraint: Constraint, tail: bytes) -> None:
         assert isinstance(constraint.guide, ByteGuide)
-        limited: dict[str, Any] = {} if constraint.limits is None else {"limits": constraint.limits}
-        crossings = constraint.crossings
-        self._aligned = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=crossings, **limited)
+        crossings, limits = constraint.crossings, constraint.limits
+        self._aligned = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
         super().__init__(self._aligned, constraint.few, free=constraint.free, limits=constraint.limits)
         self.goals = constraint.goals
         self._constraint = constraint

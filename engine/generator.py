@@ -141,8 +141,7 @@ class Generator(Generic[T]):
             known = self._with_goals.pop(goals, None)
             if known is None:
                 child: Any = FreeGuide(self.model.vocabulary) if self.guide is None else self.guide
-                limited: dict[str, Any] = {} if self.limits is None else {"limits": self.limits}
-                guide = GoalGuide(child, goals, **limited)
+                guide = GoalGuide(child, goals, limits=self.limits)
                 known = Constraint(guide, self.model.few, free=self.guide is None, limits=self.limits)
             self._with_goals[goals] = known
             if len(self._with_goals) > KEPT:

@@ -14,6 +14,7 @@ from ..tokenizers_adapter import Vocabulary
 from .automaton import no_state
 from .crossing import Crossings
 from .expectation import NOTHING, expected, quoted
+from .limits import Limits, Meter
 from .mask_table import Cache, MaskTable
 from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, as_bytes, is_token, mask_within, whole
 
@@ -25,15 +26,22 @@ class AlignedGuide:
     child's, moved up by len(tail), with the child's own masks. What the child's start allows behind a text is
     found in one walk below the text's node of the token trie.
     counts_tail: whether tokens that lie within the tail count in distances
-    crossings: those of the child, to be shared by guides of one child
+    crossings: those of the child, to be shared by guides of one child; limits: what a call may take, see `Limits`
     Raises LanguageError if no tokens spell the tail and a text of the child.
     """
 
     def __init__(
-        self, child: ByteGuide, tail: bytes, *, counts_tail: bool = True, crossings: Crossings | None = None
+        self,
+        child: ByteGuide,
+        tail: bytes,
+        *,
+        counts_tail: bool = True,
+        crossings: Crossings | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.child = child
-        self.tail = tail
+        self.tail = as_bytes(tail)
+        self._meter = Meter(limits)
         self._cost = int(counts_tail)
         self._crossings = Crossings(child) if crossings is None else crossings
         self._tables = self._crossings.tables
@@ -80,7 +88,7 @@ class AlignedGuide:
         beyond = _is_beyond(state, self.tail)
         if beyond and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
-        with self._lock:
+        with self._lock, self._meter:
             with self._tables.lock:
                 row = self._rows.get(state)
                 if row is not None:
@@ -119,7 +127,7 @@ class AlignedGuide:
             return self.child.distance(state - len(self.tail))
         if state == DEAD:
             return UNREACHABLE
-        with self._lock:
+        with self._lock, self._meter:
             if not self._needed:
                 self._needed = self._distances().tolist()
             return self._needed[state]
@@ -139,7 +147,7 @@ class AlignedGuide:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         if _is_beyond(state, self.tail):
             return mask_within(self.child, state - len(self.tail), left)
-        with self._lock:
+        with self._lock, self._meter:
             return self._mask_within_tail(state, whole(left))
 
     def end_node(self, place: int) -> int | None:

@@ -271,7 +271,8 @@ def knows_its_states(guide: Guide) -> None:
         if guide.advance(guide.start, token) != DEAD:
             raise LawBroken(f"{token} is no token, and yet it leads somewhere")
     odd: list[Any] = [-2, -(1 << 31), 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 62, 1 << 64]
-    for state in (*odd, None, "0", 0.5, [0], np.array([0, 1])):
+    odd += [None, "0", 0.5, [0], np.array([0, 1])]
+    for state in odd:
         answers: list[Callable[[], object]] = [
             partial(guide.mask, state),
             partial(guide.distance, state),
