@@ -6,8 +6,10 @@ Before a fork all locks are taken, so that nobody is in the middle of anything; 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
+from functools import cached_property
 from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
@@ -40,7 +42,18 @@ def _take_all() -> None:
 
 
 def _every_lock() -> list[Any]:
-    return [_compiling, *(lock for each in list(_locks.values()) if (lock := each()) is not None)]
+    ours = [lock for each in list(_locks.values()) if (lock := each()) is not None]
+    return [_compiling, *ours, *_locks_of_properties()]
+
+
+def _locks_of_properties() -> list[Any]:
+    """The locks that Python 3.11 has in every `functools.cached_property`, one for all instances of a class."""
+    package = __name__.partition(".")[0]
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
+    classes = {each for module in modules for each in list(vars(module).values()) if isinstance(each, type)}
+    members = (member for each in classes for member in list(vars(each).values()))
+    properties = (member for member in members if isinstance(member, cached_property))
+    return [lock for each in properties if (lock := getattr(each, "lock", None)) is not None]
 
 
 def _took(lock: Any) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.calling import call
 from ..kernels.split import Split, divide
+from ..kernels.trie import find_parents, find_reach
 from ..kernels.walk import Branches, TokenTrie, annotate
 from ..tokenizers_adapter import Trie, Vocabulary
 from .locks import new_lock
@@ -99,9 +100,9 @@ class VocabularyTables:
         return slice(trie.token_start.item(root + 1), trie.token_start.item(trie.skip.item(root)))
 
     @cached_property
-    def levels(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """See `levels_of`."""
-        return levels_of(self.trie)
+    def parents(self) -> NDArray[np.int32]:
+        """The parent of each node of `trie`; the root is its own."""
+        return parents_of(self.trie)
 
     @cached_property
     def branches(self) -> Branches:
@@ -114,13 +115,10 @@ class VocabularyTables:
         return np.argsort(by_level(self.trie))
 
     @cached_property
-    def reach(self) -> NDArray[np.intp]:
+    def reach(self) -> NDArray[np.int32]:
         """The length of the longest token at or below each node of `trie`."""
-        reach = self.trie.depth.astype(np.intp)
-        for nodes, parents in reversed(self.levels):
-            first = np.flatnonzero(np.diff(parents, prepend=-1))
-            above = parents[first]
-            reach[above] = np.maximum(reach[above], np.maximum.reduceat(reach[nodes], first))
+        reach = self.trie.depth.copy()
+        call(find_reach, self.parents, reach)
         return reach
 
     @cached_property
@@ -190,10 +188,11 @@ def by_level(trie: Trie | TokenTrie) -> NDArray[np.intp]:
     return np.argsort(trie.depth, kind="stable")
 
 
-def levels_of(trie: Trie | TokenTrie) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """The nodes of a trie in preorder at depth 1, 2, ..., ascending, and the parent of each."""
-    nodes = np.split(by_level(trie), np.cumsum(np.bincount(trie.depth))[:-1])
-    return [(below, above[np.searchsorted(above, below) - 1]) for above, below in pairwise(nodes)]
+def parents_of(trie: Trie | TokenTrie) -> NDArray[np.int32]:
+    """The parent of each node of a trie in preorder; the root is its own."""
+    parents = np.empty(len(trie.depth), np.int32)
+    call(find_parents, trie.depth, parents)
+    return parents
 
 
 def branches_of(trie: Trie | TokenTrie) -> Branches:
@@ -201,8 +200,7 @@ def branches_of(trie: Trie | TokenTrie) -> Branches:
     order = by_level(trie)
     below = np.zeros((len(order), 3), np.uint64)
     annotate(trie.byte, trie.skip, below)
-    parents: list[NDArray[np.intp]] = [order[:0], *(above for _, above in levels_of(trie))]
-    children = np.bincount(np.concatenate(parents), minlength=len(order))
+    children = np.bincount(parents_of(trie)[1:], minlength=len(order))
     first = np.concatenate([[1], 1 + np.cumsum(children[order])])
     start = trie.token_start
     tokens = np.stack([start[:-1], start[1:], start[trie.skip]], axis=1)

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError
+from ...kernels.calling import call
 from ...kernels.cost import NEVER
+from ...kernels.trie import follow_table
 from ...tokenizers_adapter import Vocabulary
 from ..tables import VocabularyTables
 from .automaton import GoalAutomaton, automaton_of
@@ -77,10 +79,7 @@ class GoalTokens:
         trie = self._tables.trie
         after = np.empty(len(trie.byte), np.int32)
         after[node] = state
-        for nodes, parents in self._tables.levels[trie.depth.item(node) :]:
-            first, last = np.searchsorted(nodes, (node + 1, trie.skip[node]))
-            within = nodes[first:last]
-            after[within] = self.automaton.after[after[parents[first:last]], trie.byte[within]]
+        call(follow_table, self._tables.parents, trie.byte, self.automaton.after, node + 1, trie.skip.item(node), after)
         ends: NDArray[np.intp] = self._tables.token_nodes[self._tables.below(node)]
         return after[ends]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
-from trellm.tokenizers_adapter import Trie, Vocabulary
+from trellm.tokenizers_adapter import Trie, Vocabulary, trie
 
 few_bytes = st.binary(max_size=6).map(lambda data: bytes(byte % 3 + 254 * (byte > 200) & 255 for byte in data))
 token_lists = st.lists(st.none() | few_bytes | st.binary(max_size=4), max_size=40)
@@ -96,3 +96,31 @@ def test_real_vocabularies(shared_data: Path, name: str) -> None:
     trie = vocabulary.trie
     assert {name: array.tolist() for name, array in trie._asdict().items()} == flatten(vocabulary.tokens)
     assert vocabulary.trie is trie
+
+
+@settings(max_examples=60, deadline=None)
+@given(token_lists)
+def test_the_trie_is_the_same_however_deep_it_is(tokens: list[bytes | None]) -> None:
+    """What is done for long tokens, done for short ones."""
+    patch = pytest.MonkeyPatch()
+    usual = Trie.build(tokens)
+    try:
+        patch.setattr(trie, "DEEP", 1)
+        patch.setattr(trie, "MANY_LEVELS", 0)
+        deep = Trie.build(tokens)
+    finally:
+        patch.undo()
+    for ours, theirs in zip(usual, deep, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_tokens_of_very_many_bytes() -> None:
+    long = b"ab" * 100_000
+    vocabulary = Vocabulary([b"a", b"b", long, long + b"c", long[:-1], None], [5])
+    nodes = vocabulary.trie
+    assert len(nodes.byte) == len(long) + 3
+    assert nodes.depth.max() == len(long) + 1
+    for token, text in enumerate(vocabulary.tokens[:5]):
+        at = int(np.flatnonzero(nodes.ids == token)[0])
+        node = int(np.searchsorted(nodes.token_start, at, side="right")) - 1
+        assert nodes.depth[node] == len(text or b"")
