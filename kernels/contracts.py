@@ -195,7 +195,7 @@ def _check_masks(masks: Any, rows: Any, batch: int, width: int, device: str) -> 
 
 def _dtype(array: Any, name: str, possible: tuple[str, ...]) -> str:
     if not isinstance(array, np.ndarray) and not _is_tensor(array):
-        raise TypeError(f"{name}: a dense NumPy array or torch tensor is needed, not {type(array).__name__}")
+        raise TypeError(f"{name}: a NumPy array or torch tensor (no sparse one) is needed, not {type(array).__name__}")
     dtype = array.dtype
     found = _dtype_name(dtype)
     if found not in possible:

@@ -130,7 +130,7 @@ def test_mistakes() -> None:
     model = wants("lobes", "4 mm")
     with pytest.raises(OptionError, match="spans=0: a whole number of at least 1"):
         generate.extract(model, REPORT, spans=0)
-    with pytest.raises(OptionError, match="order='page': 'document' or 'score'"):
+    with pytest.raises(OptionError, match="order='page': one of 'document', 'score'"):
         generate.extract(model, REPORT, order="page")  # type: ignore[arg-type]
     with pytest.raises(LanguageError, match="the context is empty"):
         generate.extract(model, "")
