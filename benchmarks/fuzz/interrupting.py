@@ -21,7 +21,7 @@ import numpy as np
 
 GROWING = ("empty", "zeros", "full", "concatenate", "empty_like", "zeros_like", "stack", "append")
 """Functions of NumPy that ask for memory."""
-CALLS = {"CALL", "CALL_FUNCTION_EX"}
+CALLS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX"}
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 
-
-@pytest.mark.parametrize("first", [0, 100, 200])
-def test_what_is_broken_off_leaves_everything_as_it_was(first: int, instrument: Callable[..., str]) -> None:
-    instrument("injection.py", "--places", "100", "--first", str(first), "--strict")
+def test_what_is_broken_off_leaves_everything_as_it_was(instrument: Callable[..., str]) -> None:
+    instrument("injection.py", "--places", "300", "--strict")
