@@ -324,9 +324,9 @@ def _scratch(size: int) -> dict[str, Any]:
         "items": np.empty((size, kernel.ITEM), np.int32),
         "work": np.empty((size, kernel.ITEM), np.int32),
         "leaves": np.empty((size, kernel.ITEM), np.int32),
-        "entries": np.empty((size, kernel.ENTRY), np.int32),
+        "entries": np.empty((size, kernel.ENTRY + 2), np.int32),
         "done": np.empty(size, np.int32),
-        "seen": np.zeros((4 * size, 2), np.int32),
+        "seen": np.zeros((8 * size, 2), np.int32),
         "buffer": np.empty(kernel.ENTRY * size + 8, np.int32),
     }
 
