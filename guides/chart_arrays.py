@@ -67,16 +67,16 @@ def scratch(size: int) -> dict[str, Any]:
         "items": np.empty((size, kernel.ITEM), np.int32),
         "work": np.empty((size, kernel.ITEM), np.int32),
         "leaves": np.empty((size, kernel.ITEM), np.int32),
-        "entries": np.empty((size, kernel.ENTRY), np.int32),
+        "entries": np.empty((size, kernel.ENTRY + 2), np.int32),
         "done": np.empty(size, np.int32),
-        "seen": np.zeros((4 * size, 2), np.int32),
+        "seen": np.zeros((8 * size, 2), np.int32),
         "buffer": np.empty(kernel.ENTRY * size + 8, np.int32),
     }
 
 
 def scratch_bytes(size: int) -> int:
     """How much memory that takes."""
-    return 4 * size * (3 * kernel.ITEM + 2 * kernel.ENTRY + 1 + 8)
+    return 4 * size * (3 * kernel.ITEM + 2 * kernel.ENTRY + 2 + 1 + 16)
 
 
 def reindexed(chart: Chart, *names: str) -> Chart:

@@ -9,6 +9,7 @@ from .chart import (
     COUNTER,
     CROWDED,
     ENTRY,
+    EXHAUSTED,
     FLAGS,
     HEADER,
     HORIZON,
@@ -23,25 +24,11 @@ from .chart import (
     STATES,
     TAIL,
     is_set,
+    spend,
 )
-from .interning import HI, LO, contains, intern, sort_records
+from .entries import BEFORE, FEW, add_entry, next_of_rule, next_to_end
+from .interning import HI, LO, intern, sort_records
 from .wide import inner_njit, njit
-
-
-@inner_njit
-def add_entry(chart, rule, target, count, origin, length):
-    """Add a call entry unless it is there; returns the new number of entries, or CROWDED."""
-    entries = chart.entries
-    for i in range(length):
-        if entries[i, 0] == rule and entries[i, 1] == target and entries[i, 2] == count and entries[i, 3] == origin:
-            return length
-    if length >= len(entries):
-        return CROWDED
-    entries[length, 0] = rule
-    entries[length, 1] = target
-    entries[length, 2] = count
-    entries[length, 3] = origin
-    return length + 1
 
 
 @inner_njit
@@ -61,34 +48,27 @@ def first_entry(chart, bundle, rule):
 
 @inner_njit
 def flatten_tails(graph, chart, entry_count):
-    """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries."""
+    """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
+
+    Or a code.
+    """
     entries = chart.entries
     at = 0
     while at < entry_count:
-        target, origin = entries[at, 1], entries[at, 3]
+        before = entry_count
+        rule, target, count, origin = entries[at, 0], entries[at, 1], entries[at, 2], entries[at, 3]
         if graph.nodes[target, FLAGS] & TAIL and origin != ROOT:
-            rule, caller = graph.nodes[target, RULE], entries[at, 0]
-            if origin == SELF:
-                for i in range(entry_count):
-                    if entries[i, 0] == rule and entry_count >= 0:
-                        entry_count = add_entry(chart, caller, entries[i, 1], entries[i, 2], entries[i, 3], entry_count)
-                # Entries of this rule that come later are found from their side.
-            else:
-                words = chart.words
-                w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
-                while w < end and words[w] == rule and entry_count >= 0:
-                    back = origin if words[w + 3] == SELF else words[w + 3]
-                    entry_count = add_entry(chart, caller, words[w + 1], words[w + 2], back, entry_count)
-                    w += ENTRY
-            if entry_count < 0:
-                return CROWDED
-        rule = entries[at, 0]
-        for i in range(at):
-            tail = entries[i, 1]
-            if entries[i, 3] == SELF and graph.nodes[tail, FLAGS] & TAIL and graph.nodes[tail, RULE] == rule:
-                entry_count = add_entry(chart, entries[i, 0], target, entries[at, 2], origin, entry_count)
-                if entry_count < 0:
-                    return CROWDED
+            entry_count = flatten_entry(graph, chart, at, entry_count)
+        # Entries of a rule that come later than those that return to its end are found from here.
+        i = next_to_end(graph, chart, rule, -1, before)
+        while i >= 0 and entry_count >= 0:
+            if i < at:
+                entry_count = add_entry(graph, chart, entries[i, 0], target, count, origin, entry_count)
+            i = next_to_end(graph, chart, rule, i, before)
+        if entry_count < 0:
+            return entry_count
+        if spend(chart, 1 + entry_count - before) < 0:
+            return EXHAUSTED
         at += 1
     kept = 0
     for i in range(entry_count):
@@ -100,33 +80,88 @@ def flatten_tails(graph, chart, entry_count):
 
 
 @inner_njit
-def prune_entries(graph, chart, leaf_count, entry_count):
-    """Keep the entries of rules that can still be completed from this state's bundle; their number."""
+def flatten_entry(graph, chart, at, entry_count):
+    """Add for an entry that returns to the end of a rule those that this rule returns to; the new number, or a code."""
+    entries, words = chart.entries, chart.words
+    caller, rule, origin = entries[at, 0], graph.nodes[entries[at, 1], RULE], entries[at, 3]
+    before, tried = entry_count, 0
+    if origin == SELF:
+        i = next_of_rule(graph, chart, rule, -1, before)
+        while i >= 0 and entry_count >= 0:
+            entry_count = add_entry(graph, chart, caller, entries[i, 1], entries[i, 2], entries[i, 3], entry_count)
+            i = next_of_rule(graph, chart, rule, i, before)
+            tried += 1
+    else:
+        w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+        while w < end and words[w] == rule and entry_count >= 0:
+            back = origin if words[w + 3] == SELF else words[w + 3]
+            entry_count = add_entry(graph, chart, caller, words[w + 1], words[w + 2], back, entry_count)
+            w += ENTRY
+            tried += 1
+    return EXHAUSTED if tried > FEW and spend(chart, tried) < 0 else entry_count
+
+
+@inner_njit
+def first_record(entries, count, rule):
+    """Where the entries of `rule` begin among those in order of their rules."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle, 0] < rule:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner_njit
+def need(chart, rule, needed, count):
+    """Note that the entries of a rule are needed; the new number of those that are."""
     entries, done = chart.entries, chart.done
-    needed = 0
+    is_sorted = count >= FEW
+    at = first_record(entries, count, rule) if is_sorted else 0
+    while at < count:
+        if entries[at, 0] == rule:
+            if done[at]:
+                return needed
+            done[at] = 1
+            entries[needed, BEFORE] = at
+            needed += 1
+        elif is_sorted:
+            return needed
+        at += 1
+    return needed
+
+
+@inner_njit
+def prune_entries(graph, chart, leaf_count, entry_count):
+    """Keep the entries, in order, of rules that can still be completed from this state's bundle; their number."""
+    entries, done = chart.entries, chart.done
+    if entry_count >= FEW:
+        sort_records(entries, entry_count, ENTRY, chart.buffer)
+    for i in range(entry_count):
+        done[i] = 0
+    needed, last = 0, -1
     for i in range(leaf_count):
         if chart.leaves[i, 1] == SELF:
             rule = graph.nodes[chart.leaves[i, 0], RULE]
-            if not contains(done, needed, rule):
-                done[needed] = rule
-                needed += 1
-    at = 0
-    while at < needed:
-        for i in range(entry_count):
-            if entries[i, 0] == done[at] and entries[i, 3] == SELF:
-                rule = graph.nodes[entries[i, 1], RULE]
-                if not contains(done, needed, rule):
-                    if needed >= len(done):
-                        return CROWDED
-                    done[needed] = rule
-                    needed += 1
-        at += 1
+            if rule != last:
+                needed = need(chart, rule, needed, entry_count)
+                last = rule
+    k = 0
+    while k < needed:
+        i = entries[k, BEFORE]
+        if entries[i, 3] == SELF:
+            needed = need(chart, graph.nodes[entries[i, 1], RULE], needed, entry_count)
+        k += 1
     kept = 0
     for i in range(entry_count):
-        if contains(done, needed, entries[i, 0]):
+        if done[i]:
             for k in range(ENTRY):
                 entries[kept, k] = entries[i, k]
             kept += 1
+    if entry_count < FEW:
+        sort_records(entries, kept, ENTRY, chart.buffer)
     return kept
 
 
@@ -148,11 +183,10 @@ def intern_bundle(graph, chart, leaf_count, entry_count):
     """The number of the bundle in entries[:entry_count], after flattening and pruning."""
     entry_count = flatten_tails(graph, chart, entry_count)
     if entry_count < 0:
-        return CROWDED
+        return entry_count
     entry_count = prune_entries(graph, chart, leaf_count, entry_count)
-    if entry_count <= 0:
-        return 1 if entry_count == 0 else CROWDED
-    sort_records(chart.entries, entry_count, ENTRY)
+    if entry_count == 0:
+        return 1
     buffer, entries = chart.buffer, chart.entries
     length = ENTRY * entry_count
     if length + 1 > len(buffer):
@@ -179,7 +213,7 @@ def intern_bundle(graph, chart, leaf_count, entry_count):
 @inner_njit
 def intern_state(chart, bundle, accepting, leaf_count):
     """The number of the state with this bundle and the items in leaves[:leaf_count]."""
-    sort_records(chart.leaves, leaf_count, ITEM)
+    sort_records(chart.leaves, leaf_count, ITEM, chart.buffer)
     length = HEADER + ITEM * leaf_count
     buffer = chart.buffer
     if length + 1 > len(buffer):

@@ -83,7 +83,8 @@ class Chart(Arrays):
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
     sizes: int64 [12], see above and kernels/interning.py; missing: int32 [n], lazy nodes that were reached
     meter: int64 [3], see above; it is the call's, not the chart's
-    scratch: items, work, leaves: int32 [n, 3]; entries: int32 [n, 4]; done: int32 [n]; seen: int32 [2n, 2]; buffer
+    scratch: items, work, leaves: int32 [n, 3]; entries: int32 [n, 6]; done: int32 [n]; seen: int32 [8n, 2], see
+    kernels/entries.py; buffer
     """
 
     words: Vector[np.int32]

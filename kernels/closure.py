@@ -3,9 +3,7 @@
 Return codes and sources are those of kernels/chart.py.
 """
 
-import numpy as np
-
-from .bundles import add_entry, first_entry, intern_bundle, intern_state
+from .bundles import first_entry, intern_bundle, intern_state
 from .chart import (
     CALL,
     COUNTER,
@@ -34,23 +32,27 @@ from .chart import (
     is_large,
     spend,
 )
+from .entries import FEW, add_entry, hash_slot, is_done, new_stamp, next_of_rule, note_done
 from .interning import HI
 from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
 from .wide import inner_njit, njit, shared_njit
+
+# Of how many items the work is counted at a time.
+BATCH = 1024
 
 
 @inner_njit
 def push(chart, node, origin, count, length):
     """Add an item to the work list unless it is there; returns the list's new length, or CROWDED."""
-    stamp = np.int32(chart.sizes[STAMP])
+    stamp = chart.sizes[STAMP]
     seen = chart.seen
     mask = len(seen) - 1
-    slot = int(node) * 0x9E3779B1 + int(origin + 1) * 0x85EBCA6B + int(count) * 0x27D4EB2F
-    slot = (slot ^ (slot >> 29)) & mask
+    slot = hash_slot(node, origin, count, 0) & mask
     work = chart.work
-    while seen[slot, 0] == stamp:
+    while seen[slot, 0] >= stamp:
         other = seen[slot, 1]
-        if work[other, 0] == node and work[other, 1] == origin and work[other, 2] == count:
+        same = seen[slot, 0] == stamp and work[other, 0] == node
+        if same and work[other, 1] == origin and work[other, 2] == count:
             return length
         slot = (slot + 1) & mask
     if length >= len(work):
@@ -65,21 +67,25 @@ def push(chart, node, origin, count, length):
 
 @inner_njit
 def complete(graph, chart, node, origin, length, entry_count):
-    """Return from the rule that ends at `node` to everything that called it; the work list's new length."""
+    """Return from the rule that ends at `node` to everything that called it; the work list's new length, or a code."""
     rule = graph.nodes[node, RULE]
+    tried = 0
     if origin == SELF:
         entries = chart.entries
-        for i in range(entry_count):
-            if entries[i, 0] == rule and length >= 0:
-                length = push(chart, entries[i, 1], entries[i, 3], entries[i, 2], length)
-        return length
-    words = chart.words
-    at, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
-    while at < end and words[at] == rule and length >= 0:
-        back = words[at + 3]
-        length = push(chart, words[at + 1], origin if back == SELF else back, words[at + 2], length)
-        at += ENTRY
-    return length
+        i = next_of_rule(graph, chart, rule, -1, entry_count)
+        while i >= 0 and length >= 0:
+            length = push(chart, entries[i, 1], entries[i, 3], entries[i, 2], length)
+            i = next_of_rule(graph, chart, rule, i, entry_count)
+            tried += 1
+    else:
+        words = chart.words
+        at, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+        while at < end and words[at] == rule and length >= 0:
+            back = words[at + 3]
+            length = push(chart, words[at + 1], origin if back == SELF else back, words[at + 2], length)
+            at += ENTRY
+            tried += 1
+    return EXHAUSTED if tried > FEW and spend(chart, tried) < 0 else length
 
 
 @inner_njit
@@ -103,13 +109,12 @@ def follow_links(graph, chart, node, origin, count, length, entry_count, done_co
             if argument == 0 or count < graph.counters[argument, 1]:
                 length = push(chart, target, origin, count, length)
         elif kind == CALL:
-            entry_count = add_entry(chart, target, argument, count, origin, entry_count)
+            entry_count = add_entry(graph, chart, target, argument, count, origin, entry_count)
             if entry_count < 0:
                 return CROWDED, entry_count
             length = push(chart, target, SELF, 0, length)
-            for i in range(done_count):
-                if chart.done[i] == target and length >= 0:
-                    length = push(chart, argument, origin, count, length)
+            if length >= 0 and done_count and is_done(graph, chart, target, done_count):
+                length = push(chart, argument, origin, count, length)
         elif kind == INCREMENT:
             least, most = graph.counters[argument, 0], graph.counters[argument, 1]
             more = count + 1 if most != UNBOUNDED or count < least else count
@@ -139,6 +144,8 @@ def close(graph, chart, length):
     while at < length:
         node, origin, count = chart.work[at, 0], chart.work[at, 1], chart.work[at, 2]
         at += 1
+        if at % BATCH == 0 and spend(chart, BATCH) < 0:
+            return EXHAUSTED
         if nodes[node, FLAGS] & LAZY:
             count = chart.sizes[MISSING]
             if count < len(chart.missing):
@@ -159,12 +166,11 @@ def close(graph, chart, length):
                 accepting = 1
             else:
                 if origin == SELF:
-                    chart.done[done_count] = nodes[node, RULE]
-                    done_count += 1
+                    done_count = note_done(graph, chart, nodes[node, RULE], done_count)
                 length = complete(graph, chart, node, origin, length, entry_count)
                 if length < 0:
-                    return CROWDED
-    if spend(chart, length + entry_count) < 0:
+                    return length
+    if spend(chart, length % BATCH + entry_count) < 0:
         return EXHAUSTED
     if leaf_count == 0 and accepting == 0:
         return DEAD
@@ -179,7 +185,7 @@ def close(graph, chart, length):
 @njit
 def begin(graph, chart, node):
     """The state in which the rule that starts at `node` is the whole text."""
-    chart.sizes[STAMP] += 1
+    new_stamp(chart)
     state = close(graph, chart, push(chart, node, ROOT, 0, 0))
     if state >= 0:
         chart.states[state, KEPT] = 1

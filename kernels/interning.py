@@ -7,6 +7,8 @@ FULL = -2
 LO, HI = 0, 1
 # Entries of sizes: the words in use; FREE + kind, the first number of a kind that may be used again, or -1.
 WORDS, FREE = 0, 8
+# So many records are sorted by insertion, more by merging.
+RUN = 16
 
 
 @inner_njit
@@ -69,19 +71,54 @@ def reindex(words, spans, index, count):
 
 
 @inner_njit
-def sort_records(records, count, width):
-    """Sort records[:count] by their columns, by Shell's method: the lists are short and nearly sorted."""
-    gap = 1
-    while gap < count // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, count):
-            j = i
-            while j >= gap and precedes(records, j, j - gap, width):
-                for k in range(width):
-                    records[j, k], records[j - gap, k] = records[j - gap, k], records[j, k]
-                j -= gap
-        gap //= 3
+def sort_records(records, count, width, buffer):
+    """Sort records[:count] by their first columns; they are mostly few, and nearly sorted.
+
+    buffer: int32, room for half of them
+    """
+    for lo in range(0, count, RUN):
+        insert_records(records, lo, min(lo + RUN, count), width)
+    run = RUN
+    while run < count:
+        for lo in range(0, count - run, 2 * run):
+            merge_records(records, lo, lo + run, min(lo + 2 * run, count), width, buffer)
+        run *= 2
+
+
+@inner_njit
+def insert_records(records, first, last, width):
+    """Sort a few records."""
+    for i in range(first + 1, last):
+        j = i
+        while j > first and precedes(records, j, j - 1, width):
+            for k in range(width):
+                records[j, k], records[j - 1, k] = records[j - 1, k], records[j, k]
+            j -= 1
+
+
+@inner_njit
+def merge_records(records, first, middle, last, width, buffer):
+    """Sort records of which both halves are sorted."""
+    if not precedes(records, middle, middle - 1, width):
+        return
+    for i in range(first, middle):
+        for k in range(width):
+            buffer[width * (i - first) + k] = records[i, k]
+    at, left, right, count = first, 0, middle, middle - first
+    while left < count:
+        takes_right = False
+        if right < last:
+            for k in range(width):
+                if records[right, k] != buffer[width * left + k]:
+                    takes_right = records[right, k] < buffer[width * left + k]
+                    break
+        for k in range(width):
+            records[at, k] = records[right, k] if takes_right else buffer[width * left + k]
+        if takes_right:
+            right += 1
+        else:
+            left += 1
+        at += 1
 
 
 @inner_njit
@@ -89,12 +126,4 @@ def precedes(records, a, b, width):
     for k in range(width):
         if records[a, k] != records[b, k]:
             return records[a, k] < records[b, k]
-    return False
-
-
-@inner_njit
-def contains(values, length, value):
-    for i in range(length):  # noqa: SIM110
-        if values[i] == value:
-            return True
     return False

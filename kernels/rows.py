@@ -14,6 +14,7 @@ from .chart import (
     DEAD,
     EDGE_HI,
     EDGE_LO,
+    EXHAUSTED,
     EXPAND,
     HEADER,
     ITEM,
@@ -21,12 +22,13 @@ from .chart import (
     ROW,
     ROWS,
     SELF,
-    STAMP,
     STATES,
     UNBOUNDED,
     is_set,
+    spend,
 )
 from .closure import close, push
+from .entries import new_stamp
 from .interning import FULL, HI, LO
 from .wide import inner_njit, njit, shared_njit
 
@@ -38,6 +40,8 @@ ROOM_SHIFT = np.uint64(8)
 MEMO_ITEMS, UNKNOWN = 8, -9
 # What a row has for a transition until somebody asks: most states are left by few bytes.
 PENDING = -7
+# States of more words than these count the work of looking through them.
+MANY = 256
 # What `is_shift` answers.
 NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
 
@@ -122,7 +126,7 @@ def close_items(graph, chart, count):
     if after != UNKNOWN:
         return after
     items = chart.items
-    chart.sizes[STAMP] += 1
+    new_stamp(chart)
     length = 0
     for at in range(count):
         length = push(chart, items[at, 0], items[at, 1], items[at, 2], length)
@@ -151,8 +155,14 @@ def open_row(graph, chart, state):
     transitions, words = chart.rows[row], chart.words
     transitions[:] = DEAD
     may_loop = False
-    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+    low = high = -1
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    if hi - lo > MANY and spend(chart, hi - lo) < 0:
+        return EXHAUSTED
+    for at in range(lo + HEADER, hi, ITEM):
         for e in range(graph.nodes[words[at], EDGE_LO], graph.nodes[words[at], EDGE_HI]):
+            if low == graph.edges[e, 0] and high == graph.edges[e, 1]:
+                continue
             low, high = graph.edges[e, 0], graph.edges[e, 1]
             may_loop |= low < high and low < 0x80
             for byte in range(low, high + 1):
@@ -173,6 +183,8 @@ def step(graph, chart, state, row, byte):
     words, nodes, edges, items = chart.words, graph.nodes, graph.edges, chart.items
     lo, hi = chart.states[state, LO], chart.states[state, HI]
     first, last, count = 0, 0xFF, 0
+    if hi - lo > MANY and spend(chart, hi - lo) < 0:
+        return EXHAUSTED
     for at in range(lo + HEADER, hi, ITEM):
         for e in range(nodes[words[at], EDGE_LO], nodes[words[at], EDGE_HI]):
             low, high = edges[e, 0], edges[e, 1]
@@ -252,7 +264,10 @@ def find_loop(graph, chart, state, row):
     loops, rows, words = chart.loops, chart.rows, chart.words
     target, tried, previous = DEAD, 0, DEAD
     room = UNBOUNDED
-    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    if hi - lo > MANY and spend(chart, hi - lo) < 0:
+        return EXHAUSTED
+    for at in range(lo + HEADER, hi, ITEM):
         for e in range(graph.nodes[words[at], EDGE_LO], graph.nodes[words[at], EDGE_HI]):
             low, byte = graph.edges[e, 0], min(graph.edges[e, 1], 0x7F)
             if byte <= low or target >= 0 or tried == 4:
@@ -290,6 +305,8 @@ def explore(graph, chart, limit):
     """
     state = 0
     while state < chart.sizes[STATES] and state <= limit:
+        if spend(chart, 0x100) < 0:
+            return EXHAUSTED
         row = fill_row(graph, chart, state) if chart.states[state, HI] >= 0 else 0
         if row < 0:
             return row

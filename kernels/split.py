@@ -8,7 +8,7 @@ in order of the characters they add, and the trie nodes at which a token leaves,
 import numpy as np
 
 from .arrays import Arrays, Table, Vector
-from .chart import COUNTER, DEAD, EXPAND, HEADER, ITEM, ROW, STATES, is_set
+from .chart import COUNTER, DEAD, EXHAUSTED, EXPAND, HEADER, ITEM, ROW, STATES, is_set, spend
 from .interning import HI, LO, intern
 from .rows import (
     ASCII_HIGH,
@@ -217,6 +217,8 @@ def walk_split(graph, chart, trie, split, state, out):
     row = fill_row(graph, chart, state)
     if row < 0:
         return row
+    if spend(chart, len(split.exit_node)) < 0:
+        return EXHAUSTED
     room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
     rows = np.full(trie.deepest + 1, -1, np.int32)
     rows[0] = row
@@ -323,6 +325,8 @@ def walk_span(graph, chart, trie, split, state, out):
     of the others by themselves.
     """
     way = split.way
+    if spend(chart, len(way)) < 0:
+        return EXHAUSTED
     afters = np.full(len(way), DEAD, np.int32)
     missing = follow_way(graph, chart, trie, way, state, afters)
     if missing < 0:
@@ -331,7 +335,9 @@ def walk_span(graph, chart, trie, split, state, out):
     for byte in range(256):
         if common[byte] >= 0:
             code = leave(graph, chart, split.tails, split.tail_root[byte], common[byte], out)
-            missing = code if code < 0 else missing
+            missing = min(missing, code)
+            if missing < DEAD and missing != EXPAND:
+                return missing
     for at in range(len(way)):
         byte = way[at, BYTE]
         if way[at, IS_EXIT] and afters[at] != common[byte]:
@@ -339,6 +345,8 @@ def walk_span(graph, chart, trie, split, state, out):
                 refuse(trie, trie.tokens[way[at, NODE], OWN], trie.tokens[way[at, NODE], SUBTREE_END], out)
             if afters[at] >= 0:
                 code = leave(graph, chart, trie, way[at, NODE], afters[at], out)
-                missing = code if code < 0 else missing
+                missing = min(missing, code)
+                if missing < DEAD and missing != EXPAND:
+                    return missing
     out |= split.row
     return missing

@@ -11,7 +11,7 @@ All return codes are those of kernels/chart.py.
 import numpy as np
 
 from .arrays import Arrays, Table, Vector
-from .chart import DEAD, EXPAND, HEADER, ROW
+from .chart import DEAD, EXHAUSTED, EXPAND, HEADER, ROW, spend
 from .interning import HI, LO
 from .rows import (
     ASCII_HIGH,
@@ -37,6 +37,8 @@ OWN, OWN_END, SUBTREE_END = range(3)
 BELOW_LOW, BELOW_HIGH, BEYOND = range(3)
 NO_HIGH, WELL_FORMED, ILL_FORMED = 0, 1, 2
 BEGUN_SHIFT, KIND_MASK = np.uint64(2), np.uint64(3)
+# Of how many nodes the work is counted at a time.
+BATCH = 1024
 # What every well-formed character of more than one byte looks like: lead bytes, second bytes, bytes after that.
 FORMS = np.array(
     [
@@ -249,7 +251,7 @@ def walk(graph, chart, trie, state, root, out):
         return row
     missing = 0
     stack = np.empty((trie.deepest + 1, 4), np.int32)
-    level = 0
+    level = visited = 0
     first, byte, tokens, rows, states, loops = trie.first, trie.byte, trie.tokens, chart.rows, chart.states, chart.loops
     at, end = first[root], first[root + 1]
     while True:
@@ -257,7 +259,7 @@ def walk(graph, chart, trie, state, root, out):
             at += 1
         if at == end:
             if level == 0:
-                return missing
+                return EXHAUSTED if spend(chart, visited) < 0 else missing
             level -= 1
             row, state, at, end = stack[level, 0], stack[level, 1], stack[level, 2], stack[level, 3]
             continue
@@ -293,6 +295,11 @@ def walk(graph, chart, trie, state, root, out):
         stack[level, 0], stack[level, 1], stack[level, 2], stack[level, 3] = row, state, at, end
         level += 1
         row, state, at, end = below, after, first[child], first[child + 1]
+        visited += end - at
+        if visited > BATCH:
+            if spend(chart, visited) < 0:
+                return EXHAUSTED
+            visited = 0
 
 
 @inner_njit
@@ -322,7 +329,7 @@ def walk_beside(graph, chart, trie, state, usual, out):
         return min(row, other)
     missing = 0
     stack = np.empty((trie.deepest + 1, 6), np.int32)
-    level = 0
+    level = visited = 0
     first, byte, tokens, rows = trie.first, trie.byte, trie.tokens, chart.rows
     at, end = first[0], first[1]
     while True:
@@ -330,7 +337,7 @@ def walk_beside(graph, chart, trie, state, usual, out):
             at += 1
         if at == end:
             if level == 0:
-                return missing
+                return EXHAUSTED if spend(chart, visited) < 0 else missing
             level -= 1
             row, state, other, usual = stack[level, 0], stack[level, 1], stack[level, 2], stack[level, 3]
             at, end = stack[level, 4], stack[level, 5]
@@ -357,6 +364,10 @@ def walk_beside(graph, chart, trie, state, usual, out):
                     level += 1
                     row, state, other, usual = below, after, beside, common
                     at, end = first[child], first[child + 1]
+                    visited += end - at
+                    if visited > BATCH:
+                        code = min(code, spend(chart, visited))
+                        visited = 0
         if code == EXPAND:
             missing = EXPAND
         elif code < DEAD:
@@ -377,9 +388,14 @@ def successors(graph, chart, trie, state, root, out):
     stack[0] = row
     starts, skip, rows, states = trie.token_start, trie.skip, chart.rows, chart.states
     base, first = trie.depth[root], starts[root + 1]
-    node, end = root + 1, skip[root]
+    node, end, visited = root + 1, skip[root], 0
     while node < end:
         level = trie.depth[node] - base
+        visited += 1
+        if visited == BATCH:
+            if spend(chart, visited) < 0:
+                return EXHAUSTED
+            visited = 0
         after = rows[stack[level - 1], trie.byte[node]]
         if after < 0:
             node = skip[node]
@@ -394,4 +410,4 @@ def successors(graph, chart, trie, state, root, out):
                     return row
             stack[level] = row
         node += 1
-    return 0
+    return spend(chart, visited)

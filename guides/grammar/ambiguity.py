@@ -18,7 +18,8 @@ empty places part the text into k texts, of which the last has the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -29,8 +30,8 @@ from .grammar import children, nullable
 
 # How many nodes of the syntax are written twice rather than made a rule, whose every call costs the automaton an entry
 MAX_WEIGHT = 48
-# How many rules are looked at as parts of another one
-MAX_INNER = 64
+# How many alternatives are looked at as parts of other rules, for each rule that there is
+LOOKS = 8
 # Steps of work, as `guides.limits` counts them, for an alternative
 STEPS_EACH = 500
 
@@ -62,7 +63,7 @@ def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
     corners = _Corners(rules)
     empty = cache(lambda: nullable(rules))
     taken: set[str] = set()
-    for name in rules:
+    for name in corners.recursive():
         inner, alternatives = corners.alternatives(name, taken)
         parts = _parts(name, alternatives, corners.target)
         if parts.is_ambiguous:
@@ -77,12 +78,23 @@ class _Corners:
     def __init__(self, rules: Mapping[str, Node]) -> None:
         self._rules = rules
         self._targets = _targets(rules)
-        after = {name: [self.target(end) for end in _ends(body)] for name, body in rules.items()}
-        self._component = _components({name: [end for end in ends if end in rules] for name, ends in after.items()})
+        self._ends: dict[str, set[str]] = {}
+        self._left = LOOKS
+        for name, body in rules.items():
+            ends = _ends(body)
+            spend(STEPS_EACH * (1 + len(ends)))
+            self._ends[name] = {end for end in map(self.target, ends) if end in rules}
+            self._left += LOOKS
+        self._component = _components(self._ends)
 
     def target(self, name: str) -> str:
         """What a rule that is nothing but a reference comes to in the end; another rule is itself."""
         return self._targets.get(name, name)
+
+    def recursive(self) -> list[str]:
+        """The rules that lead back to themselves."""
+        sizes = Counter(self._component.values())
+        return [name for name in self._rules if sizes[self._component[name]] > 1 or name in self._ends[name]]
 
     def alternatives(self, name: str, taken: set[str]) -> tuple[set[str], list[Node]]:
         """The alternatives of a rule, with those of rules that stand as one of them, unless they are taken elsewhere.
@@ -94,13 +106,14 @@ class _Corners:
         todo = [self._rules[name]]
         while todo:
             node = todo.pop()
-            spend(STEPS_EACH)
-            if isinstance(node, Alternation) and any(True for _ in _ends(node)):
+            if isinstance(node, Alternation) and _ends(node):
+                spend(STEPS_EACH * len(node.items))
+                self._left -= len(node.items) if inner else 0
                 todo.extend(reversed(node.items))
                 continue
             other = self.target(node.name) if isinstance(node, Reference) else name
             near = other != name and self._component.get(other) == self._component[name]
-            if near and other not in taken and other not in inner and len(inner) < MAX_INNER:
+            if near and other not in taken and other not in inner and self._left > 0:
                 inner.add(other)
                 todo.append(self._rules[other])
             else:
@@ -120,23 +133,24 @@ def _targets(rules: Mapping[str, Node]) -> dict[str, str]:
     return targets
 
 
-def _ends(body: Node) -> Iterator[str]:
+def _ends(body: Node) -> list[str]:
     """The rules that alternatives begin or end with."""
+    found: list[str] = []
     todo = [body]
     while todo:
         node = todo.pop()
-        spend(STEPS_EACH)
-        if isinstance(node, Alternation):
+        if isinstance(node, Reference):
+            found.append(node.name)
+        elif isinstance(node, Alternation):
             todo.extend(node.items)
         elif isinstance(node, Sequence):
             todo.extend(node.items[:1] + node.items[1:][-1:])
         elif isinstance(node, Repeat):
             todo.append(node.item)
-        elif isinstance(node, Reference):
-            yield node.name
+    return found
 
 
-def _components(after: Mapping[str, list[str]]) -> dict[str, int]:
+def _components(after: Mapping[str, Collection[str]]) -> dict[str, int]:
     """The strongly connected components of a graph, by a number for each node (R. Tarjan, 1972)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
