@@ -251,7 +251,8 @@ class SchemaLowering:
                 entries.append(self.strings.entry(case, final))
         many = len(normal.constants) > FEW
         for kind in container_kinds(normal.constants) if many else ():
-            entries.append(ConstantPlaces(self, kind, depth, final).entry())
+            places = ConstantPlaces(self, kind, depth, final, [final] * len(kind), lambda _: 0)
+            entries.append(places.entry())
         constants = () if many else [as_case(constant, self.schema.formulas) for constant in normal.constants]
         for case in (*normal.arrays, *normal.objects, *constants):
             entries.append(self._container(case, depth, final))
