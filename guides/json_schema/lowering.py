@@ -119,6 +119,11 @@ class SchemaLowering:
         for array in normal.arrays:
             yield from array.prefix
             yield array.rest
+            both, refuse = self.schema.formulas.all_of, self.schema.formulas.negation
+            for part in array.contains:
+                yield both((array.rest, part.formula))
+                if part.max is not None:
+                    yield both((array.rest, refuse(part.formula)))
         for object_ in normal.objects:
             for name in object_.properties:
                 yield self.schema.member(object_, name)

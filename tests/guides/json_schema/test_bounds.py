@@ -169,9 +169,8 @@ def test_the_shortest_text_is_a_number() -> None:
     ],
 )
 def test_what_takes_too_much_work_is_refused(schema: Any) -> None:
-    with Meter() as meter, pytest.raises(LimitError):
+    with Meter(), pytest.raises(LimitError, match="work="):
         JSONGuide(schema, BYTES)
-    assert meter.spent < 2 * DEFAULT
 
 
 def test_more_work_may_be_allowed() -> None:
