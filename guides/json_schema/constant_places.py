@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...kernels.chart import CALL, EPSILON
@@ -36,13 +36,26 @@ class Place(NamedTuple):
 
 
 class ConstantPlaces:
-    """Constants that are all objects or all arrays, at one depth in the current rule, before the node `target`."""
+    """Different constants that are all objects or all arrays, at one depth in the current rule.
 
-    def __init__(self, owner: SchemaLowering, constants: Sequence[Any], depth: int, target: int) -> None:
+    targets: for each constant the node behind it; beyond: the bytes from there to the node `end`
+    """
+
+    def __init__(
+        self,
+        owner: SchemaLowering,
+        constants: Sequence[Any],
+        depth: int,
+        end: int,
+        targets: Sequence[int],
+        beyond: Callable[[int], int],
+    ) -> None:
         self._owner = owner
         self._graph = owner.graph
         self._depth = depth
-        self._target = target
+        self._target = end
+        self._targets = targets
+        self._beyond = beyond
         self._in_order = is_array(constants[0]) or owner.form.order == "schema"
         self._named = is_object(constants[0])
         self._brackets = b"{}" if self._named else b"[]"
@@ -55,15 +68,17 @@ class ConstantPlaces:
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
         start = Place(tuple(range(len(self._parts))), frozenset())
         links: list[Link] = []
-        if self._may_end(start):
-            close = owner.text(self._brackets[1:], self._target)
+        for target in self._ends(start):
+            close = owner.text(self._brackets[1:], target)
             links.append((EPSILON, owner.gap(spacing.when_empty(), close), 0))
         if self._goes_on(start):
             links.append((EPSILON, owner.gap(spacing.inside(self._depth), self._member(start)), 0))
         return graph.node(((self._brackets[0], self._brackets[0], graph.node(links=links)),))
 
-    def _may_end(self, place: Place) -> bool:
-        return any(len(self._parts[number]) == len(place.used) for number in place.left)
+    def _ends(self, place: Place) -> list[int]:
+        """The nodes behind the constants that are complete."""
+        count = len(place.used)
+        return [self._targets[number] for number in place.left if len(self._parts[number]) == count]
 
     def _goes_on(self, place: Place) -> bool:
         return any(len(self._parts[number]) > len(place.used) for number in place.left)
@@ -130,6 +145,7 @@ class ConstantPlaces:
         links: list[Link] = []
         texts: list[tuple[str, int]] = []
         words: list[tuple[bytes, int]] = []
+        containers: list[tuple[Any, int, Place]] = []
         for numbers in by_value.values():
             value = self._parts[numbers[0]][key]
             after = self._after(Place(tuple(numbers), used | {key}))
@@ -138,8 +154,7 @@ class ConstantPlaces:
             elif value is None or isinstance(value, bool):
                 words.append(({None: b"null", True: b"true", False: b"false"}[value], after))
             elif is_array(value) or is_object(value):
-                rule = owner.value(owner.schema.formulas.values((value,)), self._depth + 1)
-                links.append((CALL, rule, after))
+                containers.append((value, after, Place(tuple(numbers), used | {key})))
             else:
                 whole = exact(value)
                 if isinstance(whole, int) and 0 < abs(whole) < PLAIN_BELOW:
@@ -152,6 +167,24 @@ class ConstantPlaces:
             links += self._texts(texts)
         if words:
             links.append((EPSILON, owner.lowering.tree(words), 0))
+        return links + self._inner(containers)
+
+    def _inner(self, containers: list[tuple[Any, int, Place]]) -> list[Link]:
+        """To arrays and objects that are values, each with the node behind it and the place that that is."""
+        links: list[Link] = []
+        for named in (True, False):
+            kind = [one for one in containers if is_object(one[0]) == named]
+            if kind:
+                values, targets, places = zip(*kind, strict=True)
+                inner = ConstantPlaces(
+                    self._owner,
+                    values,
+                    self._depth + 1,
+                    self._target,
+                    targets,
+                    lambda number, places=places: self._shortest(places[number], False),
+                )
+                links.append((EPSILON, inner.entry(), 0))
         return links
 
     def _after(self, place: Place) -> int:
@@ -166,8 +199,8 @@ class ConstantPlaces:
     def _define_after(self, node: int, place: Place) -> None:
         owner, spacing = self._owner, self._owner.form.spacing
         links: list[Link] = []
-        if self._may_end(place):
-            close = owner.text(self._brackets[1:], self._target)
+        for target in self._ends(place):
+            close = owner.text(self._brackets[1:], target)
             links.append((EPSILON, owner.gap(spacing.at_end(self._depth), close), 0))
         if self._goes_on(place):
             comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), self._member(place)))
@@ -185,7 +218,7 @@ class ConstantPlaces:
     def _rest(self, number: int, used: frozenset[Key]) -> int:
         """The bytes of a constant's members that have not come, with commas, lines, and the closing bracket."""
         owner = self._owner
-        total = 1 + owner.last_line(self._depth)
+        total = 1 + owner.last_line(self._depth) + self._beyond(number)
         before = 1 + owner.line(self._depth)
         for key, value in self._parts[number].items():
             if key not in used:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import isfinite
 from typing import Any, Literal, TypeGuard
 
 from ..limits import spend
@@ -74,7 +75,9 @@ def _count(value: Any) -> str | None:
 
 
 def _finite(value: Any) -> bool:
-    return is_number(value) and value == value and abs(value) <= GREATEST and value.as_integer_ratio()[1] <= GREATEST
+    if isinstance(value, float):
+        return isfinite(value)
+    return is_number(value) and abs(value) <= GREATEST and value.denominator <= GREATEST
 
 
 def _number(value: Any) -> str | None:

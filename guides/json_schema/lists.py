@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .lowering import SchemaLowering
 
 
+MUCH = 3
 FEW = 32
 """Up to how many things that must come the shortest way to all of them is looked for."""
 
@@ -204,7 +205,9 @@ class Items:
         if length < part.start:
             return Mode(False, True)
         if part.max is None:
-            return Mode(count < part.min, True)
+            # Where much is counted, an item either counts or does not: each choice would double what is followed.
+            much = len(self._case.contains) > MUCH or part.min > MUCH
+            return Mode(count < part.min, count >= part.min or not (much and part.formula.kind == "values"))
         return Mode(count < part.max, False)
 
     def _kinds(self, base: Formula, modes: tuple[Mode, ...]) -> list[tuple[Formula, tuple[int, ...]]]:

@@ -119,6 +119,11 @@ class SchemaLowering:
         for array in normal.arrays:
             yield from array.prefix
             yield array.rest
+            both, refuse = self.schema.formulas.all_of, self.schema.formulas.negation
+            for part in array.contains:
+                yield both((array.rest, part.formula))
+                if part.max is not None:
+                    yield both((array.rest, refuse(part.formula)))
         for object_ in normal.objects:
             for name in object_.properties:
                 yield self.schema.member(object_, name)
@@ -251,7 +256,8 @@ class SchemaLowering:
                 entries.append(self.strings.entry(case, final))
         many = len(normal.constants) > FEW
         for kind in container_kinds(normal.constants) if many else ():
-            entries.append(ConstantPlaces(self, kind, depth, final).entry())
+            places = ConstantPlaces(self, kind, depth, final, [final] * len(kind), lambda _: 0)
+            entries.append(places.entry())
         constants = () if many else [as_case(constant, self.schema.formulas) for constant in normal.constants]
         for case in (*normal.arrays, *normal.objects, *constants):
             entries.append(self._container(case, depth, final))

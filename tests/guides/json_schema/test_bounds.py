@@ -1,0 +1,187 @@
+"""Schemas of a few hundred bytes that used to explode: they work, or are refused by the work that they take."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from trellm.errors import LimitError, SchemaError
+from trellm.guides.json_guide import JSONGuide
+from trellm.guides.json_schema import CompiledSchema
+from trellm.guides.limits import Limits, Meter
+from trellm.guides.protocol import tokens_of
+
+from .test_guide_suite import BYTES, reads
+
+LETTERS = string.ascii_lowercase[:20]
+DEFAULT = Limits().work
+
+
+def within(schema: Any, work: int = DEFAULT, **options: Any) -> JSONGuide:
+    """A guide that is made, and used at some places, with so much work for each call."""
+    meter = Meter(Limits(work=work))
+    with meter:
+        guide = JSONGuide(schema, BYTES, **options)
+    state = guide.start
+    for turn in range(12):
+        with guide.automaton.meter:
+            tokens = [token for token in tokens_of(guide.mask(state)) if token not in BYTES.eos_ids]
+            if not tokens:
+                break
+            state = guide.advance(state, tokens[turn % len(tokens)])
+        assert guide.automaton.meter.spent <= work
+    return guide
+
+
+def nested(count: int, inner: Any, wrap: Callable[[Any], Any]) -> Any:
+    for _ in range(count):
+        inner = wrap(inner)
+    return inner
+
+
+def chain(count: int, wrap: Callable[[dict[str, Any]], Any], last: Any) -> dict[str, Any]:
+    """Definitions, each of which speaks of the next."""
+    definitions = {f"d{number}": wrap({"$ref": f"#/$defs/d{number + 1}"}) for number in range(count)}
+    return {"$defs": {**definitions, f"d{count}": last}, "$ref": "#/$defs/d0"}
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_twenty_patterns_of_names(others: bool) -> None:
+    patterns = {letter: {"minimum": number} for number, letter in enumerate(LETTERS)}
+    schema = {"type": "object", "patternProperties": patterns, "additionalProperties": others}
+    guide = within(schema)
+    assert reads(guide, '{"a": 0, "bc": 2, "t": "x"}')
+    assert not reads(guide, '{"bc": 1}')
+    assert reads(guide, '{"z": 1}') is others
+
+
+def test_twenty_patterns_of_a_string() -> None:
+    guide = within({"type": "string", "allOf": [{"pattern": letter} for letter in LETTERS]})
+    assert reads(guide, f'"{LETTERS[::-1]}"')
+    assert not reads(guide, f'"{LETTERS[1:]}"')
+    assert reads(guide, f'"é{LETTERS}\\n"')
+
+
+def test_thirty_patterns_that_must_not_be_found() -> None:
+    guide = within({"type": "string", "allOf": [{"not": {"pattern": f"{letter}x?y"}} for letter in LETTERS]})
+    assert reads(guide, '"xya"') and reads(guide, '"axx"')
+    assert not reads(guide, '"_cxy_"')
+
+
+def test_twenty_contains() -> None:
+    guide = within({"type": "array", "allOf": [{"contains": {"const": letter}} for letter in LETTERS]})
+    items = ", ".join(f'"{letter}"' for letter in LETTERS)
+    assert reads(guide, f"[1, {items}, null]")
+    assert not reads(guide, f"[{items[5:]}]")
+
+
+@pytest.mark.parametrize(("size", "least"), [(40, 30), (30, 30)])
+def test_unique_items_out_of_many(size: int, least: int) -> None:
+    guide = within({"type": "array", "items": {"enum": list(range(size))}, "uniqueItems": True, "minItems": least})
+    assert not reads(guide, str([*range(least - 1)]))
+    assert reads(guide, str([*range(size - least, size)]))
+    assert not reads(guide, str([*range(least), 0]))
+
+
+def test_unique_items_that_contain_one() -> None:
+    guide = within(
+        {"items": {"enum": list(range(60))}, "uniqueItems": True, "contains": {"const": 59}, "type": "array"}
+    )
+    assert reads(guide, "[3, 59]") and not reads(guide, "[3, 5]")
+
+
+def test_the_work_for_constants_grows_with_their_number() -> None:
+    spent: list[int] = []
+    for count in (2_000, 4_000):
+        guide = within({"enum": [{"a": number, "b": [str(number)]} for number in range(count)]})
+        state = guide.automaton.read(guide.start, b'{"b":["')
+        with guide.automaton.meter:
+            guide.mask(state)
+        spent.append(guide.automaton.meter.spent + guide.automaton.graph.node_count)
+        assert reads(guide, '{"a": 1234, "b": ["1234"]}') and not reads(guide, '{"a": 1234, "b": ["1235"]}')
+    assert spent[1] <= 2.3 * spent[0]
+
+
+@pytest.mark.parametrize("order", ["any", "schema"])
+def test_ten_thousand_required_members(order: Any) -> None:
+    names = [f"n{number}" for number in range(10_000)]
+    guide = within(
+        {"type": "object", "properties": {name: {"type": "null"} for name in names}, "required": names}, order=order
+    )
+    text = "{" + ", ".join(f'"{name}":null' for name in names[:5])
+    assert guide.automaton.read(guide.start, text.encode()) >= 0
+    assert not reads(guide, text + "}")
+
+
+@pytest.mark.parametrize("also", [{}, {"minimum": 0}])
+def test_five_thousand_references_in_a_row(also: dict[str, Any]) -> None:
+    guide = within(chain(5_000, lambda reference: {**reference, **also}, {"type": "integer"}))
+    assert reads(guide, "3") and reads(guide, "-3") is not bool(also)
+
+
+@pytest.mark.parametrize("keyword", ["not", "items", "additionalProperties"])
+def test_schemas_nested_thousands_deep(keyword: str) -> None:
+    within(nested(4_000, {"type": "integer"}, lambda inner: {keyword: inner}))
+
+
+def test_dicts_that_are_shared_are_read_once() -> None:
+    shared = nested(60, {"type": "integer"}, lambda inner: {"properties": {"a": inner, "b": inner}})
+    meter = Meter(Limits(work=10**6))
+    with meter:
+        compiled = CompiledSchema(shared)
+        compiled.check_has_instance()
+        assert not compiled.mentions(frozenset(("contains",)))
+    assert compiled.accepts(compiled.root, {"a": {"b": {}}})
+
+
+@pytest.mark.parametrize(
+    "constant", [nested(60, [], lambda inner: [inner, inner]), nested(3_000, [], lambda inner: [inner])]
+)
+def test_constants_that_are_shared_or_deep_are_limited(constant: Any) -> None:
+    with Meter(), pytest.raises(LimitError):
+        CompiledSchema({"const": constant}).check_has_instance()
+
+
+def test_the_shortest_text_is_a_number() -> None:
+    pair = {"type": "array", "minItems": 2, "maxItems": 2}
+    within(chain(40, lambda reference: {**pair, "items": reference}, {"type": "integer"}))
+    many = {"type": "array", "minItems": 10_000}
+    within({**many, "items": {**many, "items": many}})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 10**9},
+        {"type": "array", "minItems": 10**30},
+        {"type": "object", "minProperties": 10**9},
+        {"type": "array", "allOf": [{"contains": {"pattern": letter}} for letter in LETTERS]},
+        {"anyOf": [{"properties": {name: {"type": "null"}}, "required": [name]} for name in LETTERS[:12]]}
+        | {"unevaluatedProperties": False, "type": "object"},
+        {
+            "allOf": [
+                {"if": {"required": [name]}, "then": {"minimum": 1}, "else": {"required": ["x"]}} for name in LETTERS
+            ]
+        },
+        {"type": "string", "format": "regex", "minLength": 100_000},
+    ],
+)
+def test_what_takes_too_much_work_is_refused(schema: Any) -> None:
+    with Meter(), pytest.raises(LimitError, match="work="):
+        JSONGuide(schema, BYTES)
+
+
+def test_more_work_may_be_allowed() -> None:
+    schema = {"type": "array", "items": {"enum": list(range(40))}, "uniqueItems": True, "minItems": 39}
+    with Meter(Limits(work=100)), pytest.raises(LimitError, match="work="):
+        JSONGuide(schema, BYTES)
+    within(schema, 10**7)
+
+
+@pytest.mark.parametrize("where", ["contains", "not", "additionalProperties"])
+def test_what_cannot_be_enforced_below_is_refused_up_front(where: str) -> None:
+    inner = {"type": "array", "uniqueItems": True, "minItems": 2}
+    with pytest.raises(SchemaError, match=r"uniqueItems|two items"):
+        JSONGuide({where: inner} if where != "not" else {"items": {"not": {"uniqueItems": True}}}, BYTES)

@@ -1,0 +1,75 @@
+"""Conditions read side by side, their states made when reached, are the language that is worked out up front."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from trellm.errors import SchemaError
+from trellm.guides.dfa import Dfa
+from trellm.guides.json_guide import JSONGuide
+from trellm.guides.json_schema import name_choice, pieces, text
+
+from .test_guide_suite import BYTES
+
+PATTERNS = ["a", "^a", "b$", "ab", "^[ab]*$", "^.{0,2}$", "c|é", "^a{2,3}$", "(ab)+$"]
+
+
+def guide_of(schema: dict[str, Any], **options: Any) -> JSONGuide:
+    for cached in (text.plan, text.counted, pieces.string_piece):
+        cached.cache_clear()
+    return JSONGuide(schema, BYTES, whitespace="compact", **options)
+
+
+def same(one: JSONGuide, other: JSONGuide) -> None:
+    ones, others = Dfa.of(one.automaton).minimised(), Dfa.of(other.automaton).minimised()
+    assert np.array_equal(ones.transitions, others.transitions)
+    assert np.array_equal(ones.accepting, others.accepting)
+
+
+@pytest.mark.parametrize("escapes", ["canonical", "any"])
+def test_strings_under_several_conditions(escapes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(5)
+    compared = 0
+    for turn in range(12):
+        parts: list[Any] = [{"pattern": one} for one in random.sample(PATTERNS, 2)]
+        parts += [{"not": {"pattern": one}} for one in random.sample(PATTERNS, random.randrange(2))]
+        schema = {"type": "string", "allOf": parts, "minLength": random.randrange(3), "not": {"const": "ab"}}
+        if random.random() < 0.7:
+            schema["maxLength"] = random.randrange(2, 6)
+        guides: list[JSONGuide] = []
+        for most in (0, 500):
+            monkeypatch.setattr(text, "MANY_CONDITIONS", 1)
+            monkeypatch.setattr(text, "MAX_JOINT_STATES", most)
+            try:
+                guides.append(guide_of({**schema, "$comment": f"{turn} {most} {escapes}"}, escapes=escapes))
+            except SchemaError:
+                continue
+        assert len(guides) in (0, 2)
+        if guides:
+            same(*guides)
+            compared += 1
+    assert compared >= 4
+
+
+@pytest.mark.parametrize("order", ["any", "schema"])
+def test_names_under_several_patterns(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(7)
+    for turn in range(8):
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {"ab": {"enum": [1, 2]}, "zzz": {"const": 3}},
+            "patternProperties": {
+                one: random.choice([{"enum": [1, 4]}, {"enum": [1, 5]}, {"const": 1}, False])
+                for one in random.sample(PATTERNS, 3)
+            },
+            "additionalProperties": random.choice([False, {"const": 6}]),
+            "required": random.choice([[], ["zzz"]]),
+        }
+        guides: list[JSONGuide] = []
+        for many in (1, 100):
+            monkeypatch.setattr(name_choice, "MANY_RULES", many)
+            guides.append(guide_of({**schema, "$comment": f"{turn} {many}"}, order=order))
+        same(*guides)
