@@ -155,6 +155,7 @@ def _guide_thunks() -> Thunks:
         ("guides: distances", use(lambda guide, state, token: guide.fits(state, guide.distance(state)))),
         ("guides: closing", use(lambda guide, state, token: guide.mask_within(state, guide.distance(state) + 1))),
         ("guides: aligning", align),
+        ("guides: goals", lambda: GoalGuide(FreeGuide(vocabulary), "ab").mask(0)),
         ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
         ("guides: quoting in JSON", quote_in_json),

@@ -381,8 +381,9 @@ class ChartAutomaton:
     def __del__(self) -> None:
         # What is still to be expanded refers to the graph, and that to it: without this, all of a constraint would
         # be there until Python looks for such circles.
-        if getattr(self, "_make", None) is not None:
-            self.graph.let_go()
+        graph = getattr(self, "graph", None)
+        if graph is not None and self._make is not None:
+            graph.let_go()
 
     def _widen_scratch(self) -> None:
         size = 4 * len(self._chart.work)

@@ -78,7 +78,7 @@ def any_of(data: bytes, lengths: Places) -> Template:
 
     Raises LimitError where that takes more work or memory than the call at work may take.
     """
-    spend(2 * len(data) + 20 * len(lengths))
+    spend(2 * len(data) + 10 * len(lengths))
     bounds = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=bounds[1:])
     values = np.frombuffer(data, np.uint8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import ChoiceGuide, laws
-from trellm.guides.limits import Limits, Meter
+from trellm.guides.limits import Limits
 from trellm.guides.text_tree import any_text, ordered
 from trellm.guides.utf8 import Template
 from trellm.tokenizers_adapter import Vocabulary
@@ -52,18 +52,17 @@ def test_texts_are_sorted_as_python_sorts_them(shared: int) -> None:
 def test_choices_beyond_the_limits() -> None:
     words = [f"{number:09}"[::-1] for number in range(50_000)]
     vocabulary = Vocabulary.from_bytes()
-    with Meter(Limits(work=1_000_000)), pytest.raises(LimitError, match="work="):
-        ChoiceGuide(words, vocabulary)
-    with Meter(Limits(memory=1_000_000)), pytest.raises(LimitError, match="memory="):
-        ChoiceGuide(words, vocabulary)
+    with pytest.raises(LimitError, match="work="):
+        ChoiceGuide(words, vocabulary, limits=Limits(work=1_000_000))
+    with pytest.raises(LimitError, match="memory="):
+        ChoiceGuide(words, vocabulary, limits=Limits(memory=1_000_000))
 
 
 def test_work_grows_with_the_choices() -> None:
     spent: list[int] = []
     for count in (20_000, 40_000):
-        with Meter() as meter:
-            ChoiceGuide([f"{number:09}"[::-1] for number in range(count)], Vocabulary.from_bytes())
-            spent.append(meter.spent)
+        guide = ChoiceGuide([f"{number:09}"[::-1] for number in range(count)], Vocabulary.from_bytes())
+        spent.append(guide.automaton.meter.spent)
     assert 0 < spent[1] <= 2.3 * spent[0]
 
 
