@@ -115,18 +115,20 @@ class Meter:
     def __enter__(self) -> Self:
         view = self._view
         view[SPENT] = view[STOPPED] = 0
-        outer = _local.meter
-        self._outer = None if outer is self else outer
-        _local.meter = self
         cancellation = _local.cancellation
         if cancellation is not None:
+            if cancellation.cancelled:
+                view[STOPPED] = CANCELLED
+                raise self.refusal()
             self._cancellation = cancellation
             cancellation.attach(self)
-            self.spend(0)
         if self.limits.seconds is not None:
             self._timer = threading.Timer(self.limits.seconds, self.stop, (TIMED_OUT,))
             self._timer.daemon = True
             self._timer.start()
+        outer = _local.meter
+        self._outer = None if outer is self else outer
+        _local.meter = self
         return self
 
     def __exit__(self, *exception: object) -> None:
