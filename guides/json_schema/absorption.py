@@ -40,7 +40,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     most = {case.max_properties for case in cases if case.max_properties is not None}
     found: list[set[int]] = []
     closed = [_only_names(case) for case in cases]
-    listed = frozenset().union(*(names for names in closed if names is not None))
+    listed: frozenset[str] = frozenset(name for names in closed if names is not None for name in names)
     for case in cases:
         spend(200 + 100 * (len(case.properties) + len(case.required) + len(case.rules) + len(case.some)))
         bits = {numbers.setdefault(thing, len(numbers)) for thing in _things(case, least, most)}
@@ -67,7 +67,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
 def _only_names(case: Object) -> frozenset[str] | None:
     """The names that members may have, None if there are others."""
     allowed = [rule.names.excluded for rule in case.rules if _is_closing(rule)]
-    return frozenset.intersection(*allowed) if allowed else None
+    return allowed[0].intersection(*allowed[1:]) if allowed else None
 
 
 def _is_closing(rule: Rule) -> bool:

@@ -59,7 +59,7 @@ class ConstantPlaces:
         self._in_order = is_array(constants[0]) or owner.form.order == "schema"
         self._named = is_object(constants[0])
         self._brackets = b"{}" if self._named else b"[]"
-        self._parts: list[dict[Key, Any]] = [one if is_object(one) else dict(enumerate(one)) for one in constants]
+        self._parts = [_members(one) for one in constants]
         self._afters: dict[Place, int] = {}
         self._members: dict[Place, int] = {}
 
@@ -225,6 +225,11 @@ class ConstantPlaces:
                 name = len(spelt(str(key))) + 1 + bool(owner.line(0)) if self._named else 0
                 total += before + name + owner.length_of(value, self._depth + 1)
         return min(total, MOST)
+
+
+def _members(constant: Any) -> dict[Key, Any]:
+    """The members of an object by name, or the items of an array by index."""
+    return {**constant} if is_object(constant) else {index: constant[index] for index in range(len(constant))}
 
 
 def container_kinds(constants: Iterable[Any]) -> list[list[Any]]:

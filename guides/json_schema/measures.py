@@ -44,11 +44,7 @@ class Measures:
                 continue
             inner: Iterable[Any] = part.values() if is_object(part) else part
             spend(50 + 20 * len(part))
-            unknown = [
-                one
-                for one in inner
-                if isinstance(one, (dict, list)) and one and id(one) not in self._known  # type: ignore[reportUnknownArgumentType]
-            ]
+            unknown = [one for one in inner if (is_object(one) or is_array(one)) and one and id(one) not in self._known]
             if unknown:
                 waiting += unknown
             else:

@@ -85,7 +85,7 @@ class NameChoice:
 
 def _numbered(names: String, conditions: dict[object, tuple[int, Node]]) -> Sequence[tuple[int, bool]]:
     """The conditions on names, each as its number and whether it must be met; new ones are added."""
-    wanted = [(("syntax", node), node, holds) for node, holds in conditions_of(names)]
+    wanted: list[tuple[object, Node, bool]] = [(("syntax", node), node, holds) for node, holds in conditions_of(names)]
     if names.values is not None:
         wanted.append((("texts", names.values), any_of(names.values), True))
     if names.excluded:

@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     """The first items of an array: how many satisfy each `contains`, the last of them, and those before it."""
 
     counts: Counts
-    index: int
+    size: int
     formula: Formula
     item: Any
     before: Choice | None
@@ -110,9 +110,9 @@ class ArrayWitnesses:
                 found = self._unique(formulas, items, ask) if case.unique else items
                 if found is not NO_INSTANCE:
                     return found
-            if choice.index == limit:
+            if choice.size == limit:
                 continue
-            for chosen, formula in self._kinds_at(case, choice.index, kinds_of):
+            for chosen, formula in self._kinds_at(case, choice.size, kinds_of):
                 spend(300)
                 item = ask(formula)
                 if item is NO_INSTANCE:
@@ -120,16 +120,16 @@ class ArrayWitnesses:
                 counts = _counted(choice.counts, chosen, parts)
                 if counts is None:
                     continue
-                after = Choice(counts, choice.index + 1, formula, item, choice)
+                after = Choice(counts, choice.size + 1, formula, item, choice)
                 # Of choices with the same counts one will do, whatever their length once all items are
                 # alike; where items must differ, what each of them satisfies matters as well.
-                late = choice.index >= settled and choice.index >= case.min_items and not case.unique
+                late = choice.size >= settled and choice.size >= case.min_items and not case.unique
                 kinds = self._kinds(after) if case.unique else None
-                key = (None if late else after.index, counts, kinds)
+                key = (None if late else after.size, counts, kinds)
                 if key not in seen:
                     seen.add(key)
                     left = _left(case, after)
-                    heappush(waiting, (left, after.index, len(seen), after))
+                    heappush(waiting, (left, after.size, len(seen), after))
                     if left == 0 and not case.unique:
                         break
         return NO_INSTANCE
@@ -219,7 +219,7 @@ class ArrayWitnesses:
 def _left(case: Array, choice: Choice) -> int:
     """How many items and matches an array still needs."""
     matches = sum(max(part.min - count, 0) for count, part in zip(choice.counts, case.contains, strict=True))
-    return matches + max(case.min_items - choice.index, 0)
+    return matches + max(case.min_items - choice.size, 0)
 
 
 def _counted(counts: Counts, chosen: tuple[bool, ...], parts: tuple[Contains, ...]) -> Counts | None:

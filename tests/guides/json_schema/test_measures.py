@@ -1,0 +1,47 @@
+"""The length of a value's text, as a number, is that of the text that json.dumps writes."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+from trellm.guides.json_schema.measures import MOST, Measures
+
+
+def any_value(random: Random, depth: int) -> Any:
+    kind = random.randrange(9 if depth else 6)
+    scalars = (
+        None,
+        random.random() < 0.5,
+        random.randrange(-(10**9), 10**9),
+        Fraction(random.randrange(1, 99), random.choice((3, 10, 8))),
+        "".join(random.choice('aé"\n\x00日𝄞\\') for _ in range(random.randrange(5))),
+        random.random() * 10.0 ** random.randrange(-9, 20),
+    )
+    if kind < 6:
+        return scalars[kind]
+    parts = [any_value(random, depth - 1) for _ in range(random.randrange(4))]
+    return parts if kind == 6 else {f"{number}é": part for number, part in enumerate(parts)}
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2, 3])
+def test_measures_are_those_of_the_text(indent: int | None) -> None:
+    random = Random(1)
+    separators = (",", ":") if indent is None else None
+    for _ in range(1000):
+        value = any_value(random, 4)
+        text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=float)
+        assert Measures(indent).of(value) == (len(text.encode()), text.count("\n"))
+
+
+def test_parts_that_are_shared_are_measured_once() -> None:
+    value: list[Any] = [1]
+    for _ in range(20):
+        value = [value, value]
+    assert Measures(None).of(value).length == 3 * 2**20 + 3 * (2**20 - 1)
+    for _ in range(100_000):
+        value = [value, value]
+    assert Measures(None).of(value).length == MOST
