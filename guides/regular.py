@@ -16,7 +16,7 @@ from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton
 from .dfa import Dfa
-from .given import shown
+from .given import shown, vocabulary_of
 from .graph import MAX_NODES, Graph
 from .lift import LiftedGuide
 from .lower import Lowering
@@ -25,6 +25,7 @@ from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES as MAX_PICTURED
 from .regex import parse
+from .regex.pattern import flags_of
 from .syntax import Node
 from .tables import VocabularyTables, horizon_of
 from .text_tree import any_of
@@ -46,6 +47,7 @@ class RegularGuide(LiftedGuide, Drawable):
     collects = False
 
     def __init__(self, node: Node | Template, vocabulary: Vocabulary, max_nodes: int = MAX_NODES) -> None:
+        vocabulary = vocabulary_of(vocabulary, type(self).__name__)
         graph = Graph(max_nodes)
         rule = Lowering(graph).rule(node)
         super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
@@ -93,10 +95,11 @@ class RegexGuide(RegularGuide):
 
     @paused
     def __init__(self, pattern: str, vocabulary: Vocabulary, flags: int = 0, dialect: Dialect = "python") -> None:
+        node = parse(pattern, flags=flags, dialect=dialect)
         self.pattern = pattern
-        self.flags = int(flags)
+        self.flags = flags_of(flags)
         self.dialect: Dialect = dialect
-        super().__init__(parse(pattern, flags=self.flags, dialect=dialect), vocabulary)
+        super().__init__(node, vocabulary)
 
     def __repr__(self) -> str:
         return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"
@@ -143,6 +146,7 @@ class ChoiceGuide(RegularGuide):
     @paused
     def __init__(self, choices: Iterable[str], vocabulary: Vocabulary) -> None:
         self.choices = _texts_of(choices)
+        vocabulary = vocabulary_of(vocabulary, "ChoiceGuide")
         data, lengths = _encoded(self.choices)
         _check_spellable(self.choices, data, lengths, vocabulary)
         super().__init__(any_of(data, lengths), vocabulary, MOST_NODES)
@@ -155,11 +159,13 @@ class FSMGuide(RegularGuide):
     def __init__(self, fsm: FSM, vocabulary: Vocabulary) -> None:
         from .fsm import table_of
 
-        super().__init__(table_of(fsm), vocabulary)
+        super().__init__(table_of(fsm), vocabulary_of(vocabulary, "FSMGuide"))
 
 
 def _texts_of(choices: Any) -> tuple[str, ...]:
     """The choices, all of them texts. Raises OptionError."""
+    if isinstance(choices, Vocabulary):
+        raise OptionError("choices is a Vocabulary: the two arguments are swapped; ChoiceGuide([...], vocabulary)")
     if isinstance(choices, (str, bytes)):
         raise OptionError(f"choices must be several texts, not the one text {shown(choices)}; put it into a list")
     if not isinstance(choices, Iterable):
