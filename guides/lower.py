@@ -57,14 +57,23 @@ class Lowering:
     def body(self, start: int, body: Node | Template) -> None:
         """Define the reserved start node of the current rule."""
         final = self.graph.final()
-        entry = self._instance(body, final) if isinstance(body, Template) else self.lower(body, final)
+        try:
+            entry = self._instance(body, final) if isinstance(body, Template) else self.lower(body, final)
+        except RecursionError:
+            raise LimitError(
+                "the constraint is nested deeper than what is left of Python's stack here; name its parts as rules, or "
+                "write it with fewer levels"
+            ) from None
         self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
 
     def lower(self, node: Node, target: int) -> int | None:
         """The entry of a piece of graph that reads `node` and goes on at `target`; None if no text is in `node`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise LimitError(f"the constraint is nested more than {MAX_DEPTH} levels deep; name its parts as rules")
+            raise LimitError(
+                f"the constraint is nested more than {MAX_DEPTH} levels deep, which is fixed; name its parts as rules, or "
+                "write it with fewer levels"
+            )
         spend(STEPS_PER_ITEM)
         first = self.graph.node_count
         match node:
@@ -173,23 +182,73 @@ class Lowering:
         graph.define(loop, links=((EPSILON, entry, 0), (EPSILON, target, 0)))
         return entry if least == 1 else loop
 
-    def _counted(self, item: Node, least: int, most: int, target: int) -> int | None:
+    def _counted(self, item: Node, least: int, most: int, target: int, *, some: bool = False) -> int | None:
         """A counted loop; the item is read at least once a turn, so that empty turns do not count.
 
         The head stands before the loop, outside the counter: callers return to it with nothing counted.
+        some: the empty text is not wanted, though the item may be empty
         """
         graph = self.graph
-        if is_nullable(item, self._nullable):
-            item, least = without_empty(item, self._nullable), 0
+        nullable = self._is_nullable(item)
+        if nullable:
+            least = int(some)
         head = graph.reserve()
         graph.counter = counter = graph.counter_for(least, most)
         turn = graph.node(links=((INCREMENT, head, counter),))
-        entry = self._turn(item, turn) if most == UNBOUNDED else self.lower(item, turn)
+        if nullable:
+            entry = self._some(item, turn)
+        else:
+            entry = self._turn(item, turn) if most == UNBOUNDED else self.lower(item, turn)
         graph.counter = 0
         if entry is None:
             return target if least == 0 else None
         graph.define(head, links=((EPSILON, entry, counter), (LEAVE, target, counter)))
         return head
+
+    def _is_nullable(self, node: Node) -> bool:
+        return is_nullable(node, self._nullable)
+
+    def _some(self, node: Node, target: int) -> int | None:
+        """As `lower`, without the empty text; a reference is left as it is, and may still be empty."""
+        spend(STEPS_PER_ITEM)
+        if not self._is_nullable(node):
+            return self.lower(node, target)
+        match node:
+            case Sequence(items):
+                entry: int | None = target
+                some: int | None = None
+                for item in reversed(items):
+                    if entry is not None:
+                        some = self._joined([self._some(item, entry), some])
+                        entry = self.lower(item, entry)
+                return some
+            case Alternation(items):
+                empty = [item for item in items if self._is_nullable(item)]
+                others = tuple(item for item in items if not self._is_nullable(item))
+                return self._joined([self._alternation(others, target), *(self._some(item, target) for item in empty)])
+            case Repeat(item, _, most):
+                return self._some_turns(item, most, target)
+            case Table():
+                return self._table(_table_without_empty(node), target)
+            case Reference():
+                return self.lower(node, target)
+            case _:
+                return None
+
+    def _some_turns(self, item: Node, most: int | None, target: int) -> int | None:
+        """One turn or more, none of which is empty; it is within a counter."""
+        graph = self.graph
+        if most is None:
+            loop = graph.reserve()
+            entry = self._some(item, loop)
+            graph.define(loop, links=() if entry is None else ((EPSILON, entry, 0), (EPSILON, target, 0)))
+            return entry
+        if most < 2:
+            return self._some(item, target) if most else None
+        with graph.new_rule() as start:
+            entry = self._counted(item, 1, most, graph.final(), some=True)
+            graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
+        return None if entry is None else graph.node(links=((CALL, start, target),))
 
     def _turn(self, item: Node, target: int) -> int | None:
         """The entry of one turn of an endless loop; single characters in it promise that any number may follow."""
@@ -221,6 +280,7 @@ def table_template(table: Table) -> Template:
 
 def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:
     """Whether the empty text is in the language; `rule` says so of the rules referred to."""
+    spend(STEPS_PER_NODE)
     match node:
         case Chars():
             return False
@@ -236,29 +296,6 @@ def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:
             return bool(node.accepting[node.start])
         case Reference(name):
             return rule(name)
-
-
-def without_empty(node: Node, rule: Callable[[str], bool]) -> Node:
-    """The language without the empty text; a reference is left as it is, and may still be empty."""
-    if not is_nullable(node, rule):
-        return node
-    match node:
-        case Sequence(items) if items:
-            first = without_empty(items[0], rule)
-            if len(items) == 1:
-                return first
-            rest = Sequence(items[1:])
-            return Alternation((Sequence((first, rest)), without_empty(rest, rule)))
-        case Alternation(items):
-            return Alternation(tuple(without_empty(item, rule) for item in items))
-        case Repeat(item, _, most):
-            return Repeat(without_empty(item, rule), 1, most)
-        case Table():
-            return _table_without_empty(node)
-        case Reference():
-            return node
-        case _:
-            return Alternation(())
 
 
 def _table_without_empty(table: Table) -> Table:

@@ -16,7 +16,7 @@ from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton
 from .dfa import Dfa
-from .given import shown
+from .given import shown, vocabulary_of
 from .graph import Graph
 from .lift import LiftedGuide
 from .limits import Limits, Meter
@@ -26,6 +26,7 @@ from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES as MAX_PICTURED
 from .regex import parse
+from .regex.pattern import flags_of
 from .syntax import Node
 from .tables import VocabularyTables, horizon_of
 from .text_tree import any_of
@@ -43,6 +44,7 @@ class RegularGuide(LiftedGuide, Drawable):
     """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
 
     def __init__(self, node: Node | Template, vocabulary: Vocabulary) -> None:
+        vocabulary = vocabulary_of(vocabulary, type(self).__name__)
         graph = Graph()
         rule = Lowering(graph).rule(node)
         super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
@@ -98,11 +100,12 @@ class RegexGuide(RegularGuide):
         *,
         limits: Limits | None = None,
     ) -> None:
-        self.pattern = pattern
-        self.flags = int(flags)
-        self.dialect: Dialect = dialect
         with Meter(limits):
-            super().__init__(parse(pattern, flags=self.flags, dialect=dialect), vocabulary)
+            node = parse(pattern, flags=flags, dialect=dialect)
+            self.pattern = pattern
+            self.flags = flags_of(flags)
+            self.dialect: Dialect = dialect
+            super().__init__(node, vocabulary)
 
     def __repr__(self) -> str:
         return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"
@@ -150,6 +153,7 @@ class ChoiceGuide(RegularGuide):
     @paused
     def __init__(self, choices: Iterable[str], vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
         self.choices = _texts_of(choices)
+        vocabulary = vocabulary_of(vocabulary, "ChoiceGuide")
         with Meter(limits):
             data, lengths = _encoded(self.choices)
             _check_spellable(self.choices, data, lengths, vocabulary)
@@ -164,11 +168,13 @@ class FSMGuide(RegularGuide):
         from .fsm import table_of
 
         with Meter(limits):
-            super().__init__(table_of(fsm), vocabulary)
+            super().__init__(table_of(fsm), vocabulary_of(vocabulary, "FSMGuide"))
 
 
 def _texts_of(choices: Any) -> tuple[str, ...]:
     """The choices, all of them texts. Raises OptionError."""
+    if isinstance(choices, Vocabulary):
+        raise OptionError("choices is a Vocabulary: the two arguments are swapped; ChoiceGuide([...], vocabulary)")
     if isinstance(choices, (str, bytes)):
         raise OptionError(f"choices must be several texts, not the one text {shown(choices)}; put it into a list")
     if not isinstance(choices, Iterable):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from ..limits import spend
 from ..syntax import Ranges
 from .charsets import normalize, single
 
@@ -27,6 +28,7 @@ def ignoring_case(ranges: Ranges, folding: Folding) -> Ranges:
     for low, high in ranges:
         for code in codes[bisect_left(codes, low) : bisect_right(codes, high)]:
             extra += [(other, other) for other in same[code]]
+    spend(30 * len(extra))
     return normalize([*ranges, *extra]) if extra else ranges
 
 

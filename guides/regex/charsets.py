@@ -8,9 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..limits import spend
 from ..syntax import Ranges
 
 LAST = 0x10FFFF
+STEPS_PER_RANGE = 40
 ALL: Ranges = ((0, 0xD7FF), (0xE000, LAST))
 NOT_NEWLINE: Ranges = ((0, 9), (11, 0xD7FF), (0xE000, LAST))
 ASCII_DIGIT: Ranges = ((48, 57),)
@@ -22,7 +24,9 @@ def normalize(pairs: Iterable[tuple[int, int]]) -> Ranges:
     """Sorts and merges inclusive pairs, and takes the surrogates out."""
     merged: list[tuple[int, int]] = []
     end = -2
-    for low, high in sorted(pairs):
+    ordered = sorted(pairs)
+    spend(STEPS_PER_RANGE * len(ordered))
+    for low, high in ordered:
         if low <= end + 1:
             if high > end:
                 end = high
@@ -47,6 +51,7 @@ def _without_surrogates(merged: Iterable[tuple[int, int]]) -> Iterable[tuple[int
             yield 0xE000, high
 
 
+@lru_cache(maxsize=256)
 def negate(ranges: Ranges) -> Ranges:
     """Every character that is not in `ranges`."""
     gaps: list[tuple[int, int]] = []
@@ -66,6 +71,12 @@ def intersect(left: Ranges, right: Ranges) -> Ranges:
         return right
     if right == ALL:
         return left
+    return _intersect(left, right)
+
+
+@lru_cache(maxsize=256)
+def _intersect(left: Ranges, right: Ranges) -> Ranges:
+    spend(STEPS_PER_RANGE * (len(left) + len(right)))
     found: list[tuple[int, int]] = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -85,6 +96,11 @@ def union(left: Ranges, right: Ranges) -> Ranges:
         return right
     if not right:
         return left
+    return _union(left, right)
+
+
+@lru_cache(maxsize=256)
+def _union(left: Ranges, right: Ranges) -> Ranges:
     return normalize(left + right)
 
 

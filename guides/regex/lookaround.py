@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..limits import spend
 from ..syntax import NOTHING, Node
 from .machine import Ahead, Guard, Machine, Next, Previous
 from .minimize import minimize
@@ -53,6 +54,8 @@ NOWHERE: Run = frozenset()
 # What bounds the search, before the states over bytes can be counted.
 STATES_PER_CHARACTER = 5
 STEPS_PER_STATE = 2
+# Of work
+STEPS_PER_CLASS, STEPS_PER_THREAD = 200, 200
 
 
 def without_looking(tree: Tree, max_states: int) -> Node:
@@ -84,6 +87,7 @@ class _Explorer:
         accepting: list[bool] = []
         for state in self.order:  # grows meanwhile
             row = [-1] * self.machine.class_count
+            spend(STEPS_PER_CLASS * self.machine.class_count)
             for alike in self.classes:
                 position = Position(self.machine, state, alike[0])
                 for bit in alike:
@@ -181,6 +185,7 @@ class Position:
             if duties is not None:
                 after.update(Thread(target, duties) for target in targets)
             self.steps += 1
+            spend(STEPS_PER_THREAD)
         return _reduced(after)
 
     def _advance_all(self, duties: Duties, bit: int) -> Duties | None:
@@ -218,6 +223,7 @@ class Position:
                             found.add(reached)
                             pending.append(reached)
             self.steps += len(found)
+            spend(STEPS_PER_THREAD * len(found))
             closed = self._closed[run] = _reduced(found)
         return closed
 
@@ -237,8 +243,11 @@ class Position:
             self._behind[guard.tracker] = matched
         if not guard.negative:
             return matched
-        choices = product(*matched)
-        return {frozenset(Duty(duty.run, not duty.negative) for duty in choice) for choice in choices}
+        found: set[Duties] = set()
+        for choice in product(*matched):
+            spend(STEPS_PER_THREAD * (1 + len(choice)))
+            found.add(frozenset(Duty(duty.run, not duty.negative) for duty in choice))
+        return found
 
 
 ALWAYS = (NO_DUTIES,)

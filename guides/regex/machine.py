@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
 from .charsets import ALL, single
+from .measure import STEPS_PER_NODE
 from .tree import Concat, Either, Look, Loop, Tree
 from .utf8_table import Segments, too_many_states
 
@@ -64,7 +66,7 @@ class Machine:
         self.goals: set[int] = set()
         self.trackers: list[Tracker] = []
         self.tests: list[int] = []
-        self._guards: dict[int, int] = {}
+        self._guards: dict[Look, int] = {}
         self.segments, self._classes = _partition(_sets(tree))
         self.class_count = 1 + max(number for _, _, number in self.segments)
         self.start = self._state()
@@ -83,10 +85,12 @@ class Machine:
 
     def _add(self, tree: Tree, source: int) -> int:
         """Adds the tree behind `source`; the state in which it has matched."""
+        spend(STEPS_PER_NODE)
         if isinstance(tree, Chars):
             return self._read(tree.ranges, source)
         if isinstance(tree, Literal):
             for char in tree.data.decode():
+                spend(STEPS_PER_NODE)
                 source = self._read(single(ord(char)), source)
             return source
         if isinstance(tree, (Sequence, Concat)):
@@ -136,7 +140,7 @@ class Machine:
             if classes not in self.tests:
                 self.tests.append(classes)
             return Previous(self.tests.index(classes), look.negative)
-        known = self._guards.get(id(look))
+        known = self._guards.get(look)
         if known is None:
             begin = self._state()
             goal = self._add(look.body, begin)
@@ -146,7 +150,7 @@ class Machine:
             else:
                 self.trackers.append(Tracker(begin, goal))
                 known = len(self.trackers) - 1
-            self._guards[id(look)] = known
+            self._guards[look] = known
         return Ahead(known, look.negative) if look.ahead else Behind(known, look.negative)
 
     def _reachable(self) -> tuple[list[int], list[int]]:
@@ -155,6 +159,7 @@ class Machine:
         changed = True
         while changed:
             changed = False
+            spend(STEPS_PER_NODE * len(self.moves))
             for state in reversed(range(len(self.moves))):
                 ask, need = asks[state], needs[state]
                 for target, guard in self.links[state]:
@@ -193,6 +198,9 @@ def _partition(sets: set[Ranges]) -> tuple[Segments, dict[Ranges, int]]:
     """(All characters by class, the classes of each set as bits); each set holds a class wholly or not."""
     ordered = sorted(sets)
     edges: dict[int, int] = {}
+    # Each set is a bit, and so numbers are as long as there are sets.
+    long = 1 + len(ordered) // 64
+    spend(sum(map(len, ordered)) * (STEPS_PER_NODE + long))
     for index, ranges in enumerate([*ordered, ALL]):
         for low, high in ranges:
             edges[low] = edges.get(low, 0) ^ (1 << index)
@@ -207,6 +215,7 @@ def _partition(sets: set[Ranges]) -> tuple[Segments, dict[Ranges, int]]:
         begin = edge
         membership ^= edges[edge]
     classes = {ranges: 0 for ranges in ordered}
+    spend(len(numbers) * len(ordered) * (10 + long))
     for membership, number in numbers.items():
         for index, ranges in enumerate(ordered):
             if membership >> index & 1:

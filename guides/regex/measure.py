@@ -1,47 +1,18 @@
-"""Sizes of trees: nodes when written out, and lengths of the texts they match."""
+"""Lengths of the texts that trees match."""
 
 from __future__ import annotations
 
+from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Repeat, Sequence
-from .tree import Concat, Either, Look, Loop, Tree, single_character
+from .tree import Concat, Either, Loop, Tree
 
 ENDLESS = 2**60
-
-
-def unrolled_size(tree: Tree) -> int:
-    """Nodes when nested repeats are written out; a counted repeat of one character counts 1."""
-    return _sizes(tree)[0]
-
-
-def _sizes(tree: Tree) -> tuple[int, int]:
-    """(Size with counters outermost, size with every repeat written out)."""
-    if isinstance(tree, Literal):
-        return len(tree.data), len(tree.data)
-    if isinstance(tree, Chars):
-        return 1, 1
-    if isinstance(tree, (Repeat, Loop)):
-        copies = max(tree.min, 1) if tree.max is None else tree.max
-        counted, full = _sizes(tree.item)
-        if copies <= 1:
-            return counted + 1, full + 1
-        if single_character(tree.item) is not None:
-            return 1, copies
-        return copies * full, copies * full
-    if isinstance(tree, (Sequence, Alternation, Concat, Either)):
-        counted = full = 0
-        for item in tree.items:
-            item_counted, item_full = _sizes(item)
-            counted += item_counted
-            full += item_full
-        return counted + 1, full + 1
-    if isinstance(tree, Look):
-        counted, full = _sizes(tree.body)
-        return counted + 1, full + 1
-    return 1, 1
+STEPS_PER_NODE = 50
 
 
 def lengths(tree: Tree) -> tuple[int, int]:
     """(Fewest, most) characters of the texts it matches; ENDLESS is without bound. Looks have none."""
+    spend(STEPS_PER_NODE)
     if isinstance(tree, Chars):
         return 1, 1
     if isinstance(tree, Literal):

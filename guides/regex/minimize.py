@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..limits import spend
+
 MAX_ROUNDS = 200
+STEPS_PER_TRANSITION = 8
 
 
 def minimize(
@@ -21,6 +24,7 @@ def minimize(
     labels = accepting.astype(np.int64)
     count = len(np.unique(labels))
     for _ in range(MAX_ROUNDS):
+        spend(STEPS_PER_TRANSITION * transitions.size)
         refined = labels
         for column in transitions.T:
             target = np.where(column >= 0, labels[column], -1)
@@ -34,6 +38,7 @@ def minimize(
 
 def _trim(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Without the states that reach no accepting one."""
+    spend(STEPS_PER_TRANSITION * transitions.size)
     sources, columns = np.nonzero(transitions >= 0)
     before: dict[int, list[int]] = {}
     for source, target in zip(sources.tolist(), transitions[sources, columns].tolist(), strict=True):

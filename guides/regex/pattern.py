@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from operator import index
+from typing import Any, Literal
 
-from ...errors import OptionError
+from ...errors import LimitError, OptionError, PatternError
+from ..given import lone_surrogate, shown, text_of
 from ..syntax import Node
 from .python_dialect import PythonReader
-from .reader import Reader, check_size
+from .reader import Reader
 from .tree import ANY_TEXT, TEXT_END, TEXT_START, Concat, Either, Looking, Tree, concat, either
 
 Dialect = Literal["python", "ecma"]
@@ -22,7 +24,6 @@ def parse(
     flags: int = 0,
     dialect: Dialect = "python",
     search: bool = False,
-    max_nodes: int = 100_000,
     max_states: int = 50_000,
 ) -> Node:
     """A regular expression as a plain syntax node: exactly the texts that it matches as a whole.
@@ -30,27 +31,47 @@ def parse(
     flags: those of `re` (I, M, S, and for Python's dialect X and A)
     dialect: "python", as `re.fullmatch` has it; "ecma", as ECMA-262 has it in its `u` mode
     search: the texts in which the pattern matches somewhere, instead of as a whole
-    max_nodes: limit on the size with nested repeats written out
     max_states: limit on the automaton that looking around can require; a state takes about 1 KB
     Raises PatternError, LimitError, OptionError.
     """
-    if dialect not in _FLAGS:
-        raise OptionError(f"unknown dialect {dialect!r}; the dialects are 'python' and 'ecma'")
-    refused = int(flags) & ~int(_FLAGS[dialect])
-    if refused or int(flags) & (re.A | re.U) == re.A | re.U:
+    pattern = text_of(pattern, "the pattern", 'RegexGuide(r"[0-9]+", vocabulary, flags=re.I)')
+    if not isinstance(dialect, str) or dialect not in _FLAGS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"unknown dialect {shown(dialect)}; the dialects are 'python' and 'ecma'")
+    flags = flags_of(flags)
+    refused = flags & ~int(_FLAGS[dialect])
+    if refused or flags & (re.A | re.U) == re.A | re.U:
         raise OptionError(
-            f"flags {re.RegexFlag(flags)!r} cannot be used in the {dialect} dialect; "
+            f"flags {re.RegexFlag(flags) if flags < 2**16 else flags!r} cannot be used in the {dialect} dialect; "
             f"possible are {_FLAGS[dialect]!r}, but not ASCII and UNICODE together"
         )
-    tree = _reader(dialect)(pattern, int(flags) & ~int(re.U), max_nodes).read()
-    check_size(tree, max_nodes)
-    if search:
-        tree = _anywhere(tree)
-    if isinstance(tree, Looking):
-        from .resolve import resolve
+    lone = lone_surrogate(pattern)
+    if lone >= 0:
+        reason = "this is a lone surrogate, which no text of UTF-8 can have"
+        raise PatternError(reason, pattern.encode(errors="replace").decode(), lone)
+    try:
+        tree = _reader(dialect)(pattern, flags & ~int(re.U)).read()
+        if search:
+            tree = _anywhere(tree)
+        if isinstance(tree, Looking):
+            from .resolve import resolve
 
-        return resolve(tree, max_states)
-    return tree
+            return resolve(tree, max_states)
+        return tree
+    except RecursionError:
+        raise LimitError(
+            "the pattern nests groups deeper than what is left of Python's stack here; write it with fewer levels"
+        ) from None
+
+
+def flags_of(flags: Any) -> int:
+    """The flags of `re`, as a number. Raises OptionError for anything else."""
+    try:
+        number = index(flags)
+    except TypeError:
+        number = -1
+    if isinstance(flags, bool) or number < 0:
+        raise OptionError(f"flags={shown(flags)}: flags of `re`, such as re.I | re.S, or 0 for none")
+    return number
 
 
 def _reader(dialect: Dialect) -> type[Reader]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ..limits import spend
 from ..syntax import Ranges
 from .charsets import LAST, normalize, text_of_codes
 
@@ -18,6 +19,7 @@ def property_ranges(name: str, negated: bool, ignore_case: bool, ascii_only: boo
         run = regex.compile(rf"\{'P' if negated else 'p'}{{{name}}}+", flags)
     except regex.error:
         return None
+    spend(1_000_000)  # as long as it takes to look at all characters
     return normalize(
         (begin, end - 1) for begin, end in (match.span() for match in run.finditer(text_of_codes(LAST + 1)))
     )

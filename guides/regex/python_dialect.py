@@ -23,10 +23,9 @@ from .tree import (
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
 # Compiled on first use, which `re` remembers.
-_BLANK_OR_COMMENT = r"[ \t\n\r\v\f#]"
+_BLANK_OR_COMMENT = " \t\n\r\v\f#"
 # To `re`, a backslash takes the character behind it along, even the end of a comment.
-_BLANKS = r"[ \t\n\r\v\f]+|#(?:[^\n\\]|\\[\s\S])*\n?"
-_COMMENT = r"\(\?#(?:[^)\\]|\\[\s\S])*\)"
+_COMMENT = r"\(\?#(?:[^)\\]|\\[\s\S])*+\)"
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
 _DIGITS_OF = {"x": 2, "u": 4, "U": 8}
 _OCTAL = r"0[0-7]{0,2}|[0-3][0-7]{2}"
@@ -42,15 +41,11 @@ class PythonReader(Reader):
     """Reads the dialect of `re`, and `\\p{...}` as the `regex` package has it."""
 
     def literal(self, end: int) -> None:
-        """Characters as they are; in verbose mode without white space and comments."""
+        """Characters as they are; in verbose mode white space, or a comment, is skipped."""
         if self.flags & VERBOSE:
-            skipped = re.compile(_BLANKS).match(self.text, self.at)
-            if skipped:
-                self.at = skipped.end()
+            if self.text[self.at] in _BLANK_OR_COMMENT:
+                self.at = end
                 return
-            blank = re.compile(_BLANK_OR_COMMENT).search(self.text, self.at, end)
-            if blank:
-                end = blank.start()
         super().literal(end)
 
     def dollar(self) -> None:

@@ -7,20 +7,24 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple, NoReturn
 
 from ...errors import LimitError, PatternError
+from ..limits import spend
 from ..syntax import Chars, Literal, Ranges
 from .casing import Folding, cases_of, ignoring_case
 from .charsets import ALL, NOT_NEWLINE, negate, normalize, single
-from .measure import unrolled_size
 from .tree import LINE_START, TEXT_START, Tree, character, chars, concat, either, look, repeat
 
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
 MAX_DEPTH = 100
 MAX_COUNT = 2**30
 MAX_KNOWN = 16
+# Of work, for each piece that is read at once, and for each character that is looked up
+STEPS_PER_WORD = 100
 
-_PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
 # As in both dialects, in almost all patterns: other escapes of one character are read one by one.
 _WITH_ESCAPES = re.compile(r"(?:[^\\.^$*+?{\[|()]+|\\[fnrtv\x21-\x2f:-@\[-`{-~])+")
+# In verbose mode blanks, or a comment, or neither. To `re`, a backslash takes the character behind it along, even
+# the end of a comment.
+_SPACED = re.compile(r"[ \t\n\r\v\f]+|#(?:[^\n\\]|\\[\s\S])*+\n?|[^\\.^$*+?{\[|()# \t\n\r\v\f]+")
 _ESCAPE = re.compile(r"\\(.)")
 _CONTROLS = {"f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _DOT = Chars(NOT_NEWLINE)
@@ -45,11 +49,10 @@ class Reader(ABC):
 
     counts_form: ClassVar[str] = r"\{(?:([0-9]+)|([0-9]*),([0-9]*))\}"
 
-    def __init__(self, text: str, flags: int, max_nodes: int) -> None:
+    def __init__(self, text: str, flags: int) -> None:
         self.text = text
         self.at: int = 0
         self.flags = flags
-        self.max_nodes = max_nodes
         self.counts_pattern = re.compile(self.counts_form)
         self.items: list[Tree] = []
         self.branches: list[Tree] = []
@@ -93,7 +96,8 @@ class Reader(ABC):
             ")": self.close_group,
         }
         while self.at < end:
-            run = (_PLAIN if self.flags & VERBOSE else _WITH_ESCAPES).match(text, self.at)
+            spend(STEPS_PER_WORD)
+            run = (_SPACED if self.flags & VERBOSE else _WITH_ESCAPES).match(text, self.at)
             if run:
                 self.literal(run.end())
             else:
@@ -123,10 +127,12 @@ class Reader(ABC):
         self.at = end
         if "\\" in run:
             run = _ESCAPE.sub(_unescaped, run)
-        if self.flags & IGNORECASE or not run.isascii():
+        if self.flags & IGNORECASE:
+            spend(STEPS_PER_WORD * len(run))
             for char in run:
                 self.push(self.one(ord(char)))
             return
+        spend(len(run))
         self.items.append(Literal(run.encode()))
         self.before = LITERAL
 
@@ -250,11 +256,10 @@ class Reader(ABC):
         if self.before == NOTHING_BEFORE:
             self.fail("nothing to repeat: expected a character, set or group before the quantifier", self.at)
         last = self.items[-1]
-        if self.before == LITERAL and isinstance(last, Literal) and len(last.data) > 1:
-            self.items[-1:] = Literal(last.data[:-1]), Literal(last.data[-1:])
+        if self.before == LITERAL and isinstance(last, Literal):
+            self.items[-1:] = _without_last(last)
         item = repeat(self.items[-1], low, high)
         if self.before == QUANTIFIED:
-            check_size(item, self.max_nodes)
             self.fail("two quantifiers in a row: put the first repeat in a group (?:...) to repeat it", self.at)
         following = self.text[end : end + 1]
         if following == "+":
@@ -264,15 +269,13 @@ class Reader(ABC):
         self.before = QUANTIFIED
 
 
+def _without_last(literal: Literal) -> list[Tree]:
+    """A literal as what stands before its last character, and that."""
+    begin = len(literal.data) - 1
+    while literal.data[begin] & 0xC0 == 0x80:
+        begin -= 1
+    return [Literal(literal.data[:begin]), Literal(literal.data[begin:])] if begin else [literal]
+
+
 def _unescaped(escape: re.Match[str]) -> str:
     return _CONTROLS.get(escape[1], escape[1])
-
-
-def check_size(tree: Tree, max_nodes: int) -> None:
-    """Refuses a tree that is too large when its repeats are written out."""
-    size = unrolled_size(tree)
-    if size > max_nodes:
-        raise LimitError(
-            f"the pattern has {size} nodes when its nested repeats are written out, more than "
-            f"max_nodes={max_nodes}; lower the counts, or raise max_nodes"
-        )

@@ -7,12 +7,15 @@ n characters needs no more of the tree than what is sure to be n characters long
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
 from typing import NamedTuple
 
+from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from .charsets import intersect, negate, union
 from .lookaround import without_looking
-from .measure import ENDLESS, lengths
+from .measure import ENDLESS, STEPS_PER_NODE, lengths
 from .tree import Concat, Either, Look, Looking, Loop, Tree, concat, either, repeat
 
 
@@ -28,7 +31,7 @@ EDGE = Side((), True)
 
 def resolve(tree: Tree, max_states: int) -> Node:
     """A plain node with the language of the tree. Raises LimitError if that takes more than `max_states`."""
-    return _lower(simplify(tree, EDGE, EDGE), max_states)
+    return _Lowering(max_states).lower(simplify(tree, EDGE, EDGE))
 
 
 # Conditions that their neighbours decide
@@ -72,12 +75,14 @@ def _join(item: Tree, beyond: Side, ahead: bool, optional: bool = False) -> Side
 
 def _edge(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
     """(The first, or last, characters of its texts; whether a text may be empty); at least those."""
+    spend(STEPS_PER_NODE)
     if isinstance(tree, Chars):
         return tree.ranges, False
     if isinstance(tree, Literal):
         if not tree.data:
             return (), True
-        code = ord(tree.data.decode()[0 if ahead else -1])
+        text = tree.data[:4].decode(errors="ignore") if ahead else tree.data[-4:].decode(errors="ignore")
+        code = ord(text[0 if ahead else -1])
         return ((code, code),), False
     if isinstance(tree, (Sequence, Concat)):
         found: Ranges = ()
@@ -112,6 +117,7 @@ def _decide(look: Look, left: Side, right: Side) -> bool | None:
 
 def _matches_empty(tree: Tree, left: Side, right: Side) -> bool | None:
     """Whether the tree matches the empty text between these sides; None if that depends on the text."""
+    spend(STEPS_PER_NODE)
     if isinstance(tree, Look):
         return _decide(tree, left, right)
     if isinstance(tree, (Sequence, Concat)):
@@ -164,38 +170,49 @@ def _chars(ranges: Ranges) -> Node:
 # Conditions that take an automaton
 
 
-def _lower(tree: Tree, max_states: int) -> Node:
-    """Lowers a tree whose conditions see nothing beyond it, or beyond which there is nothing."""
-    if isinstance(tree, Either):
-        return _plain(either([_lower(item, max_states) for item in tree.items]))
-    if isinstance(tree, Loop) and _reach(tree.item) == (0, 0):
-        return _plain(repeat(_lower(tree.item, max_states), tree.min, tree.max))
-    if isinstance(tree, Concat):
-        parts: list[Tree] = []
-        for begin, end in _windows(tree.items):
-            if end - begin == 1:
-                parts.append(_lower(tree.items[begin], max_states))
-            else:
-                parts.append(without_looking(concat(tree.items[begin:end]), max_states))
-        return _plain(concat(parts))
-    if isinstance(tree, (Look, Loop)):
-        return without_looking(tree, max_states)
-    return tree
+class _Lowering:
+    """Lowers trees; what stands in a tree several times is made an automaton once."""
+
+    def __init__(self, max_states: int) -> None:
+        self._max_states = max_states
+        self._known: dict[Tree, Node] = {}
+
+    def lower(self, tree: Tree) -> Node:
+        """Lowers a tree whose conditions see nothing beyond it, or beyond which there is nothing."""
+        if isinstance(tree, Either):
+            return _plain(either([self.lower(item) for item in tree.items]))
+        if isinstance(tree, Loop) and _reach(tree.item) == (0, 0):
+            return _plain(repeat(self.lower(tree.item), tree.min, tree.max))
+        if isinstance(tree, Concat):
+            parts: list[Tree] = []
+            for begin, end in _windows(tree.items):
+                if end - begin == 1:
+                    parts.append(self.lower(tree.items[begin]))
+                else:
+                    parts.append(self._automaton(concat(tree.items[begin:end])))
+            return _plain(concat(parts))
+        if isinstance(tree, (Look, Loop)):
+            return self._automaton(tree)
+        return tree
+
+    def _automaton(self, tree: Tree) -> Node:
+        known = self._known.get(tree)
+        if known is None:
+            known = self._known[tree] = without_looking(tree, self._max_states)
+        return known
 
 
 def _windows(items: tuple[Tree, ...]) -> list[tuple[int, int]]:
     """Splits a sequence into spans whose conditions see nothing beyond their span."""
-    fewest = [lengths(item)[0] for item in items]
+    before = [0, *accumulate(lengths(item)[0] for item in items)]
     spans: list[tuple[int, int]] = []
     for index, item in enumerate(items):
         behind, ahead = _reach(item)
         begin, end = index, index + 1
-        while behind > 0 and begin > 0:
-            begin -= 1
-            behind -= fewest[begin]
-        while ahead > 0 and end < len(items):
-            ahead -= fewest[end]
-            end += 1
+        if behind > 0:
+            begin = max(bisect_right(before, before[index] - behind) - 1, 0)
+        if ahead > 0:
+            end = min(bisect_left(before, before[end] + ahead), len(items))
         while spans and spans[-1][1] > begin:
             last = spans.pop()
             begin, end = min(begin, last[0]), max(end, last[1])
@@ -205,6 +222,7 @@ def _windows(items: tuple[Tree, ...]) -> list[tuple[int, int]]:
 
 def _reach(tree: Tree) -> tuple[int, int]:
     """How many characters beyond its left and its right end its conditions look, at most."""
+    spend(STEPS_PER_NODE)
     if isinstance(tree, Look):
         behind, ahead = _reach(tree.body)
         most = lengths(tree.body)[1]

@@ -14,7 +14,7 @@ from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, 
 from .charsets import ALL, NOT_NEWLINE, negate, normalize, single
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Look:
     """A condition on the text after (or before) a position: that `body` matches there, or does not."""
 
@@ -23,21 +23,21 @@ class Look:
     negative: bool
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Concat:
     """All items, one after the other; at least one of them looks around."""
 
     items: tuple[Tree, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Either:
     """Any one of the items; at least one of them looks around."""
 
     items: tuple[Tree, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Loop:
     """The item, which looks around, `min` to `max` times."""
 
@@ -111,14 +111,17 @@ def concat(items: ListOf[Tree]) -> Tree:
         else:
             opened.append(item)
     joined: list[Tree] = []
+    literal: list[bytes] = []
     for item in opened:
-        last = joined[-1] if joined else None
-        if not isinstance(item, Literal):
-            joined.append(item)
-        elif isinstance(last, Literal):
-            joined[-1] = Literal(last.data + item.data)
-        elif item.data:
-            joined.append(item)
+        if isinstance(item, Literal):
+            literal.append(item.data)
+            continue
+        if any(literal):
+            joined.append(Literal(b"".join(literal)))
+        literal.clear()
+        joined.append(item)
+    if any(literal):
+        joined.append(Literal(b"".join(literal)))
     return sequence(joined) if joined else EMPTY
 
 

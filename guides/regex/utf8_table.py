@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LimitError
+from ..limits import spend
 from ..syntax import Table
 
 Segments = list[tuple[int, int, int]]
 _CONTINUATION = slice(0x80, 0xC0)
+STEPS_PER_ROW = 10_000
 
 
 def byte_table(
@@ -57,6 +59,7 @@ class _ByteTable:
         for row in transitions:
             key = row.tobytes()
             if key not in known:
+                spend(STEPS_PER_ROW + 20 * (len(self.blocks) + len(self.pages)))
                 known[key] = self._row(np.append(row, np.int32(-1)))
             rows.append(known[key])
         table = np.full((self.states + len(self.inner), 256), -1, np.int32)
@@ -116,6 +119,6 @@ def _distinct_blocks(blocks: NDArray[np.int32], no_class: int) -> tuple[NDArray[
 def too_many_states(max_states: int) -> LimitError:
     """The error for a pattern whose conditions take too large an automaton."""
     return LimitError(
-        f"looking around makes this pattern an automaton of more than max_states={max_states} states; "
-        "simplify the pattern, or raise max_states"
+        f"looking around makes this pattern an automaton of more than {max_states:,} states, which is fixed; "
+        "look over fewer characters, or say what may follow without looking around"
     )
