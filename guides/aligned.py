@@ -7,13 +7,14 @@ import operator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LanguageError
+from ..errors import LanguageError, OptionError
 from ..kernels.align import end_nodes, nodes_along, shorten
 from ..kernels.calling import call
 from ..tokenizers_adapter import Vocabulary
 from .automaton import no_state
 from .crossing import Crossings
 from .expectation import NOTHING, expected, quoted
+from .given import shown
 from .limits import Limits, Meter
 from .mask_table import Cache, MaskTable
 from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, as_bytes, is_token, mask_within, whole
@@ -39,10 +40,14 @@ class AlignedGuide:
         crossings: Crossings | None = None,
         limits: Limits | None = None,
     ) -> None:
+        if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"{shown(child)} is no guide that can read bytes, see guides.ByteGuide")
+        if crossings is not None and not isinstance(crossings, Crossings):  # pyright: ignore
+            raise OptionError(f"crossings must be Crossings of the child, not {shown(crossings)}")
         self.child = child
         self.tail = as_bytes(tail)
         self._meter = Meter(limits)
-        self._cost = int(counts_tail)
+        self._cost = int(bool(counts_tail))
         self._crossings = Crossings(child) if crossings is None else crossings
         self._tables = self._crossings.tables
         self._child_rows = child if isinstance(child, RowGuide) else None

@@ -11,6 +11,7 @@ from ..errors import GrammarError, OptionError
 from ..kernels.chart import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .automaton import HORIZON, ChartAutomaton
+from .given import states_of
 from .grammar import Grammar, check, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
 from .grammar.grammar import nullable
@@ -87,7 +88,7 @@ class CFGGuide(LiftedGuide, Drawable):
         """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
         if tokens:
             raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")
-        return grammar_picture(self.grammar, max_states)
+        return grammar_picture(self.grammar, states_of(max_states))
 
 
 def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, Context] | None) -> Grammar:

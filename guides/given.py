@@ -47,6 +47,13 @@ def vocabulary_of(value: Any, what: str) -> Vocabulary:
     raise OptionError(f"{what} needs a Vocabulary, not {shown(value)} ({type(value).__name__}); {hint}")
 
 
+def states_of(value: Any) -> int:
+    """How many states there may be. Raises OptionError for what is no whole number above 0."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise OptionError(f"max_states must be a whole number above 0, not {shown(value)}")
+
+
 def lone_surrogate(text: str) -> int:
     """Where the first lone surrogate of a text is, which no UTF-8 can have; -1 if there is none."""
     try:

@@ -52,8 +52,8 @@ def _locks_of_properties() -> list[Any]:
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
     classes = {each for module in modules for each in list(vars(module).values()) if isinstance(each, type)}
     members = (member for each in classes for member in list(vars(each).values()))
-    properties = (member for member in members if isinstance(member, cached_property))
-    return [lock for each in properties if (lock := getattr(each, "lock", None)) is not None]
+    locks = (getattr(member, "lock", None) for member in members if isinstance(member, cached_property))
+    return [lock for lock in locks if lock is not None]
 
 
 def _took(lock: Any) -> bool:

@@ -16,7 +16,7 @@ from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton
 from .dfa import Dfa
-from .given import shown, vocabulary_of
+from .given import shown, states_of, vocabulary_of
 from .graph import Graph
 from .lift import LiftedGuide
 from .limits import Limits, Meter
@@ -54,12 +54,16 @@ class RegularGuide(LiftedGuide, Drawable):
 
         Raises LimitError if there are more than `max_states` states, or more masks than their table may hold.
         """
-        for state in self.automaton.explore(max_states):
-            self.row(state)
-            if len(self._rows) >= self.table.max_rows:
-                raise LimitError(
-                    f"the guide has more than {self.table.max_rows:,} masks; use it lazily, which needs no precompile()"
-                )
+        most = states_of(max_states)
+        with self._lock, self._meter, self._tables.lock:
+            for state in self.automaton.explore(most):
+                self._prepare(state)
+                self._compute(state)
+                if len(self._rows) >= self.table.max_rows:
+                    raise LimitError(
+                        f"the guide has more than {self.table.max_rows:,} masks; use it lazily, which needs no "
+                        "precompile()"
+                    )
         return self
 
     def install(self, states: list[int], masks: NDArray[np.uint32]) -> None:
@@ -69,11 +73,14 @@ class RegularGuide(LiftedGuide, Drawable):
 
     def dfa(self, max_states: int = MAX_STATES) -> Dfa:
         """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
-        return Dfa.of(self.automaton, max_states)
+        with self._lock, self._meter:
+            return Dfa.of(self.automaton, states_of(max_states))
 
     def minimal(self, max_states: int = MAX_PICTURED) -> Minimal:
         """The smallest automaton, whose states are numbered as in pictures. Raises LimitError above `max_states`."""
-        return Minimal(self.dfa(), max_states, self.automaton.explore(MAX_STATES))
+        with self._lock, self._meter:
+            states = self.automaton.explore(MAX_STATES)
+            return Minimal(Dfa.of(self.automaton, MAX_STATES), states_of(max_states), states)
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The smallest automaton over bytes; `tokens` adds the tokens allowed in each state."""

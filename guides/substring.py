@@ -19,6 +19,7 @@ from .automaton import no_state
 from .boundaries import Boundary
 from .describe import either
 from .expectation import NOTHING, expectation
+from .given import states_of
 from .limits import Limits, Meter, current
 from .locks import new_lock
 from .mask_table import Cache, MaskTable
@@ -307,7 +308,7 @@ class SubstringGuide(Drawable):
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
         """The smallest automaton of the quotations, for short contexts; `tokens` adds those allowed in each state."""
-        minimal = Minimal.of(self._automaton, max_states)
+        minimal = Minimal.of(self._automaton, states_of(max_states))
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
     def places(self, text: str) -> list[Place]:

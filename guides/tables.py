@@ -15,6 +15,7 @@ from ..kernels.split import Split, divide
 from ..kernels.trie import find_parents, find_reach
 from ..kernels.walk import Branches, TokenTrie, annotate
 from ..tokenizers_adapter import Trie, Vocabulary
+from .given import vocabulary_of
 from .locks import new_lock
 from .mask_table import MaskTable
 
@@ -63,7 +64,8 @@ class VocabularyTables:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
-        """The tables of a vocabulary, made when first asked for."""
+        """The tables of a vocabulary, made when first asked for. Raises OptionError for what is none."""
+        vocabulary = vocabulary_of(vocabulary, "a guide")
         with cls._known_lock:
             tables = cls._known.get(vocabulary)
             if tables is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from ...errors import OptionError
 
@@ -19,5 +20,8 @@ class Options:
     max_cases: int = 512
 
     def __post_init__(self) -> None:
-        if self.max_cases < 1:
-            raise OptionError(f"max_cases must be at least 1, not {self.max_cases}")
+        cases, formats = cast(object, self.max_cases), cast(object, self.formats)
+        if not isinstance(cases, int) or isinstance(cases, bool) or cases < 1:
+            raise OptionError(f"max_cases must be a whole number, at least 1, not {cases!r}")
+        if not isinstance(formats, bool):
+            raise OptionError(f"formats must be True or False, not {formats!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal as OneOf
+from typing import cast
 
 from ...errors import OptionError
 from ..syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
@@ -43,8 +44,9 @@ class Spacing:
     def __post_init__(self) -> None:
         if self.whitespace not in ("flexible", "compact", "pretty", "any"):
             raise OptionError(f'whitespace must be "flexible", "compact", "pretty" or "any", not {self.whitespace!r}')
-        if not 0 <= self.indent <= 16:
-            raise OptionError(f"indent must be 0 to 16 blanks, not {self.indent!r}")
+        indent = cast(object, self.indent)
+        if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
+            raise OptionError(f"indent must be 0 to 16 blanks, not {indent!r}")
 
     @property
     def depends_on_depth(self) -> bool:
