@@ -110,7 +110,7 @@ class LiftedGuide:
             if not 0 <= token < self._size:
                 return DEAD
             known = self._steps.get(state << 32 | token)
-        except TypeError:
+        except (TypeError, ValueError):
             raise no_numbers(state, token) from None
         if known is not None and not self._automaton.is_crowded:
             return known

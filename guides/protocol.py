@@ -14,6 +14,7 @@ from .mask_table import MaskTable
 
 DEAD = -1
 UNREACHABLE = 2**30
+MOST_LEFT = 2**31 - 1
 
 Mask = NDArray[np.uint32]
 
@@ -120,14 +121,14 @@ def is_token(token: int, size: int) -> bool:
     """Whether a number is a token of a vocabulary of this size. Raises OptionError for what is no number."""
     try:
         return 0 <= token < size and operator.index(token) >= 0
-    except TypeError:
+    except (TypeError, ValueError):
         raise OptionError(f"a token is a whole number, not {token!r}") from None
 
 
 def whole(left: int) -> int:
-    """How many tokens are left, as an int. Raises OptionError for what is no whole number."""
+    """How many tokens are left, as an int that kernels can hold. Raises OptionError for what is no whole number."""
     try:
-        return operator.index(left)
+        return max(-1, min(operator.index(left), MOST_LEFT))
     except TypeError:
         raise OptionError(f"how many tokens are left is a whole number, not {left!r}") from None
 
