@@ -39,6 +39,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     least = {case.min_properties for case in cases if case.min_properties}
     most = {case.max_properties for case in cases if case.max_properties is not None}
     found: list[set[int]] = []
+    without: dict[frozenset[str], set[int]] = {}
     closed = [_only_names(case) for case in cases]
     listed: frozenset[str] = frozenset(name for names in closed if names is not None for name in names)
     for case in cases:
@@ -55,12 +56,15 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
         for name, formula in case.properties.items():
             if formula is NOTHING:
                 bits |= of_name[name]
-        if names is not None:
+        if names is None or len(names) == len(listed):
+            continue
+        if names not in without:
             # Whatever is asked of a member that cannot be there holds.
             spend(50 * len(listed))
-            for name in listed - names:
-                bits |= of_name.get(name, set())
-                bits.add(numbers.setdefault(("without", name), len(numbers)))
+            gone = listed - names
+            without[names] = {numbers.setdefault(("without", name), len(numbers)) for name in gone}
+            without[names].update(*(of_name.get(name, ()) for name in gone))
+        bits |= without[names]
     return found
 
 

@@ -119,11 +119,12 @@ class SchemaLowering:
         for array in normal.arrays:
             yield from array.prefix
             yield array.rest
-            both, refuse = self.schema.formulas.all_of, self.schema.formulas.negation
-            for part in array.contains:
-                yield both((array.rest, part.formula))
+            # Not what comes of negated items: those are many, and each takes an automaton.
+            written = [part for part in array.contains if part.formula.kind != "not"]
+            yield from (self.schema.formulas.all_of((array.rest, part.formula)) for part in written)
+            for part in written:
                 if part.max is not None:
-                    yield both((array.rest, refuse(part.formula)))
+                    yield self.schema.formulas.all_of((array.rest, self.schema.formulas.negation(part.formula)))
         for object_ in normal.objects:
             for name in object_.properties:
                 yield self.schema.member(object_, name)
