@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..limits import spend
 
@@ -24,17 +24,19 @@ def written_size(value: Any, indent: int | None, known: dict[int, Size] | None =
         return Size(len(json.dumps(value, ensure_ascii=False, default=float).encode()), 0)
     if known is None:
         known = {}
-    size = known.get(id(value))
+    place = id(value)  # type: ignore[arg-type]
+    size = known.get(place)
     if size is None:
-        spend(100 * len(value))
-        inner: list[Any] = value if isinstance(value, list) else list(value.values())
+        spend(100 * len(value))  # type: ignore[arg-type]
+        members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        inner = cast("list[Any]", value) if isinstance(value, list) else list(members.values())
         sizes = [written_size(each, indent, known) for each in inner]
-        length, lines = 1 + len(sizes) + sum(each.length for each in sizes), sum(each.lines for each in sizes)
-        if isinstance(value, dict):
-            names = "".join(json.dumps(name, ensure_ascii=False) for name in value)
-            length += len(names.encode()) + len(value) * (1 if indent is None else 2)
+        lines = sum(each.lines for each in sizes)
+        length = 1 + len(sizes) + sum(each.length for each in sizes)
+        names = "".join(json.dumps(name, ensure_ascii=False) for name in members)
+        length += len(names.encode()) + len(members) * (1 if indent is None else 2)
         if indent is not None:
             length += (len(sizes) + lines) * indent + len(sizes) + 1
             lines += len(sizes) + 1
-        size = known[id(value)] = Size(length, lines)
+        size = known[place] = Size(length, lines)
     return size
