@@ -133,9 +133,12 @@ def _whole(digits: str) -> int:
 
 
 def _text(value: Any) -> bytes | None:
-    """Bytes that are equal for equal schemas in equal order."""
+    """Bytes that equal schemas in equal order have in common, as far as equal parts of them are the same objects.
+
+    A part that is there several times is written once, which a schema that shares its parts may do very often.
+    """
     try:
-        return marshal.dumps(value, 2)
+        return marshal.dumps(value, 4)
     except ValueError:
         # Nested deeper than marshal goes, or made of other things than JSON: not remembered.
         return None

@@ -21,6 +21,7 @@ from .automaton import ChartAutomaton, Kept, no_state
 from .closing import Closing
 from .expectation import NOTHING, expectation
 from .mask_table import Cache, MaskTable
+from .pausing import paused
 from .protocol import as_bytes, no_numbers, whole
 from .tables import VocabularyTables
 
@@ -127,6 +128,7 @@ class LiftedGuide:
             if was_running:
                 gc.enable()
 
+    @paused
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         data = as_bytes(data)

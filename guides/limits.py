@@ -134,7 +134,8 @@ class Meter:
     def __exit__(self, *exception: object) -> None:
         outer = _local.meter = self._outer
         if outer is not None:
-            outer._view[SPENT] += self._view[SPENT]  # it looks when it counts next
+            # It looks when it counts next.
+            outer._view[SPENT] = min(outer._view[SPENT] + self._view[SPENT], 2**62)
         if self._cancellation is not None:
             self._cancellation.detach(self)
             self._cancellation = None
@@ -154,7 +155,7 @@ class Meter:
     def spend(self, steps: int) -> None:
         """Count steps. Raises LimitError or Cancelled when that is enough."""
         view = self._view
-        spent = view[SPENT] = view[SPENT] + steps
+        spent = view[SPENT] = min(view[SPENT] + steps, 2**62)
         if spent > view[MOST] or view[STOPPED]:
             raise self.refusal()
 

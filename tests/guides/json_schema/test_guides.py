@@ -359,3 +359,17 @@ def test_some_byte_leads_nearer_to_the_end(order: Any, whitespace: Any) -> None:
         assert guide.distance(guide.advance(state, token)) == left - 1
         state = guide.advance(state, text[len(text) - left])
     assert guide.is_accepting(state)
+
+
+def test_schemas_that_share_their_parts_or_lead_round() -> None:
+    """A part that is there twice is read once, however often that doubles; one within itself is a recursive schema."""
+    shared: dict[str, object] = {"type": "integer"}
+    for _ in range(40):
+        shared = {"anyOf": [shared, {"type": "array", "items": shared}]}
+    guide = JSONGuide(shared, SMALL)
+    assert guide.read(guide.start, b"[[[3") >= 0 and guide.read(guide.start, b'["') == DEAD
+    within: dict[str, object] = {"type": "object", "additionalProperties": False}
+    within["properties"] = {"a": within}
+    guide = JSONGuide(within, SMALL)
+    assert guide.is_accepting(guide.read(guide.start, b'{"a":{"a":{}}}'))
+    assert guide.read(guide.start, b'{"b') == DEAD
