@@ -170,7 +170,7 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
         raise OptionError(f"choices must be several texts, not the one text {shown(choices)}; put it into a list")
     if not isinstance(choices, Iterable):
         raise OptionError(f"choices must be several texts, such as a list, not {shown(choices)}")
-    found: tuple[Any, ...] = tuple(choices)  # pyright: ignore[reportUnknownArgumentType]
+    found: tuple[Any, ...] = tuple(choices)  # pyright: ignore
     if set(map(type, found)) != {str}:
         for choice in found:
             if not isinstance(choice, str):

@@ -17,6 +17,7 @@ from ..tokenizers_adapter import Vocabulary
 from .boundaries import Boundary
 from .describe import either
 from .expectation import expectation
+from .given import vocabulary_of
 from .mask_table import Cache, MaskTable
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
@@ -134,6 +135,7 @@ class SubstringGuide(Drawable):
         whitespace: WhiteSpace = "exact",
         none_text: str | None = None,
     ) -> None:
+        vocabulary = vocabulary_of(vocabulary, "SubstringGuide")
         if none_text is not None and (not isinstance(none_text, str) or not none_text):  # pyright: ignore
             raise OptionError(f"none_text={none_text!r}: a text that is not empty, or None")
         self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)

@@ -6,14 +6,13 @@ import threading
 import weakref
 from collections import OrderedDict
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.split import Split, divide
-from ..kernels.walk import Branches, TokenTrie, annotate
+from ..kernels.walk import Branches, TokenTrie, annotate, raise_parents
 from ..tokenizers_adapter import Trie, Vocabulary
 from .mask_table import MaskTable
 
@@ -117,10 +116,7 @@ class VocabularyTables:
     def reach(self) -> NDArray[np.intp]:
         """The length of the longest token at or below each node of `trie`."""
         reach = self.trie.depth.astype(np.intp)
-        for nodes, parents in reversed(self.levels):
-            first = np.flatnonzero(np.diff(parents, prepend=-1))
-            above = parents[first]
-            reach[above] = np.maximum(reach[above], np.maximum.reduceat(reach[nodes], first))
+        raise_parents(parents_of(self.trie), reach)
         return reach
 
     @cached_property
@@ -192,8 +188,21 @@ def by_level(trie: Trie | TokenTrie) -> NDArray[np.intp]:
 
 def levels_of(trie: Trie | TokenTrie) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """The nodes of a trie in preorder at depth 1, 2, ..., ascending, and the parent of each."""
+    parents = parents_of(trie)
     nodes = np.split(by_level(trie), np.cumsum(np.bincount(trie.depth))[:-1])
-    return [(below, above[np.searchsorted(above, below) - 1]) for above, below in pairwise(nodes)]
+    return [(below, parents[below]) for below in nodes[1:]]
+
+
+def parents_of(trie: Trie | TokenTrie) -> NDArray[np.intp]:
+    """The parent of each node of a trie in preorder, -1 for the root: the last one above before it."""
+    order = by_level(trie)
+    depth = trie.depth.astype(np.int64)
+    number = np.arange(len(depth))
+    keys = depth * len(depth) + number
+    above = np.searchsorted(keys[order], keys - len(depth), "right") - 1
+    parents = order[above]
+    parents[0] = -1
+    return parents
 
 
 def branches_of(trie: Trie | TokenTrie) -> Branches:
@@ -201,8 +210,7 @@ def branches_of(trie: Trie | TokenTrie) -> Branches:
     order = by_level(trie)
     below = np.zeros((len(order), 3), np.uint64)
     annotate(trie.byte, trie.skip, below)
-    parents: list[NDArray[np.intp]] = [order[:0], *(above for _, above in levels_of(trie))]
-    children = np.bincount(np.concatenate(parents), minlength=len(order))
+    children = np.bincount(parents_of(trie)[1:], minlength=len(order))
     first = np.concatenate([[1], 1 + np.cumsum(children[order])])
     start = trie.token_start
     tokens = np.stack([start[:-1], start[1:], start[trie.skip]], axis=1)

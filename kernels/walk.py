@@ -139,6 +139,13 @@ def annotate(byte, skip, below):
         below[node, BEYOND] = np.uint64(most << 2 | kind)
 
 
+@njit
+def raise_parents(parents, values):
+    """Raise the value of each node of a trie in preorder to the greatest below it."""
+    for node in range(len(parents) - 1, 0, -1):
+        values[parents[node]] = max(values[parents[node]], values[node])
+
+
 @inner_njit
 def only_lead(chart, row, first, last, target):
     """Whether the bytes first ... last lead to `target` and all others nowhere."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
+from trellm.errors import LimitError
 from trellm.tokenizers_adapter import Trie, Vocabulary
 
 few_bytes = st.binary(max_size=6).map(lambda data: bytes(byte % 3 + 254 * (byte > 200) & 255 for byte in data))
@@ -96,3 +98,32 @@ def test_real_vocabularies(shared_data: Path, name: str) -> None:
     trie = vocabulary.trie
     assert {name: array.tolist() for name, array in trie._asdict().items()} == flatten(vocabulary.tokens)
     assert vocabulary.trie is trie
+
+
+def test_tokens_of_any_length_and_number() -> None:
+    """Deep tries are laid out by their texts, wide ones by their levels: both against every beginning, sorted."""
+    rng = random.Random(1)
+    for _ in range(200):
+        tokens = [
+            bytes(rng.choices(b"ab", k=rng.randint(0, rng.choice([3, 9, 40])))) for _ in range(rng.randint(1, 30))
+        ]
+        trie = Trie.build(tokens)
+        nodes = sorted({token[:size] for token in tokens for size in range(len(token) + 1)} | {b""})
+        assert trie.depth.tolist() == [len(node) for node in nodes]
+        for number, node in enumerate(nodes):
+            below = [other for other in range(number, len(nodes)) if nodes[other].startswith(node)]
+            assert trie.skip[number] == below[-1] + 1
+
+
+def test_a_token_of_a_million_bytes() -> None:
+    """Each byte took a round of NumPy's functions: 12 seconds for this one."""
+    long = b"a" * 1_000_000
+    trie = Trie.build([long, long[:-1] + b"b", b"b"])
+    assert len(trie.byte) == 1_000_003
+    assert trie.skip[:2].tolist() == [1_000_003, 1_000_002]
+
+
+def test_too_many_nodes() -> None:
+    tokens = [number.to_bytes(2, "big") + bytes(1000) for number in range(5000)]
+    with pytest.raises(LimitError, match="different beginnings"):
+        Trie.build(tokens)
