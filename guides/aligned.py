@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,13 +9,13 @@ from ..errors import LanguageError, OptionError
 from ..kernels.align import end_nodes, nodes_along, shorten
 from ..kernels.calling import call
 from ..tokenizers_adapter import Vocabulary
-from .automaton import no_state
+from .automaton import is_within, no_state
 from .crossing import Crossings
 from .expectation import NOTHING, expected, quoted
 from .given import shown
 from .limits import Limits, Meter
 from .mask_table import Cache, MaskTable
-from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, as_bytes, is_token, mask_within, whole
+from .protocol import DEAD, MOST_LEFT, UNREACHABLE, ByteGuide, Mask, RowGuide, as_bytes, is_token, mask_within, whole
 
 
 class AlignedGuide:
@@ -218,9 +216,6 @@ class AlignedGuide:
 
 def _is_beyond(state: int, tail: bytes) -> bool:
     """Whether a state is one of the child, behind the tail. Raises StateError for what is no state."""
-    try:
-        if state >= DEAD and operator.index(state) == state:
-            return state >= len(tail)
-    except (TypeError, ValueError):
-        pass
-    raise no_state(state)
+    if not is_within(state, MOST_LEFT):
+        raise no_state(state)
+    return state >= len(tail)

@@ -163,13 +163,11 @@ class ChartAutomaton:
     def ready(self, state: int) -> None:
         """See to it that a state can be looked at, unless it is DEAD. Raises StateError if nobody was given it."""
         states = self._chart.states
-        try:
-            if state == DEAD:
-                return
-            known = 0 <= state < self._chart.sizes.item(kernel.STATES) and states.item(state, kernel.KEPT) >= 0
-        except (TypeError, ValueError):
-            known = False
-        if not known:
+        if not is_within(state, self._chart.sizes.item(kernel.STATES)):
+            raise no_state(state)
+        if state == DEAD:
+            return
+        if states.item(state, kernel.KEPT) < 0:
             raise no_state(state)
         if states.item(state, HI) == kernel.ASLEEP:
             self._wake(state)
@@ -197,15 +195,12 @@ class ChartAutomaton:
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
         chart = self._chart
-        try:
-            if state == DEAD:
-                return False
-            if 0 <= state < chart.sizes.item(kernel.STATES) and chart.states.item(state, kernel.KEPT) >= 0:
-                at = chart.states.item(state, LO)
-                if chart.states.item(state, HI) > at:
-                    return chart.words.item(at + 1) == 1
-        except (TypeError, ValueError):
-            raise no_state(state) from None
+        if not is_within(state, chart.sizes.item(kernel.STATES)):
+            raise no_state(state)
+        if state == DEAD:
+            return False
+        if chart.states.item(state, kernel.KEPT) >= 0 and chart.states.item(state, HI) >= 0:
+            return chart.words.item(chart.states.item(state, LO) + 1) == 1
         with self.lock:
             self.ready(state)
             return self.ends(state)
@@ -440,3 +435,8 @@ def no_state(state: object) -> StateError:
     return StateError(
         f"{state!r} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
     )
+
+
+def is_within(state: object, count: int) -> bool:
+    """Whether something is a whole number, DEAD or one below `count`."""
+    return isinstance(state, (int, np.integer)) and bool(DEAD <= state < count)

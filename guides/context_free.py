@@ -11,12 +11,13 @@ from ..errors import GrammarError, OptionError
 from ..kernels.chart import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .automaton import HORIZON, ChartAutomaton
-from .given import states_of
+from .given import shown, states_of, vocabulary_of
 from .grammar import Grammar, check, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
 from .grammar.grammar import nullable
 from .grammar.inlining import inlined
 from .grammar.notation import render_name
+from .grammar.options import check_options, grammar_text
 from .grammar.shortest import shortest_texts
 from .graph import Graph
 from .lift import LiftedGuide
@@ -57,7 +58,7 @@ class CFGGuide(LiftedGuide, Drawable):
         limits: Limits | None = None,
     ) -> None:
         with Meter(limits):
-            if isinstance(grammar, str):
+            if not isinstance(grammar, Grammar):
                 grammar = _read(grammar, start, syntax, contexts)
             else:
                 if contexts is not None:
@@ -65,7 +66,9 @@ class CFGGuide(LiftedGuide, Drawable):
                         "contexts= is for the text of a grammar; this one is read: parse_lark has contexts= too"
                     )
                 grammar = grammar if start is None else replace(grammar, start=start)
+                check_options(grammar.start)
                 check(grammar)
+            vocabulary = vocabulary_of(vocabulary, "CFGGuide")
             self.grammar = grammar
             super().__init__(automaton_of(grammar, horizon_of(vocabulary)), vocabulary)
 
@@ -95,8 +98,9 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
     if syntax == "lark":
         return parse_lark(text, "start" if start is None else start, contexts=contexts)
     if syntax not in _SYNTAXES:
-        raise OptionError(f"syntax must be one of {', '.join(map(repr, _SYNTAXES))}, not {syntax!r}")
+        raise OptionError(f"syntax must be one of {', '.join(map(repr, _SYNTAXES))}, not {shown(syntax)}")
     if contexts is not None:
+        text = grammar_text(text)
         reason = "nothing can be quoted in GBNF: quote(name) and contexts= are for syntax='lark'"
         raise GrammarError(reason, text, max(0, text.find("quote(")))
     return parse_gbnf(text, "root" if start is None else start)

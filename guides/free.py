@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
 from ..kernels.calling import call
 from ..kernels.walk import allow_span
 from ..tokenizers_adapter import Vocabulary
-from .automaton import no_state
+from .automaton import is_within, no_state
 from .expectation import NOTHING
 from .mask_table import Cache, MaskTable
 from .protocol import DEAD, UNREACHABLE, Mask, as_bytes, is_token, whole
@@ -108,9 +106,6 @@ class FreeGuide:
 
 def _is_alive(state: int) -> bool:
     """Whether it is the only state, not DEAD. Raises StateError for anything else."""
-    try:
-        if state in (FreeGuide.start, DEAD) and operator.index(state) == state:
-            return state != DEAD
-    except (TypeError, ValueError):
-        pass
-    raise no_state(state)
+    if not is_within(state, FreeGuide.start + 1):
+        raise no_state(state)
+    return state != DEAD

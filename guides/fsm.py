@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionError
+from ..kernels.rows import explore
 from .automaton import ChartAutomaton
 from .dfa import Dfa
 from .graph import Edge, Graph, Link
+from .limits import spend
+from .lower import STEPS_PER_COPY
 from .syntax import NOTHING, Node, Ranges, Table
 from .utf8 import template
 
 if TYPE_CHECKING:
     from interegular.fsm import FSM
+
+# Of a table and of what it is made from, for each state
+STATE_BYTES = 2048
+STEPS_PER_MOVE = 50
 
 
 def table_of(fsm: FSM) -> Node:
@@ -39,11 +46,15 @@ def table_of(fsm: FSM) -> Node:
         links: list[Link] = [(0, final, 0)] if state in fsm.finals else []
         edges: list[Edge] = []
         for symbol, target in fsm.map.get(state, {}).items():
+            spend(STEPS_PER_MOVE)
             if target in alive and classes[symbol]:
                 edges += _character(graph, classes[symbol], nodes[target])
         graph.define(nodes[state], edges, links)
     graph.define(start, links=((0, nodes[fsm.initial], 0),))
-    dfa = Dfa.of(ChartAutomaton(graph, start), max_states=4_000_000)
+    automaton = ChartAutomaton(graph, start)
+    most = automaton.meter.limits.memory // STATE_BYTES
+    automaton.meter.check_memory(STATE_BYTES * automaton.run(explore, most))
+    dfa = Dfa.of(automaton, max_states=most)
     return Table(dfa.transitions, dfa.accepting, dfa.start)
 
 
@@ -52,6 +63,7 @@ def _character(graph: Graph, ranges: Ranges, target: int) -> list[Edge]:
     if ranges[-1][1] < 0x80:
         return [(low, high, target) for low, high in ranges]
     form = template(ranges)
+    spend(STEPS_PER_COPY * len(form.edges))
     first = graph.instantiate(form, target)
     entry = form.edges[: form.ends[0]].tolist()
     return [(low, high, target if to < 0 else first + to) for low, high, to in entry]
@@ -61,6 +73,7 @@ def _alive(fsm: FSM) -> list[Any]:
     """The states from which a final state can be reached."""
     before: dict[Any, list[Any]] = {}
     for state, row in fsm.map.items():
+        spend(STEPS_PER_MOVE * len(row))
         for target in row.values():
             before.setdefault(target, []).append(state)
     alive = dict.fromkeys(fsm.finals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import marshal
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ MAX_REMEMBERED = 256
 MAX_REMEMBERED_BYTES = 64 << 20
 # How often the text of a remembered schema is there, and what a subschema comes to when it is worked out, in bytes
 OWN_COPIES, FOR_A_SUBSCHEMA = 3, 8192
+LONG = 1 << 18
 
 
 class JSONGuide(LiftedGuide):
@@ -76,7 +78,7 @@ class JSONGuide(LiftedGuide):
         # A text is never changed, and remembers its hash: that of a large schema is not read again.
         text = schema if type(schema) is str and not resources else _text(given)
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
-        key = (text, form, options, tuple(quotes.items()), Limits.of(limits), id(vocabulary))
+        key = (_short(text), form, options, tuple(quotes.items()), Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
         if known is not None:
             self.__dict__ = known.__dict__  # all that the other one has found out, and will
@@ -130,6 +132,13 @@ remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, M
 def _whole(digits: str) -> int:
     """A number of any length; int() refuses more than 4,300 digits."""
     return int(digits) if len(digits) < 4000 else int(Decimal(digits))
+
+
+def _short(text: str | bytes | None) -> str | bytes | None:
+    """What a text is known by: itself, or a digest of a long one, which would be held besides the schema."""
+    if text is None or len(text) < LONG:
+        return text
+    return hashlib.blake2b(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _text(value: Any) -> bytes | None:

@@ -24,7 +24,7 @@ from .utf8 import NOWHERE, Template, template, template_of_rows
 MAX_DEPTH = 300
 MANY_TEXTS = 100
 # Steps of work for a piece of syntax, for a node of the graph that is made for it, and for one that is copied
-STEPS_PER_ITEM, STEPS_PER_NODE, STEPS_PER_COPY = 200, 50, 3
+STEPS_PER_ITEM, STEPS_PER_NODE, STEPS_PER_COPY = 150, 30, 3
 
 
 class Lowering:
@@ -71,8 +71,8 @@ class Lowering:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(
-                f"the constraint is nested more than {MAX_DEPTH} levels deep, which is fixed; name its parts as rules, or "
-                "write it with fewer levels"
+                f"the constraint is nested more than {MAX_DEPTH} levels deep, which is fixed; name its parts as rules, "
+                "or write it with fewer levels"
             )
         spend(STEPS_PER_ITEM)
         first = self.graph.node_count

@@ -119,10 +119,9 @@ def tokens_of(mask: Mask) -> list[int]:
 
 def is_token(token: int, size: int) -> bool:
     """Whether a number is a token of a vocabulary of this size. Raises OptionError for what is no number."""
-    try:
-        return 0 <= token < size and operator.index(token) >= 0
-    except (TypeError, ValueError):
-        raise OptionError(f"a token is a whole number, not {token!r}") from None
+    if not isinstance(token, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"a token is a whole number, not {token!r}")
+    return 0 <= token < size
 
 
 def whole(left: int) -> int:

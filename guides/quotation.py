@@ -16,7 +16,7 @@ from ..kernels.suffix import Quotable
 from ..kernels.suffix_tree import END
 from ..kernels.unfolding import unfold, unfolded_size
 from .boundaries import Boundary
-from .source import Place, Rules, Source, Span, WhiteSpace
+from .source import Place, Rules, Source, Span, WhiteSpace, documents_of
 from .substring import SubstringAutomaton
 from .utf8 import Template
 
@@ -37,8 +37,10 @@ class Quote:
     whitespace: WhiteSpace = "exact"
 
     def __post_init__(self) -> None:
+        documents = documents_of(self.context)
         if not isinstance(self.context, str):
-            object.__setattr__(self, "context", tuple(self.context))
+            object.__setattr__(self, "context", documents)
+        Rules(self.boundary, self.min_chars, self.max_chars, self.whitespace)
         quotable(self, False)
 
     @classmethod

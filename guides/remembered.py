@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Generic, TypeVar
@@ -10,6 +11,8 @@ from .locks import new_lock
 
 Value = TypeVar("Value")
 
+LARGE = 8 << 20
+"""From how many bytes on a value is worth looking for, once it is forgotten."""
 WEIGHED_AT_ONCE = 1
 """How many values, which grow while they are used, are weighed again whenever one is added."""
 
@@ -29,6 +32,7 @@ class Remembered(Generic[Value]):
         # which Ctrl-C may end: what is left then is a value without a weight, or the other way round.
         self._values: dict[Hashable, Value] = {}
         self._weights: dict[Hashable, int] = {}
+        self._large = 0  # what large values weighed that were forgotten of late
         self._lock = new_lock()
 
     def __len__(self) -> int:
@@ -53,8 +57,13 @@ class Remembered(Generic[Value]):
                     self._weights[weighed] = self._weigh(self._values[weighed])
             while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
                 forgotten = next(iter(self._values))
-                self._weights.pop(forgotten, None)
+                weight = self._weights.pop(forgotten, 0)
                 del self._values[forgotten]
+                self._large += weight if weight > LARGE else 0
+            if self._large > self.most_bytes:
+                # Much of them refers to itself, and would be there until Python comes to look for that.
+                self._large = 0
+                gc.collect()
 
     @property
     def _total(self) -> int:

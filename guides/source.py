@@ -118,13 +118,17 @@ class Source:
     def __init__(
         self, context: str | Sequence[str], rules: Rules, *, escaped: bool = False, refusal: str | None = None
     ) -> None:
-        self.documents = _documents(context)
+        self.documents = documents_of(context)
         self.rules = rules
         self.escaped = escaped
         self.refusal = refusal
         self._writing = _writing(self.documents, rules, escaped)
         # Where each document begins in the text, and where the refusal, or one more document, would
         self._bases = np.append(0, self._writing.byte_of(self._writing.written(self._writing.starts[1:] - 1)) + 1)
+        if refusal is not None and lone_surrogate(refusal) >= 0:
+            raise OptionError(
+                f"none_text has a lone surrogate at character {lone_surrogate(refusal)}, which no UTF-8 can have"
+            )
         self._refusal = b"" if refusal is None else _written(refusal, escaped)
         if self._bases[-1] > MAX_BYTES:
             raise LimitError(
@@ -233,7 +237,8 @@ def _with_reach(quotable: Quotable) -> Quotable:
     return replace(quotable, furthest=furthest)
 
 
-def _documents(context: Any) -> tuple[str, ...]:
+def documents_of(context: Any) -> tuple[str, ...]:
+    """The texts of a context. Raises OptionError for what is none, or has lone surrogates."""
     if isinstance(context, str):
         documents: tuple[Any, ...] = (context,)
     elif isinstance(context, Iterable) and not isinstance(context, (bytes, bytearray)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +14,11 @@ from ..kernels.calling import call
 from ..kernels.cost import NEVER
 from ..kernels.suffix import Quotable, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
 from ..tokenizers_adapter import Vocabulary
-from .automaton import no_state
+from .automaton import is_within, no_state
 from .boundaries import Boundary
 from .describe import either
 from .expectation import NOTHING, expectation
-from .given import states_of
+from .given import states_of, vocabulary_of
 from .limits import Limits, Meter, current
 from .locks import new_lock
 from .mask_table import Cache, MaskTable
@@ -64,12 +63,8 @@ class SubstringAutomaton:
 
     def check(self, state: int) -> None:
         """Raise StateError for what is neither a state nor DEAD."""
-        try:
-            if DEAD <= state < len(self._places) and operator.index(state) == state:
-                return
-        except (TypeError, ValueError):
-            pass
-        raise no_state(state)
+        if not is_within(state, len(self._places)):
+            raise no_state(state)
 
     def _state(self, node: int, depth: int) -> int:
         packed = node << DEPTH_BITS | depth
@@ -166,6 +161,7 @@ class SubstringGuide(Drawable):
         none_text: str | None = None,
         limits: Limits | None = None,
     ) -> None:
+        vocabulary = vocabulary_of(vocabulary, "SubstringGuide")
         if none_text is not None and (not isinstance(none_text, str) or not none_text):  # pyright: ignore
             raise OptionError(f"none_text={none_text!r}: a text that is not empty, or None")
         self._meter = Meter(limits)

@@ -15,6 +15,7 @@ from .spelling import (
     Rewrite,
     Spell,
     TokenTable,
+    encoded,
     replace,
     spell_byte_level,
     spell_text,
@@ -45,7 +46,7 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
     tokens: list[bytes | None] = [None] * (1 + max(vocabulary.values(), default=-1))
     for text, token in vocabulary.items():
         if token not in special:
-            tokens[token] = text.encode() if token in literal else spell(text)
+            tokens[token] = encoded(text) if token in literal else spell(text)
     eos: int | None = getattr(tokenizer, "eos_token_id", None)
     return TokenTable(tokens, frozenset(special), () if eos is None else (eos,))
 

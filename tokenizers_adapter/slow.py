@@ -15,6 +15,7 @@ from .spelling import (
     Spell,
     TokenTable,
     byte_level_alphabet,
+    encoded,
     replace,
     spell_byte_level,
     spell_text,
@@ -39,7 +40,7 @@ def read_slow(tokenizer: Any) -> TokenTable:
 
     tokens: list[bytes | None] = [None] * (1 + max(ids, default=-1))
     for token in literal - special:
-        tokens[token] = added[token].content.encode()
+        tokens[token] = encoded(added[token].content)
     model = getattr(tokenizer, "sp_model", None)
     if model is None:
         strings = [piece for piece in pieces if isinstance(piece, str)]

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from ..errors import VocabularyError
+
 SPACE_MARK = "\u2581"
 
 Spell = Callable[[str], bytes]
@@ -47,7 +49,7 @@ def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
         try:
             return codecs.charmap_encode(token, "strict", table)[0]
         except UnicodeEncodeError:
-            return token.encode()
+            return encoded(token)
 
     return spell
 
@@ -61,9 +63,20 @@ def spell_text(rewrites: Iterable[Rewrite] = (), byte_fallback: bool = False) ->
             return bytes([int(match[1], 16)])
         for rewrite in rewrites:
             token = rewrite(token)
-        return token.encode()
+        return encoded(token)
 
     return spell
+
+
+def encoded(token: str) -> bytes:
+    """The bytes of a token that stands for its own text. Raises VocabularyError for lone surrogates."""
+    try:
+        return token.encode()
+    except UnicodeEncodeError as error:
+        raise VocabularyError(
+            f"the token {token[:50]!r} has a lone surrogate at character {error.start}, which no UTF-8 can have; "
+            "build Vocabulary(tokens, eos_ids) from the bytes of each token yourself"
+        ) from None
 
 
 def replace(old: str, new: str) -> Rewrite:

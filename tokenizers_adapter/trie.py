@@ -9,11 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import LimitError
+
 Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
-# From how many bytes on two tokens are compared by themselves, and above how many levels a trie is seen by its tokens
-DEEP, MANY_LEVELS = 256, 2048
+# Beyond these a guide would need more than a second, and half a gigabyte, before its first mask.
+MOST_NODES = 1 << 22
+_FEW = 100
 
 
 class Trie(NamedTuple):
@@ -21,7 +24,8 @@ class Trie(NamedTuple):
 
     The children of node n are n + 1, skip[n + 1], skip[skip[n + 1]] ... as long as they are below skip[n].
     The tokens that end at n are ids[token_start[n]:token_start[n + 1]], those that begin with the text of n
-    are ids[token_start[n]:token_start[skip[n]]].
+    are ids[token_start[n]:token_start[skip[n]]]. A named tuple, so that compiled kernels take it as one
+    argument.
     """
 
     byte: NDArray[np.uint8]  # [N] the last byte of the node's text; 0 for the root
@@ -36,6 +40,7 @@ class Trie(NamedTuple):
 
         Sorted distinct tokens are laid side by side: each adds, after the prefix it shares with the one
         before, one node for each of its further bytes, and so the nodes come out in preorder.
+        Raises LimitError if there are too many nodes.
         """
         ids = [token for token, text in enumerate(tokens) if text]
         texts = [text for text in tokens if text]
@@ -52,6 +57,11 @@ class Trie(NamedTuple):
 
         added = length[new] - shared
         end = 1 + np.cumsum(added)  # the node one past the last that each distinct token adds
+        if end[-1] > MOST_NODES:
+            raise LimitError(
+                f"the vocabulary's tokens have {end[-1]:,} different beginnings, more than {MOST_NODES:,}, which is "
+                "fixed; leave out the longest tokens"
+            )
         step = np.arange(1, int(end[-1])) - np.repeat(end - added, added)
         depth = np.zeros(int(end[-1]), np.int64)
         depth[1:] = np.repeat(shared + 1, added) + step
@@ -61,7 +71,7 @@ class Trie(NamedTuple):
         counts[end] = np.bincount(np.cumsum(new) - 1)
         return cls(
             byte,
-            _subtree_ends(depth, shared, added).astype(np.int32),
+            _subtree_ends(depth, shared, end).astype(np.int32),
             depth.astype(np.int32),
             np.cumsum(counts).astype(np.int32),
             np.array(ids, np.int32)[order],
@@ -71,57 +81,56 @@ class Trie(NamedTuple):
 def _shared_prefixes(data: NDArray[np.uint8], begin: Places, length: Places) -> Places:
     """How many bytes each text shares with the one before it, 0 for the first: int64 like `begin`.
 
-    One comparison per depth over the pairs that still agree, so the work is the number of shared bytes; of few pairs
-    that agree for long many bytes are compared at once.
+    One comparison per depth over the pairs that still agree, so the work is the number of shared bytes; when only a
+    few pairs do, they are compared one by one.
     """
     shared = np.zeros(len(begin), np.int64)
     shorter = np.minimum(length[1:], length[:-1])
     agreeing = np.arange(1, len(begin))
     depth = 0
-    while len(agreeing):
-        if depth >= DEEP:
-            for pair in agreeing.tolist():
-                shared[pair] = _shared(data, int(begin[pair]), int(begin[pair - 1]), depth, int(shorter[pair - 1]))
-            break
+    while len(agreeing) > _FEW:
         agreeing = agreeing[shorter[agreeing - 1] > depth]
         agreeing = agreeing[data[begin[agreeing] + depth] == data[begin[agreeing - 1] + depth]]
         depth += 1
         shared[agreeing] = depth
+    for pair in agreeing.tolist():
+        most = int(shorter[pair - 1])
+        left, right = (data[begin[text] : begin[text] + most] for text in (pair - 1, pair))
+        differing = left != right
+        shared[pair] = int(differing.argmax()) if differing.any() else most
     return shared
 
 
-def _shared(data: NDArray[np.uint8], first: int, second: int, depth: int, most: int) -> int:
-    """How many bytes two texts share that agree in the first `depth`; ever more are compared at once."""
-    while depth < most:
-        end = min(2 * depth, most)
-        differ = data[first + depth : first + end] != data[second + depth : second + end]
-        if differ.any():
-            return depth + int(differ.argmax())
-        depth = end
-    return most
-
-
-def _subtree_ends(depth: Places, shared: Places, added: Places) -> Places:
+def _subtree_ends(depth: Places, shared: Places, ends: Places) -> Places:
     """One past the last node below each node of a preorder given by its depths.
 
-    shared, added: how deep each distinct token leaves the one before it, and how many nodes it has of its own.
-    Deepest level first, a node takes the end of its last child; among equal indices of an assignment the
-    last one wins, and children come in preorder. Where levels are very many, token by token: a node ends where the
-    next token begins that leaves the path above it.
+    shared, ends: what each distinct text shares with the one before it, and one past the nodes that it adds
     """
-    end = np.arange(1, len(depth) + 1)
-    if int(depth.max()) > MANY_LEVELS:
-        path = np.zeros(int(depth.max()) + 1, np.int64)
-        first, deepest = 1, 0
-        for leaving, count in zip(shared.tolist(), added.tolist(), strict=True):
-            end[path[leaving + 1 : deepest + 1]] = first
-            deepest = leaving + count
-            path[leaving + 1 : deepest + 1] = np.arange(first, first + count)
-            first += count
-        end[path[: deepest + 1]] = len(depth)
-        return end
+    return _by_levels(depth) if depth.max() < len(shared) else _by_texts(depth, shared, ends)
+
+
+def _by_levels(depth: Places) -> Places:
+    """Deepest level first, a node takes the end of its last child.
+
+    Among equal indices of an assignment the last one wins, and children come in preorder.
+    """
     by_depth = np.argsort(depth, kind="stable")
     levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])
+    end = np.arange(1, len(depth) + 1)
     for parents, children in reversed(list(pairwise(levels))):
         end[parents[np.searchsorted(parents, children) - 1]] = end[children]
+    return end
+
+
+def _by_texts(depth: Places, shared: Places, ends: Places) -> Places:
+    """Where a text begins to add nodes, those of the texts before it end that it does not share."""
+    end = np.full(len(depth), len(depth))
+    path = np.zeros(int(depth.max()) + 1, np.int64)
+    first = 1
+    length = 0
+    for common, last in zip(shared.tolist(), ends.tolist(), strict=True):
+        end[path[common + 1 : length + 1]] = first
+        length = common + last - first
+        path[common + 1 : length + 1] = np.arange(first, last)
+        first = last
     return end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import index
 from typing import Any
@@ -37,16 +37,18 @@ class Vocabulary:
     def __init__(self, tokens: Sequence[bytes | None], eos_ids: Iterable[int], special_ids: Iterable[int] = ()) -> None:
         """`tokens` by id; EOS and special ids lose their bytes, since a text never spells them.
 
-        Raises VocabularyError if there is no EOS id, or an id is outside `tokens`.
+        Raises VocabularyError if there is no EOS id, or an id is outside `tokens`; OptionError for what are no bytes
+        or no ids.
         """
-        self.size = len(tokens)
+        texts = [_token_bytes(token, text) for token, text in enumerate(_listed(tokens))]
+        self.size = len(texts)
         self.eos_ids = _token_ids("eos_ids", eos_ids, self.size)
         self.special_ids = frozenset(_token_ids("special_ids", special_ids, self.size)).union(self.eos_ids)
         if not self.eos_ids:
             raise VocabularyError(
                 "a vocabulary needs a token that ends the text; pass its ids as eos_ids=, e.g. eos_ids=[2]"
             )
-        self.tokens = [bytes(text) if text else None for text in tokens]
+        self.tokens = texts
         for token in self.special_ids:
             self.tokens[token] = None
 
@@ -61,6 +63,8 @@ class Vocabulary:
         Raises VocabularyError if there is no EOS, if the tokenizer's strings cannot be turned into bytes, or
         if tokens with text lie beyond `size`.
         """
+        if size is not None and (type(size) is not int or size < 1):
+            raise OptionError(f"size={size!r}: the width of the model's logits, a whole number of at least 1")
         table = read_tokenizer(tokenizer)
         eos = table.eos_ids if eos_ids is None else (eos_ids,) if isinstance(eos_ids, int) else eos_ids
         size = len(table.tokens) if size is None else size
@@ -91,6 +95,10 @@ class Vocabulary:
         """
         try:
             tokens = [text.encode() for text in characters]
+        except (AttributeError, TypeError):
+            raise OptionError(
+                f"characters must be texts, such as 'abc' or ['a', 'b'], not {characters!r:.100}"
+            ) from None
         except UnicodeEncodeError as error:
             raise VocabularyError(f"{error.object!r} is not text that UTF-8 can encode: {error.reason}") from None
         return cls([*tokens, None], [len(tokens)])
@@ -116,6 +124,27 @@ class Vocabulary:
     def __repr__(self) -> str:
         with_text = sum(text is not None for text in self.tokens)
         return f"Vocabulary(size={self.size}, tokens with text={with_text}, eos_ids={self.eos_ids})"
+
+
+def _listed(tokens: Any) -> list[Any]:
+    """The tokens, if they are several. Raises OptionError."""
+    several: Any = tokens
+    if isinstance(tokens, (str, bytes, bytearray, Mapping)) or not isinstance(tokens, Iterable):
+        raise OptionError(
+            f"tokens must be a list with the bytes of each token by its id, not {type(several).__name__}; for a "
+            "tokenizer there is Vocabulary.from_tokenizer(tokenizer)"
+        )
+    return list(several)
+
+
+def _token_bytes(token: int, text: Any) -> bytes | None:
+    """The bytes of a token, None if it has none. Raises OptionError for what are no bytes."""
+    if text is None:
+        return None
+    if not isinstance(text, (bytes, bytearray, memoryview)):
+        hint = "encode it, text.encode()" if isinstance(text, str) else "None stands for no bytes"
+        raise OptionError(f"token {token} is {text!r:.100} ({type(text).__name__}), and must be bytes; {hint}")
+    return bytes(text) or None
 
 
 def _token_ids(option: str, ids: Iterable[int], size: int) -> tuple[int, ...]:

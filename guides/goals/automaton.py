@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from ...errors import LimitError
 from ...tokenizers_adapter import Vocabulary
+from ..given import shown
+from ..limits import spend
 from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Machine, characters
 from .specs import Goal
 
@@ -17,6 +19,8 @@ Thread = tuple[int, bool]
 Threads = frozenset[Thread]
 
 MAX_STATES = 10_000
+# Of work
+STEPS_PER_ROW, STEPS_PER_THREAD, STEPS_PER_PAIR = 5000, 50, 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,9 +53,13 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
     subsets = Subsets(Machine(goal, vocabulary))
     rows: list[Ints] = []
     while len(rows) < len(subsets.states):
+        spend(STEPS_PER_ROW)
         rows.append(subsets.row(len(rows)))
         if len(rows) > MAX_STATES:
-            raise LimitError(f"the goal {goal!r} takes more than {MAX_STATES:,} states; make its gaps smaller")
+            raise LimitError(
+                f"the goal {shown(goal)} takes more than {MAX_STATES:,} states, which is fixed; make its phrases "
+                "shorter or its gaps smaller"
+            )
     after = np.stack(rows)
     met = np.array([subsets.is_met(state) for state in subsets.states])
     return GoalAutomaton(goal, after, met, met & (after == np.arange(len(after))[:, None]).all(1))
@@ -111,6 +119,7 @@ class Subsets:
         if key not in self._moved:
             byte = self._bytes[kind]
             moved: set[Thread] = set()
+            spend(STEPS_PER_THREAD * len(threads))
             for node, guarded in threads:
                 if not (guarded and last == WORD):
                     still = guarded and last != OUTSIDE
@@ -131,6 +140,9 @@ class Subsets:
                         pending.append(thread)
         if (self._machine.end, False) in threads:
             return self._done
+        if not (self._machine.resets or self._machine.counts or self._machine.has_words):
+            return frozenset(threads)
+        spend(STEPS_PER_PAIR * len(threads) ** 2)
         return frozenset(thread for thread in threads if not self._is_needless(thread, threads))
 
     def _is_needless(self, thread: Thread, threads: set[Thread]) -> bool:

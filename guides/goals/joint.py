@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.cost import NEVER
-from ..automaton import no_state
+from ..automaton import is_within, no_state
 from ..limits import spend
 from ..protocol import DEAD, ByteGuide
 from ..tables import VocabularyTables
@@ -54,12 +53,9 @@ class Joint:
 
     def knows(self, state: int) -> bool:
         """Whether a number is a state, not DEAD. Raises StateError for anything else."""
-        try:
-            if DEAD <= state < len(self.members) and operator.index(state) == state:
-                return state != DEAD
-        except (TypeError, ValueError):
-            pass
-        raise no_state(state)
+        if not is_within(state, len(self.members)):
+            raise no_state(state)
+        return state != DEAD
 
     @property
     def held_bytes(self) -> int:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError
 from ...tokenizers_adapter import Vocabulary
+from ..given import shown
+from ..limits import spend
 from ..regex.charsets import unicode_class
 from ..utf8 import template
 from .specs import AnyOf, Gap, Goal, Ordered, Phrase, Template
@@ -22,6 +24,7 @@ CONTINUATION: Bytes = frozenset(range(0x80, 0xC0))
 
 ALWAYS, AFTER_BOUNDARY, BEFORE_BOUNDARY = 0, 1, 2
 MAX_NODES = 20_000
+STEPS_PER_NODE = 300
 
 
 class Count(NamedTuple):
@@ -61,7 +64,11 @@ class Machine:
 
     def _node(self) -> int:
         if len(self.edges) >= MAX_NODES:
-            raise LimitError(f"the goal {self.goal!r} takes more than {MAX_NODES:,} states; make its gaps smaller")
+            raise LimitError(
+                f"the goal {shown(self.goal)} takes more than {MAX_NODES:,} states, which is fixed; make its phrases "
+                "shorter or its gaps smaller"
+            )
+        spend(STEPS_PER_NODE)
         self.edges.append([])
         self.links.append([])
         return len(self.edges) - 1

@@ -9,6 +9,7 @@ from types import EllipsisType
 from typing import Any
 
 from ...errors import OptionError
+from ..given import shown
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -139,10 +140,10 @@ def goal_of(goal: Any) -> Goal:
         raise OptionError("gaps belong between the parts of a Template")
     if isinstance(goal, (list, tuple)):
         raise OptionError(
-            f"{goal!r} is no goal; a phrase by its token ids is Phrase({goal!r}), one of several is AnyOf(...)"
+            f"{shown(goal)} is no goal; a phrase by its token ids is Phrase({shown(goal)}), one of several is AnyOf(...)"
         )
     raise OptionError(
-        f"{goal!r} ({type(goal).__name__}) is no goal; goals are strings, Phrase, AnyOf, Ordered, Template and AllOf"
+        f"{shown(goal)} ({type(goal).__name__}) is no goal; there are strings, Phrase, AnyOf, Ordered, Template, AllOf"
     )
 
 
@@ -153,16 +154,25 @@ def goals_of(include: Any) -> tuple[Goal, ...]:
     """
     several: list[Any] = [*include] if isinstance(include, (list, tuple)) else [include]
     if several and all(isinstance(goal, int) for goal in several):
-        raise OptionError(f"include={include!r}: a phrase by its token ids is Phrase({include!r})")
+        raise OptionError(f"include={shown(include)}: a phrase by its token ids is Phrase({shown(include)})")
     found: list[Goal] = []
     pending = [goal_of(goal) for goal in reversed(several)]
+    known: set[Goal] = set()
     while pending:
         goal = pending.pop()
         if isinstance(goal, AllOf):
             pending += reversed(goal.goals)
-        elif goal not in found:
+        elif not _is_known(goal, known):
+            known.add(goal)
             found.append(goal)
     return tuple(found)
+
+
+def _is_known(goal: Goal, known: set[Goal]) -> bool:
+    try:
+        return goal in known
+    except RecursionError:
+        raise OptionError("a goal is nested deeper than what is left of Python's stack here; nest it less") from None
 
 
 def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
@@ -172,7 +182,7 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
         try:
             value = tuple(map(index, text))
         except TypeError:
-            raise OptionError(f"Phrase({text!r}): a text or token ids, not {type(text).__name__}") from None
+            raise OptionError(f"Phrase({shown(text)}): a text or token ids, not {type(text).__name__}") from None
     if not value:
         raise OptionError("an empty phrase asks for nothing; leave it out, or give it at least one character")
     if isinstance(value, str):
@@ -180,7 +190,7 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
             value.encode()
         except UnicodeEncodeError as error:
             raise OptionError(
-                f"the phrase {value!r} has a lone surrogate at character {error.start}, which no text can have"
+                f"the phrase {shown(value)} has a lone surrogate at character {error.start}, which no text can have"
             ) from None
     return value
 

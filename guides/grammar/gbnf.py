@@ -14,18 +14,20 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ...errors import GrammarError, LimitError
+from ..limits import spend
 from ..syntax import Chars, Literal, Node, Reference, Repeat
 from .combine import characters, choice, is_character, series
 from .grammar import Grammar, check
+from .options import check_options, grammar_text
 
 _PATTERN = re.compile(
     r"""
-    (?P<blank> \s+ | \#[^\n]* | \(\* .*? \*\) )
+    (?P<blank> \s+ | \#[^\n]* )
   | (?P<name> [A-Za-z0-9_-]+ )
   | (?P<define> ::= | = )
-  | (?P<string> " (?: \\. | [^"\\\n] )* " | ' (?: \\. | [^'\\\n] )* ' )
-  | (?P<set> \[ (?: \\. | [^\]\\\n] )* \] )
-  | (?P<bounds> \{ \s* [0-9]+ \s* (?: , \s* [0-9]* \s* )? \} )
+  | (?P<string> " (?: \\. | [^"\\\n] )*+ " | ' (?: \\. | [^'\\\n] )*+ ' )
+  | (?P<set> \[ (?: \\. | [^\]\\\n] )*+ \] )
+  | (?P<bounds> \{ \s*+ [0-9]++ \s*+ (?: , \s*+ [0-9]*+ \s*+ )? \} )
   | (?P<mark> [()|.*+?;,] )
     """,
     re.VERBOSE | re.DOTALL,
@@ -34,6 +36,8 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}
 _CONTROLS = {"n": 10, "t": 9, "r": 13}
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _DIGITS = 9
+# Of work: to read it, and to parse it
+STEPS_PER_WORD, STEPS_PER_CHARACTER = 150, 30
 
 
 def parse_gbnf(text: str, start: str = "root", *, max_rules: int = 100_000, max_depth: int = 100) -> Grammar:
@@ -44,6 +48,8 @@ def parse_gbnf(text: str, start: str = "root", *, max_rules: int = 100_000, max_
     GrammarError: the text is malformed, or uses rules that are not defined. LanguageError: some rule can
     never finish. LimitError: a limit is exceeded.
     """
+    text = grammar_text(text)
+    check_options(start, max_rules=max_rules, max_depth=max_depth)
     parser = _Parser(text, max_rules, max_depth)
     while parser.token.kind != "end":
         parser.rule()
@@ -117,7 +123,10 @@ class _Parser:
         if name.text in self.rules:
             raise GrammarError(f"the rule {name.text!r} is defined more than once", self.text, name.offset)
         if len(self.rules) >= self.max_rules:
-            raise LimitError(f"the grammar has more than max_rules={self.max_rules} rules; raise max_rules")
+            raise LimitError(
+                f"the grammar has more than max_rules={self.max_rules} rules; raise max_rules= of parse_gbnf, "
+                "whose grammar CFGGuide takes"
+            )
         self.rules[name.text] = self.alternatives(name.text)
         self.lines[name.text] = self.line(name)
 
@@ -220,6 +229,7 @@ class _Parser:
 
     def codes(self, token: _Token, begin: int) -> list[tuple[int, int]]:
         """The code points between the delimiters of a word, each with its offset in the text."""
+        spend(STEPS_PER_CHARACTER * len(token.text))
         out: list[tuple[int, int]] = []
         at, end = token.offset + begin, token.offset + len(token.text) - 1
         while at < end:
@@ -243,14 +253,22 @@ class _Parser:
     def too_deep(self) -> NoReturn:
         raise LimitError(
             f"brackets or repeats nested more than max_depth={self.max_depth} deep in line "
-            f"{self.line(self.token)}; name the inner parts as rules of their own, or raise max_depth"
+            f"{self.line(self.token)}; name the inner parts as rules of their own, or raise max_depth= of parse_gbnf"
         )
 
 
 def _tokenize(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     offset = 0
+    closes = True
     while offset < len(text):
+        spend(STEPS_PER_WORD)
+        if closes and text.startswith("(*", offset):
+            end = text.find("*)", offset + 2)
+            closes = end >= 0
+            if closes:
+                offset = end + 2
+                continue
         match = _PATTERN.match(text, offset)
         if match is None:
             raise GrammarError(_complaint(text[offset]), text, offset)

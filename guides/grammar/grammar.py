@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ...errors import GrammarError, LanguageError
+from ..limits import spend
 from ..quotation import Quote
 from ..syntax import EMPTY, Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from .notation import render_name, render_rules
 
 _SHOWN = 8
+STEPS_PER_NODE = 30
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,6 +68,7 @@ def references(node: Node) -> Iterator[str]:
     """The names of the rules that a node refers to, with repetitions."""
     todo = [node]
     while todo:
+        spend(STEPS_PER_NODE)
         item = todo.pop()
         if isinstance(item, Reference):
             yield item.name
@@ -128,6 +131,7 @@ def _least_fixpoint(rules: Mapping[str, Node], leaf: Callable[[Chars | Literal |
     todo = [(body, i) for i, body in enumerate(bodies)]
     true: list[int] = []
     while todo:
+        spend(STEPS_PER_NODE)
         node, parent = todo.pop()
         if isinstance(node, Reference):
             if node.name in number:

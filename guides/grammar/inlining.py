@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from operator import is_
 
+from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence
-from .grammar import Grammar, children, references
+from .grammar import STEPS_PER_NODE, Grammar, children, references
 
 MAX_WEIGHT = 48
 
@@ -66,6 +67,7 @@ def _innermost_first(grammar: Grammar) -> Iterator[str]:
 
 def _substituted(node: Node, small: Mapping[str, Node]) -> Node:
     """The node with references to small rules replaced, sharing what does not change."""
+    spend(STEPS_PER_NODE)
     match node:
         case Reference(name):
             return small.get(name, node)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from ...errors import LimitError
+from ...errors import LimitError, OptionError
+from ..given import shown
+from ..limits import spend
 from ..quotation import Context, Quote
 from ..syntax import Node, Reference, Repeat, Sequence
 from .combine import choice
@@ -20,9 +22,12 @@ from .lark_parser import parse_statements
 from .lark_syntax import Definition, Name, Value, fold
 from .lark_templates import Arguments, Templates
 from .lark_terminals import Terminals
+from .options import check_options, grammar_text
 
 IGNORED = "__IGNORED"
 BEGIN = "__BEGIN"
+# Of work, to look it up and check it
+STEPS_PER_RULE = 500
 
 
 def parse_lark(
@@ -41,6 +46,10 @@ def parse_lark(
     GrammarError: the text is malformed, uses names that are not defined, or directives that are not
     supported. LanguageError: some rule can never finish. LimitError: a limit is exceeded.
     """
+    text = grammar_text(text)
+    check_options(start, max_rules=max_rules, max_depth=max_depth)
+    if contexts is not None and not isinstance(contexts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"contexts={shown(contexts)}: texts by name, such as contexts={{'report': report}}")
     quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
     grammar = _Builder(text, Names(text, parse_statements(text, max_depth)), max_rules, quotes).build(start)
     check(grammar)
@@ -82,7 +91,11 @@ class _Builder:
 
     def add(self, name: str, definition: Definition, body: Node) -> None:
         if len(self.rules) >= self.max_rules:
-            raise LimitError(f"the grammar has more than max_rules={self.max_rules} rules; raise max_rules")
+            raise LimitError(
+                f"the grammar has more than max_rules={self.max_rules} rules; raise max_rules= of parse_lark, "
+                "whose grammar CFGGuide takes"
+            )
+        spend(STEPS_PER_RULE)
         self.rules[name] = body
         self.lines[name] = bisect_left(self.newlines, definition.name.offset) + 1
 

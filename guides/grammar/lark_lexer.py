@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ...errors import GrammarError
+from ..limits import spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,12 @@ class Token:
 
 _PATTERN = re.compile(
     r"""
-    (?P<comment> \s* (?: // | \# ) [^\n]* )
+    (?P<comment> \s*+ (?: // | \# ) [^\n]* )
   | (?P<blank> [ \t\f]+ | \\ [ ]* \r?\n )
-  | (?P<or_line> (?: \r?\n )+ \s* \| )
-  | (?P<line> (?: \r?\n )+ \s* )
-  | (?P<regex> / (?: \\. | [^/\\] )+ / [imslux]* )
-  | (?P<string> " (?: \\[^\n] | [^"\\\n] )* " i? )
+  | (?P<or_line> \r?\n \s*+ \| )
+  | (?P<line> \r?\n \s* )
+  | (?P<regex> / (?: \\. | [^/\\] )++ / [imslux]* )
+  | (?P<string> " (?: \\[^\n] | [^"\\\n] )*+ " i? )
   | (?P<modifiers> (?: !\?? | \?!? ) (?= [_a-z] ) )
   | (?P<rule> _?[a-z][_a-z0-9]* )
   | (?P<terminal> _?[A-Z][_A-Z0-9]* )
@@ -37,6 +38,8 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# Of work: to read it, and to parse it
+STEPS_PER_WORD = 150
 _DROPPED = frozenset({"comment", "blank"})
 
 
@@ -48,6 +51,7 @@ def tokenize(text: str) -> list[Token]:
         match = _PATTERN.match(text, offset)
         if match is None:
             raise GrammarError(_complaint(text, offset), text, offset)
+        spend(STEPS_PER_WORD)
         kind = str(match.lastgroup)
         if kind not in _DROPPED:
             tokens.append(Token(kind, match.group(), offset))

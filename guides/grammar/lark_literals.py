@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from ...errors import GrammarError
+from ..limits import spend
 from ..regex import parse
 from ..syntax import Chars, Literal, Node
 from .combine import characters, is_character
 from .lark_syntax import Range, Text
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[^xuU])")
+STEPS_PER_CHARACTER = 30
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", '"': '"', "\\": "\\"}
 
 
@@ -42,6 +44,9 @@ def _one_character(literal: Text, grammar: str) -> int:
 def _unescape(literal: Text, grammar: str) -> str:
     """The characters that a literal stands for; a backslash before an ordinary one stays, as in Lark."""
     body = literal.source[1 : literal.source.rindex('"')]
+    if "\\" not in body:
+        return body
+    spend(STEPS_PER_CHARACTER * len(body))
     out: list[str] = []
     at = 0
     while at < len(body):

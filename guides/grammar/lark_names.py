@@ -18,8 +18,12 @@ class Names:
         self.text = text
         self.definitions: dict[str, Definition] = {}
         self.ignored: list[Expression] = []
+        self._more: dict[str, list[Expression]] = {}
         for statement in sorted(statements, key=lambda statement: not isinstance(statement, Import)):
             self.add(statement)
+        for name, bodies in self._more.items():
+            known = self.definitions[name]
+            self.definitions[name] = replace(known, body=Choice((known.body, *bodies)))
 
     def add(self, statement: Statement) -> None:
         if isinstance(statement, Ignore):
@@ -56,14 +60,16 @@ class Names:
             reason = f"cannot {definition.how} {name.name!r}: it is not defined before"
             raise GrammarError(reason, self.text, name.offset)
         elif definition.how == "extend":
-            definition = self.extended(known, definition)
+            self.extend(known, definition)
+            return
+        self._more.pop(name.name, None)
         self.definitions[name.name] = definition
 
-    def extended(self, known: Definition, more: Definition) -> Definition:
+    def extend(self, known: Definition, more: Definition) -> None:
         if [p.name for p in known.parameters] != [p.name for p in more.parameters]:
             reason = f"cannot extend {known.name.name!r} with other parameters than it has"
             raise GrammarError(reason, self.text, more.name.offset)
-        return replace(known, body=Choice((known.body, more.body)))
+        self._more.setdefault(known.name.name, []).append(more.body)
 
     def lookup(self, name: Name) -> Definition:
         """The definition of a name; GrammarError where there is none."""

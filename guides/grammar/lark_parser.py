@@ -299,5 +299,5 @@ class _Parser:
             line = self.text.count("\n", 0, self.token.offset) + 1
             raise LimitError(
                 f"brackets nested more than max_depth={self.max_depth} deep in line {line}; "
-                "name the inner parts as rules of their own, or raise max_depth"
+                "name the inner parts as rules of their own, or raise max_depth= of parse_lark"
             )

@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass
 
 from ...errors import GrammarError, PatternError
+from ..limits import spend
 from ..regex import parse
 from ..syntax import Node
-from .lark_syntax import Regex
+from .lark_syntax import STEPS_PER_PART, Regex
 
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "u": re.UNICODE}
 
@@ -26,7 +27,8 @@ _PARTS = r"""
   | (?P<bar> \| )
   | (?P<lazy> (?: [*+?] | \{ (?: [0-9]+ (?: ,[0-9]* )? | ,[0-9]* ) \} ) \? )
   | (?P<repeat> [*+?] | \{ (?: [0-9]+ (?: ,[0-9]* )? | ,[0-9]* ) \} )
-  | (?P<one> \\. | \[\^?\]?(?:\\.|[^\]\\])*\] | . )
+  | (?P<one> \\. | \[\^?\]?(?:\\.|[^\]\\])*+\] | [^\[] )
+  | (?P<unclosed> \[ )
 """
 _PLAIN = re.compile(_PARTS, re.VERBOSE | re.DOTALL)
 _SPACED = re.compile(rf"(?P<space> \s+ | \#[^\n]* ) | {_PARTS}", re.VERBOSE | re.DOTALL)
@@ -83,7 +85,10 @@ class _Scan:
     def fault(self) -> tuple[str, int] | None:
         """What a grammar cannot mean, and its offset in the pattern."""
         for part in self.parts:
+            spend(STEPS_PER_PART)
             kind = str(part.lastgroup)
+            if kind == "unclosed":
+                return None  # which the pattern's own reader says better
             if kind == "lazy":
                 return _lazy(part.group()), part.start()
             if kind == "anchor" and not self.looking:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ..limits import spend
 from ..syntax import Node, Repeat
 from .combine import choice, series
 
@@ -94,6 +95,9 @@ class Many:
     max: int | None
 
 
+# Of work, to make a node of it
+STEPS_PER_PART = 60
+
 Pattern = Text | Regex | Range | Quotation
 Value = Name | Pattern | Call
 Expression = Value | Series | Choice | Many
@@ -146,6 +150,7 @@ def fold(expression: Expression, leaf: Callable[[Value], Node]) -> Node:
     done: list[Node] = []
     todo: list[tuple[Expression, bool]] = [(expression, False)]
     while todo:
+        spend(STEPS_PER_PART)
         item, has_items = todo.pop()
         if isinstance(item, Series | Choice):
             if not has_items:

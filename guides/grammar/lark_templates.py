@@ -68,9 +68,10 @@ class Templates:
         return self.resolve(value, arguments)
 
     def _new_name(self, key: tuple[str, ...], offset: int) -> Name:
-        name = f"{key[0]}{{{','.join(key[1:])}}}"
-        if len(name) > _LONG_NAME:
+        if sum(map(len, key)) + len(key) + 1 > _LONG_NAME:
             name = f"{key[0]}{{#{len(self._instances)}}}"
+        else:
+            name = f"{key[0]}{{{','.join(key[1:])}}}"
         self._generated.add(name)
         return Name(name, offset)
 

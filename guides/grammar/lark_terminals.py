@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...errors import GrammarError
+from ..limits import spend
+from ..lower import is_nullable
 from ..quotation import Quote
 from ..syntax import Node, Reference
 from .grammar import nullable
 from .lark_literals import range_node, text_node
 from .lark_names import Names
 from .lark_regex import regex_node
-from .lark_syntax import Call, Expression, Name, Pattern, Quotation, Range, Regex, Text, Value, fold, leaves
+from .lark_syntax import (
+    STEPS_PER_PART,
+    Call,
+    Expression,
+    Name,
+    Pattern,
+    Quotation,
+    Range,
+    Regex,
+    Text,
+    Value,
+    fold,
+    leaves,
+)
 
 
 class Terminals:
@@ -74,7 +89,7 @@ class Terminals:
         node = self.node(body)
         if isinstance(body, Name):
             return self.used(body)
-        if "" in nullable({**self.nodes, "": node}):
+        if is_nullable(node, self._empty.__contains__):
             raise self._empty_text("what is ignored", offset_of(next(leaves(body))))
         return node
 
@@ -106,9 +121,11 @@ class Terminals:
                 if inner.name in path:
                     reason = f"the terminal {inner.name!r} contains itself; only rules may be recursive"
                     raise GrammarError(reason, self.text, inner.offset)
-                path[inner.name] = self._inner(inner.name)
+                if inner.name not in finished:
+                    path[inner.name] = self._inner(inner.name)
 
     def _inner(self, terminal: str) -> list[Name]:
+        spend(STEPS_PER_PART)
         return [leaf for leaf in leaves(self.names.definitions[terminal].body) if isinstance(leaf, Name)]
 
 

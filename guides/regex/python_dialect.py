@@ -42,10 +42,9 @@ class PythonReader(Reader):
 
     def literal(self, end: int) -> None:
         """Characters as they are; in verbose mode white space, or a comment, is skipped."""
-        if self.flags & VERBOSE:
-            if self.text[self.at] in _BLANK_OR_COMMENT:
-                self.at = end
-                return
+        if self.flags & VERBOSE and self.text[self.at] in _BLANK_OR_COMMENT:
+            self.at = end
+            return
         super().literal(end)
 
     def dollar(self) -> None:
