@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from ..errors import LanguageError, OptionError
 from ..kernels.calling import call
+from ..kernels.chart import EXHAUSTED
 from ..kernels.cost import NEVER
-from ..kernels.suffix import Quotable, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
+from ..kernels.suffix import Quotable, Work, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
 from ..tokenizers_adapter import Vocabulary
 from .boundaries import Boundary
 from .describe import either
 from .expectation import expectation
 from .given import vocabulary_of
+from .limits import Meter, current
 from .mask_table import Cache, MaskTable
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
@@ -307,23 +309,13 @@ class SubstringGuide(Drawable):
         node, depth = self._automaton.place(state)
         with self._lock:
             arguments: tuple[Any, ...] = (self._tables.branches, self._needed, self._every, node, depth, root, most)
-            call(walk_quotable, self._automaton.quotable, *arguments, self._scratch, mask)
+            _counted(walk_quotable, self._automaton.quotable, *arguments, self._scratch, mask)
         return mask
 
     def _fewest(self, state: int, enough: int) -> int:
         node, depth = self._automaton.place(state)
-        return int(
-            call(
-                fewest_tokens,
-                self._automaton.quotable,
-                self._tables.branches,
-                self._needed,
-                self._every,
-                node,
-                depth,
-                enough,
-            )
-        )
+        quotable, trie = self._automaton.quotable, self._tables.branches
+        return _counted(fewest_tokens, quotable, trie, self._needed, self._every, node, depth, enough)
 
     def _spelt(self, state: int) -> int:
         """The state, DEAD if the vocabulary cannot spell what may follow."""
@@ -334,8 +326,17 @@ class SubstringGuide(Drawable):
 
 def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.int32]:
     needed = np.empty(len(quotable.text), np.int32)
-    call(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
+    _counted(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
     return needed
+
+
+def _counted(kernel: Any, *arguments: Any) -> int:
+    """What a kernel answers. Raises LimitError if it takes more work than the call may take."""
+    meter = current() or Meter()
+    answer = int(call(kernel, *arguments, Work(meter.counts)))
+    if answer == EXHAUSTED:
+        raise meter.refusal()
+    return answer
 
 
 def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
