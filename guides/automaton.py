@@ -439,4 +439,6 @@ def no_state(state: object) -> StateError:
 
 def is_within(state: object, count: int) -> bool:
     """Whether something is a whole number, DEAD or one below `count`."""
-    return isinstance(state, (int, np.integer)) and bool(DEAD <= state < count)
+    if not isinstance(state, (int, np.integer)) or isinstance(state, bool):
+        return False
+    return bool(DEAD <= state < count)

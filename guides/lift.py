@@ -193,6 +193,12 @@ class LiftedGuide:
             self._automaton.keep(after)
             return after
 
+    def after_bytes(self, state: int) -> NDArray[np.int32]:
+        """The state after each byte: int32 [256], DEAD where there is none, whether or not tokens spell it."""
+        with self._lock, self._meter:
+            self._prepare(state)
+            return self._automaton.transitions(state)
+
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
         """The fewest bytes that complete a text from each of the states, whether or not tokens spell them."""
         with self._lock, self._meter:

@@ -102,6 +102,8 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
     """
     if isinstance(guide, RowGuide):
         return guide.mask_within(state, left)
+    if not isinstance(guide, Guide):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"mask_within asks a guide, not {guide!r}")
     left = whole(left)
     mask = guide.mask(state).copy()
     eos = set(guide.vocabulary.eos_ids)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ from numpy.typing import NDArray
 
 from ..errors import LanguageError, OptionError
 from ..kernels.calling import call
+from ..kernels.chart import EXHAUSTED
 from ..kernels.cost import NEVER
-from ..kernels.suffix import Quotable, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
+from ..kernels.suffix import Quotable, Work, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
 from ..tokenizers_adapter import Vocabulary
 from .automaton import is_within, no_state
 from .boundaries import Boundary
@@ -283,10 +286,11 @@ class SubstringGuide(Drawable):
         """As `guides.crossing.TrieGuide` says."""
         if not self.mask_below(state, node).any():
             return UNREACHABLE
-        left = 1
-        while not self.mask_below(state, node, left).any():
-            left += 1
-        return left
+        # Whoever has enough tokens left has enough with one more.
+        most = 1
+        while not self.mask_below(state, node, most).any():
+            most *= 2
+        return bisect_left(range(most), True, most // 2 + 1, key=lambda left: self.mask_below(state, node, left).any())
 
     def describe(self, state: int) -> str:
         """What follows in the context, in words, and where, in characters: offset, or document:offset."""
@@ -346,27 +350,22 @@ class SubstringGuide(Drawable):
         if state == DEAD:
             return mask
         node, depth = self._automaton.place(state)
-        with self._lock:
+        with self._lock, self._counting():
             arguments: tuple[Any, ...] = (self._tables.branches, self._needed, self._every, node, depth, root, most)
-            call(walk_quotable, self._automaton.quotable, *arguments, self._scratch, mask)
+            _counted(walk_quotable, self._automaton.quotable, *arguments, self._scratch, mask)
         return mask
+
+    def _counting(self) -> AbstractContextManager[object]:
+        """Count what is done as a call of its own, unless it is a part of one."""
+        return nullcontext() if current() is self._meter else self._meter
 
     def _fewest(self, state: int, enough: int) -> int:
         if state == DEAD:
             return UNREACHABLE
         node, depth = self._automaton.place(state)
-        return int(
-            call(
-                fewest_tokens,
-                self._automaton.quotable,
-                self._tables.branches,
-                self._needed,
-                self._every,
-                node,
-                depth,
-                enough,
-            )
-        )
+        quotable, trie = self._automaton.quotable, self._tables.branches
+        with self._lock, self._counting():
+            return _counted(fewest_tokens, quotable, trie, self._needed, self._every, node, depth, enough)
 
     def _spelt(self, state: int) -> int:
         """The state, DEAD if the vocabulary cannot spell what may follow."""
@@ -377,8 +376,17 @@ class SubstringGuide(Drawable):
 
 def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.int32]:
     needed = np.empty(len(quotable.text), np.int32)
-    call(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
+    _counted(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
     return needed
+
+
+def _counted(kernel: Any, *arguments: Any) -> int:
+    """What a kernel answers. Raises LimitError if it takes more work than the call may take."""
+    meter = current() or Meter()
+    answer = int(call(kernel, *arguments, Work(meter.counts)))
+    if answer == EXHAUSTED:
+        raise meter.refusal()
+    return answer
 
 
 def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:

@@ -8,7 +8,7 @@ that is found at one place only depends on where it ends.
 import numpy as np
 
 from .arrays import Arrays, Vector
-from .chart import DEAD
+from .chart import DEAD, EXHAUSTED, SPENT, spend
 from .cost import NEVER
 from .suffix_tree import END
 from .walk import OWN, OWN_END, allow
@@ -37,6 +37,12 @@ class Quotable(Arrays):
     least: Vector[np.int32]
     reach: Vector[np.int32]
     furthest: Vector[np.int32]
+
+
+class Work(Arrays):
+    """What a call may take. meter: int64 [3], as that of kernels/chart.py; kernels answer EXHAUSTED beyond it."""
+
+    meter: Vector[np.int64]
 
 
 @njit
@@ -175,8 +181,11 @@ def child_by(trie, node, byte):
 
 
 @njit
-def count_tokens(text, ends, trie, needed):
-    """Write to needed (int32 [n]) how many tokens at least spell the text from each place to one where it may end."""
+def count_tokens(text, ends, trie, needed, work):
+    """Write to needed (int32 [n]) how many tokens at least spell the text from each place to one where it may end.
+
+    Answers 0, or EXHAUSTED.
+    """
     for begin in range(len(text) - 1, -1, -1):
         if ends[begin]:
             needed[begin] = 0
@@ -193,6 +202,9 @@ def count_tokens(text, ends, trie, needed):
             byte = text[at]
             node = child_by(trie, node, byte) if byte != END else np.int64(-1)
         needed[begin] = min(best, NEVER)
+        if spend(work, at - begin + 2):
+            return EXHAUSTED
+    return 0
 
 
 @inner_njit
@@ -211,8 +223,9 @@ def one_more(text, trie, needed, begin):
 
 
 @inner_njit
-def stays_within(text, trie, needed, begin, last):
+def stays_within(text, trie, needed, begin, last, work):
     """Whether the first way to spell what is needed from `begin` ends at `last` or before."""
+    first = begin
     while needed[begin] and begin <= last:
         node, at = np.int64(0), begin
         while True:
@@ -221,23 +234,26 @@ def stays_within(text, trie, needed, begin, last):
             if trie.tokens[node, OWN_END] > trie.tokens[node, OWN] and needed[at] == needed[begin] - 1:
                 break
         begin = at
+    work.meter[SPENT] += (begin - first) >> 2
     return begin <= last
 
 
 @inner_njit
-def spell(quotable, trie, needed, begin, least, last):
-    """The fewest tokens from a place to an end between `least` and `last`, which are places too."""
+def spell(quotable, trie, needed, begin, least, last, work):
+    """The fewest tokens from a place to an end between `least` and `last`, which are places too; or EXHAUSTED."""
     text = quotable.text
-    if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last)):
+    if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last, work)):
         return np.int64(needed[begin])
     for limit in (min(last, max(least, begin) + trie.deepest), last):
         whole = True
         fewest = np.full(limit - begin + 1, NEVER, np.int32)
         for at in range(limit, begin - 1, -1):
-            if at >= least and (needed[at] >= NEVER or stays_within(text, trie, needed, at, last)):
+            if at >= least and (needed[at] >= NEVER or stays_within(text, trie, needed, at, last, work)):
                 fewest[at - begin] = needed[at]
                 continue
             whole = whole and at < least
+            if spend(work, 1):
+                return np.int64(EXHAUSTED)
             node, to = np.int64(0), at
             while to < limit:
                 node = child_by(trie, node, text[to])
@@ -246,14 +262,18 @@ def spell(quotable, trie, needed, begin, least, last):
                 to += 1
                 if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
                     fewest[at - begin] = min(fewest[at - begin], fewest[to - begin] + 1)
+            work.meter[SPENT] += (to - at) >> 1
         if whole or limit == last:
             break
     return np.int64(fewest[0])
 
 
 @inner_njit
-def fewest_tokens_of(quotable, trie, needed, i, depth):
-    """The fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER if there is no way."""
+def fewest_tokens_of(quotable, trie, needed, i, depth, work):
+    """The fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER if there is no way.
+
+    Or EXHAUSTED.
+    """
     begin = quotable.starts[i] + depth
     if len(quotable.reach) == 0:
         if depth == 0 and needed[begin] == 0:
@@ -262,12 +282,12 @@ def fewest_tokens_of(quotable, trie, needed, i, depth):
     if depth > quotable.reach[i]:
         return np.int64(NEVER)
     start = quotable.starts[i]
-    return spell(quotable, trie, needed, begin, start + quotable.least[i], start + quotable.reach[i])
+    return spell(quotable, trie, needed, begin, start + quotable.least[i], start + quotable.reach[i], work)
 
 
 @njit
-def fewest_tokens(quotable, trie, needed, stride, node, depth, enough):
-    """The fewest tokens to an end from a place, or any number up to `enough` that suffices.
+def fewest_tokens(quotable, trie, needed, stride, node, depth, enough, work):
+    """The fewest tokens to an end from a place, or any number up to `enough` that suffices; or EXHAUSTED.
 
     stride: with limits of length, from how many suffixes on only every so many of them are looked at. What is found
     so is never too small, and it shrinks along the way it speaks of, since that way leads to the same suffix.
@@ -284,15 +304,19 @@ def fewest_tokens(quotable, trie, needed, stride, node, depth, enough):
             first = (first + stride - 1) // stride * stride
     best = np.int64(NEVER)
     for i in range(first, last, by):
-        best = min(best, fewest_tokens_of(quotable, trie, needed, i, depth))
+        if spend(work, 2):
+            return np.int64(EXHAUSTED)
+        best = min(best, fewest_tokens_of(quotable, trie, needed, i, depth, work))
         if best <= enough:
             break
     return best
 
 
 @njit
-def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack, out):
+def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack, out, work):
     """Allow every token that goes on quoting from a place, and after which `most` tokens complete the quotation.
+
+    Answers 0, or EXHAUSTED.
 
     root: the trie node whose text was read already, so that only the rest of the tokens below it is
     most: NEVER asks for nothing; stack: int32 [256 * (deepest + 1), 3], scratch; out: uint32 [words]
@@ -319,9 +343,17 @@ def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack
                     stack[top, 0], stack[top, 1], stack[top, 2] = child, node, depth + 1
                     top += 1
         if top == 0:
-            return
+            return 0
+        if spend(work, 10):
+            return EXHAUSTED
         top -= 1
         below, node, depth = np.int64(stack[top, 0]), np.int64(stack[top, 1]), np.int64(stack[top, 2])
         first, end = trie.tokens[below, OWN], trie.tokens[below, OWN_END]
-        if end > first and (most >= NEVER or fewest_tokens(quotable, trie, needed, stride, node, depth, most) <= most):
-            allow(trie, first, end, out)
+        if end > first:
+            fewest = np.int64(0)
+            if most < NEVER:
+                fewest = fewest_tokens(quotable, trie, needed, stride, node, depth, most, work)
+                if fewest == EXHAUSTED:
+                    return EXHAUSTED
+            if fewest <= most:
+                allow(trie, first, end, out)

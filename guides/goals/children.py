@@ -59,7 +59,7 @@ class LiftedChild:
     """A guide over a chart, which answers for all bytes or tokens at once."""
 
     def __init__(self, guide: LiftedGuide) -> None:
-        self.by_bytes = guide.automaton.transitions
+        self.by_bytes = guide.after_bytes
         self.by_tokens = guide.after_tokens
         self.bytes_needed = guide.bytes_needed
 

@@ -140,10 +140,12 @@ def goal_of(goal: Any) -> Goal:
         raise OptionError("gaps belong between the parts of a Template")
     if isinstance(goal, (list, tuple)):
         raise OptionError(
-            f"{shown(goal)} is no goal; a phrase by its token ids is Phrase({shown(goal)}), one of several is AnyOf(...)"
+            f"{shown(goal)} is no goal; a phrase by its token ids is Phrase({shown(goal)}), "
+            "one of several is AnyOf(...)"
         )
     raise OptionError(
-        f"{shown(goal)} ({type(goal).__name__}) is no goal; there are strings, Phrase, AnyOf, Ordered, Template, AllOf"
+        f"{shown(goal)} ({type(goal).__name__}) is no goal; goals are strings, Phrase, AnyOf, Ordered, "
+        "Template and AllOf"
     )
 
 

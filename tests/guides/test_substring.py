@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.errors import LanguageError, OptionError
+from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import ByteGuide, RowGuide, SubstringGuide, laws
 from trellm.guides.crossing import Crossings, TrieGuide
+from trellm.guides.limits import Limits, Meter
 from trellm.guides.protocol import DEAD, Guide, tokens_of
 from trellm.guides.source import Place
 from trellm.tokenizers_adapter import Vocabulary
@@ -233,3 +234,23 @@ def test_bytes_that_no_text_has_lead_nowhere() -> None:
     for state in (guide.start, guide.read(guide.start, b"a"), guide.read(guide.start, b"ab")):
         assert guide.advance(state, 0xFF) == DEAD and guide.advance(state, 256) == DEAD
     assert set(outputs(guide)) == {b"ab"}
+
+
+def test_searching_long_quotations_is_counted() -> None:
+    """Each quotation was looked at from its begin to its end: minutes, where no single bytes are tokens."""
+    letters = [bytes([letter]) for letter in b"abc"]
+    vocabulary = Vocabulary([*letters, b"aa", b"ab", None], [5])
+    limits = Limits(work=20_000_000)
+    with Meter() as meter, pytest.raises(LimitError, match="work="):
+        SubstringGuide("a" * 50_000, vocabulary, boundary="character", min_chars=10_000, limits=limits)
+    assert meter.spent < 40_000_000
+
+
+@pytest.mark.parametrize("options", [{}, {"max_chars": 30}, {"whitespace": "collapsed"}, {"boundary": "sentence"}])
+def test_twice_the_documents_take_twice_the_work(options: dict[str, Any]) -> None:
+    spent: list[int] = []
+    for count in (2000, 4000):
+        with Meter() as meter:
+            SubstringGuide([f"Document {number} says  this." for number in range(count)], PLAIN, **options)
+            spent.append(meter.spent)
+    assert 0 < spent[1] <= 2.4 * spent[0]

@@ -76,5 +76,5 @@ def test_unspellable_choices_among_many() -> None:
 
 @pytest.mark.parametrize("choices", [None, 3, Vocabulary.from_bytes()])
 def test_what_is_no_collection_of_choices(choices: object) -> None:
-    with pytest.raises(OptionError, match=r"must be several texts|the two arguments are swapped"):
+    with pytest.raises(OptionError, match=r"must be several texts|swapped"):
         ChoiceGuide(choices, Vocabulary.from_bytes())  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """What no grammar may do: take long, or break off with an error of somebody else's."""
 
-from contextlib import suppress
+import contextlib
 
 import pytest
 from trellm.errors import GrammarError, LanguageError, LimitError, OptionError
@@ -59,7 +59,7 @@ def test_twice_the_grammar_takes_twice_the_work(read: object) -> None:
         spent: list[int] = []
         for size in (300, 600):
             with Meter() as meter:
-                with suppress(GrammarError):
+                with contextlib.suppress(GrammarError):
                     read(make(size))  # type: ignore[operator]
                 spent.append(meter.spent)
         assert spent[1] <= 2.3 * spent[0] + 10_000, kind
