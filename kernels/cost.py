@@ -127,29 +127,88 @@ def unmet_cost(graph, costs, node):
     return min(NEVER, best)
 
 
+@inner_njit
+def depends_on(graph, costs, node, place):
+    """The node of number `place` among those that the cost of a node is made of; -1 behind the last."""
+    if costs.promised[node] >= 0:
+        return costs.after[node] if place == 0 else -1
+    edge = graph.nodes[node, EDGE_LO] + place
+    if edge < graph.nodes[node, EDGE_HI]:
+        return graph.edges[edge, 2]
+    half = edge - graph.nodes[node, EDGE_HI]
+    at = graph.nodes[node, LINK_LO] + half // 2
+    if at >= graph.nodes[node, LINK_HI]:
+        return -1
+    return graph.links[at, 2] if half % 2 and graph.links[at, 0] == CALL else graph.links[at, 1]
+
+
+@inner_njit
+def put_in_order(graph, costs, first, last, order):
+    """List the nodes first ... last - 1 so that each comes behind those it depends on, but for circles."""
+    seen = np.full(last - first, -1, np.int32)
+    stack = np.empty(last - first, np.int32)
+    done = 0
+    for root in range(first, last):
+        if seen[root - first] >= 0:
+            continue
+        seen[root - first], stack[0], depth = 0, root, 1
+        while depth:
+            node = stack[depth - 1]
+            after = depends_on(graph, costs, node, seen[node - first])
+            if after < 0:
+                order[done] = node
+                done += 1
+                depth -= 1
+                continue
+            seen[node - first] += 1
+            if first <= after < last and seen[after - first] < 0:
+                seen[after - first], stack[depth] = 0, after
+                depth += 1
+
+
+@inner_njit
+def settle_node(graph, costs, node):
+    """Compute the cost of a node from those it depends on; whether it is another than before."""
+    changed = False
+    cost = node_cost(graph, costs, node)
+    if cost != costs.nodes[node]:
+        costs.nodes[node] = cost
+        changed = True
+    if is_set(graph, graph.nodes[node, COUNTER]):
+        cost = unmet_cost(graph, costs, node)
+        if cost != costs.unmet[node]:
+            costs.unmet[node] = cost
+            changed = True
+    return changed
+
+
 @njit
 def settle_nodes(graph, chart, costs, first, last):
     """Compute the costs of the nodes first ... last - 1, by rounds until nothing changes; 0 or EXHAUSTED.
 
-    Rounds alternate in direction, since chains of nodes run either way.
+    The first two rounds run back and forth, which is enough for most graphs: chains of nodes run either way. Then the
+    nodes are put in order, after which every further round is due to a circle.
     """
     changed = True
     begin, end, stride = first, last, 1
+    for _ in range(2):
+        if changed:
+            changed = False
+            if spend(chart, last - first) < 0:
+                return EXHAUSTED
+            for node in range(begin, end, stride):
+                changed |= settle_node(graph, costs, node)
+            begin, end, stride = end - stride, begin - stride, -stride
+    if not changed:
+        return 0
+    order = np.empty(last - first, np.int32)
+    put_in_order(graph, costs, first, last, order)
     while changed:
         changed = False
-        if spend(chart, last - first) < 0:
+        if spend(chart, 2 * (last - first)) < 0:
             return EXHAUSTED
-        for node in range(begin, end, stride):
-            cost = node_cost(graph, costs, node)
-            if cost != costs.nodes[node]:
-                costs.nodes[node] = cost
-                changed = True
-            if is_set(graph, graph.nodes[node, COUNTER]):
-                cost = unmet_cost(graph, costs, node)
-                if cost != costs.unmet[node]:
-                    costs.unmet[node] = cost
-                    changed = True
-        begin, end, stride = end - stride, begin - stride, -stride
+        for at in range(last - first):
+            changed |= settle_node(graph, costs, order[at])
     return 0
 
 

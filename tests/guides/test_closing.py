@@ -23,6 +23,8 @@ from .naive_guide import PartialMatchGuide
 from .naive_masks import naive_mask
 from .vocabularies import CHARACTERS, PIECEMEAL, SMALL
 
+SINGLES = Vocabulary.from_bytes()
+
 SPELLING = Vocabulary([*(bytes([byte]) for byte in range(256)), b"ab", b"aab", b"bb", b"bab", b"bbbb", None], [261])
 COUNTS = ["", "", "+", "{2}", "{1,3}", "{3,5}", "{4}", "*", "?"]
 
@@ -307,3 +309,22 @@ def test_a_guide_knows_the_same_after_a_limit_was_met() -> None:
     meter.counts[MOST] = Limits().work
     assert guide.distance(guide.start) == expected
     laws.closes_in_time(guide, expected, Random(1))
+
+
+@pytest.mark.parametrize(
+    ("make", "distance"),
+    [
+        (lambda n: CFGGuide("start: " + " ".join(f'"{number:04}"' for number in range(n)), SINGLES), 4),
+        (lambda n: RegexGuide("(?i)" + "éß" * n, SINGLES), 4),
+        (lambda n: RegexGuide(r".\b." * n, SINGLES), 2),
+    ],
+    ids=["words", "characters", "boundaries"],
+)
+def test_costs_of_chains_that_run_either_way(make: Callable[[int], LiftedGuide], distance: int) -> None:
+    """They took as many rounds as there are pieces."""
+    spent: list[int] = []
+    for count in (200, 400):
+        guide = make(count)
+        assert guide.distance(guide.start) == distance * count
+        spent.append(guide.automaton.meter.spent)
+    assert spent[1] < 2.3 * spent[0]
