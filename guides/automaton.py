@@ -111,6 +111,7 @@ class ChartAutomaton:
     ) -> None:
         self._make = None if isinstance(graph, Graph) else graph
         self.graph, rule = (graph, rule) if isinstance(graph, Graph) else graph()
+        self._later = None if self._make is None else self.graph.hand_over()
         self.lock = new_lock()
         self.meter = meter or current() or Meter()
         self._max_rows = max_rows
@@ -357,6 +358,7 @@ class ChartAutomaton:
                 graph.expand(nodes)
                 assert graph.node_count == count, "a graph that is made again must be the same"
         arrays = graph.arrays()
+        self._later = graph.hand_over()
         self.graph, self._graph_arrays = graph, arrays
         self._chart.sizes[kernel.MISSING] = 0
         self._torn = False
@@ -372,13 +374,6 @@ class ChartAutomaton:
             first, last = states.item(asleep, kernel.FIRST), states.item(asleep, kernel.LAST)
             self.run(rouse, state, asleep, self._spelling, first, last)
             states, state = self._chart.states, asleep
-
-    def __del__(self) -> None:
-        # What is still to be expanded refers to the graph, and that to it: without this, all of a constraint would
-        # be there until Python looks for such circles.
-        graph = getattr(self, "graph", None)
-        if graph is not None and self._make is not None:
-            graph.let_go()
 
     def _widen_scratch(self) -> None:
         size = 4 * len(self._chart.work)

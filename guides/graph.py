@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -81,11 +82,18 @@ def span_of(ranges: Ranges) -> Span:
     return bits & (2**64 - 1), bits >> 64, int(wide)
 
 
-class Graph:
-    """Builds the arrays of kernels/chart.py. `version` changes whenever they do.
+class Later:
+    """What a graph asks for when it is explored: bodies of lazy nodes, promises, weights of sets, names of rules."""
 
-    names: what the rules that people know are called, by start node; asked for only when a state is described
-    """
+    def __init__(self) -> None:
+        self.expanders: dict[int, Callable[[], None]] = {}
+        self.promises: dict[int, Promise] = {}
+        self.weights: list[Callable[[], list[int]]] = []
+        self.names: dict[int, Callable[[], str]] = {}
+
+
+class Graph:
+    """Builds the arrays of kernels/chart.py."""
 
     def __init__(self) -> None:
         self._nodes = Records(8, 512)
@@ -94,7 +102,6 @@ class Graph:
         self._counters = Records(2, 8)
         self._counters.reserve(1)
         self._guards = Records(4, 8)
-        self._weights: list[Callable[[], list[int]]] = []
         self._spans: dict[Span, int] = {(0, 0, 0): 0}
         self._span_array = np.zeros((1, 3), np.uint64)
         # What is to be written into the arrays, three numbers each; all at once is several times faster.
@@ -102,13 +109,16 @@ class Graph:
         self._pending_links: list[int] = []
         self._copies: dict[Template, list[Copy]] = {}
         self._handed: GraphArrays | None = None
-        self._expanders: dict[int, Callable[[], None]] = {}
+        self._later = Later()
         self._lazy: list[int] = []
-        self._promises: dict[int, Promise] = {}
         self._terminals: list[tuple[int, int, str]] = []
-        self.names: dict[int, Callable[[], str]] = {}
         self.rule = 0
         self.counter = 0
+
+    @property
+    def names(self) -> dict[int, Callable[[], str]]:
+        """What the rules that people know are called, by start node; asked for only when a state is described."""
+        return self._later.names
 
     @property
     def node_count(self) -> int:
@@ -192,20 +202,20 @@ class Graph:
 
         `weights()` is asked for when distances are needed: for each bit the bytes it takes to come by it.
         """
-        self._weights.append(weights)
-        return self._counters.append((needed, -len(self._weights)))
+        self._later.weights.append(weights)
+        return self._counters.append((needed, -len(self._later.weights)))
 
     def new_large_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
         """A new set of any size; the first `needed` bits must be there at the end, for which there are weights."""
         known = cache(weights)
-        counter = self._counters.append((-1 - needed, -1 - len(self._weights)))
+        counter = self._counters.append((-1 - needed, -1 - len(self._later.weights)))
         for first in range(0, max(needed, 1), BITS):
-            self._weights.append(lambda first=first: known()[first : first + BITS])
+            self._later.weights.append(lambda first=first: known()[first : first + BITS])
         return counter
 
     def weights(self, first: int) -> list[list[int]]:
         """The weights of the sets from number `first` on; a large set has several numbers."""
-        return [weights() for weights in self._weights[first:]]
+        return [weights() for weights in self._later.weights[first:]]
 
     def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
         """A link within a set; see `guards` of kernels/chart.py, and kernels/sets.py for large sets."""
@@ -277,24 +287,26 @@ class Graph:
         """
         node = self.node(links=links)
         self._lazy.append(node)
-        self._promises[node] = (promise, -1, None)
+        self._later.promises[node] = (promise, -1, None)
         return node
 
     def _await(
         self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int, lacking: int | None = None
     ) -> int:
         self._nodes.flat[8 * node + FLAGS] = LAZY
-        self._expanders[node] = expand
+        self._later.expanders[node] = expand
         self._lazy.append(node)
-        self._promises[node] = (promise, target, lacking)
+        self._later.promises[node] = (promise, target, lacking)
         return node
 
-    def let_go(self) -> None:
-        """Forget what would expand lazy nodes, and what they promise; nobody will ask any more."""
-        self._expanders.clear()
-        self._promises.clear()
-        self._weights.clear()
-        self.names.clear()
+    def hand_over(self) -> Later:
+        """What is asked for later, from now on the caller's to keep: it refers to the graph, and so to itself.
+
+        Whoever keeps it need not wait until Python comes to look for such circles: it goes with its keeper.
+        """
+        later = self._later
+        self._later = weakref.proxy(later)
+        return later
 
     def expand(self, nodes: Iterable[int]) -> None:
         """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise.
@@ -303,12 +315,12 @@ class Graph:
         """
         outer = self.rule, self.counter
         for node in nodes:
-            if node not in self._expanders:
+            if node not in self._later.expanders:
                 continue
             self.rule = self._nodes.flat[8 * node + RULE]
             self.counter = self._nodes.flat[8 * node + COUNTER]
-            self._expanders[node]()
-            del self._expanders[node]
+            self._later.expanders[node]()
+            del self._later.expanders[node]
         self.rule, self.counter = outer
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
@@ -317,10 +329,10 @@ class Graph:
         found: list[tuple[int, int, int, int]] = []
         for at in range(bisect_left(self._lazy, first), bisect_left(self._lazy, last)):
             node = self._lazy[at]
-            promise, target, lacking = self._promises[node]
+            promise, target, lacking = self._later.promises[node]
             if not isinstance(promise, int):
                 promise = promise()
-                self._promises[node] = promise, target, lacking
+                self._later.promises[node] = promise, target, lacking
             found.append((node, promise, promise if lacking is None else lacking, target))
         return found
 
@@ -383,7 +395,7 @@ class Graph:
 
     def piece(self) -> Piece:
         """The graph as it stands, with its first rule, as a piece for others; nothing in it is lazy or a set."""
-        assert not self._lazy and not self._weights, "what is worked out when it is reached belongs to one graph"
+        assert not self._lazy and not self._later.weights, "what is worked out when it is reached belongs to one graph"
         self._flush()
         nodes = self._nodes.used()
         spans = list(self._spans)

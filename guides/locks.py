@@ -14,6 +14,15 @@ from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
 
+FEW = 1024
+
+
+class _State:
+    """How many locks there may be before those that are gone are forgotten."""
+
+    most = FEW
+
+
 _locks: dict[int, weakref.ref[Any]] = {}
 _taken: dict[int, Any] = {}
 
@@ -21,8 +30,13 @@ _taken: dict[int, Any] = {}
 def new_lock() -> Any:
     """A lock that one thread may take several times, `threading.RLock`."""
     lock = threading.RLock()
-    number = id(lock)
-    _locks[number] = weakref.ref(lock, lambda _: _locks.pop(number, None))
+    if len(_locks) >= _State.most:
+        # Here, not when a lock goes: what is done then cannot be broken off by Ctrl-C, which would be lost.
+        for number, each in list(_locks.items()):
+            if each() is None:
+                _locks.pop(number, None)
+        _State.most = max(FEW, 2 * len(_locks))
+    _locks[id(lock)] = weakref.ref(lock)
     return lock
 
 

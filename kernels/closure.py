@@ -39,6 +39,8 @@ from .wide import inner_njit, njit, shared_njit
 
 # Of how many items the work is counted at a time.
 BATCH = 1024
+# From how many items on they are in no cache any more, and how many times as long each takes then, with its sorting
+IN_CACHE, BEYOND_CACHE = 32_768, 32
 
 
 @inner_njit
@@ -144,7 +146,7 @@ def close(graph, chart, length):
     while at < length:
         node, origin, count = chart.work[at, 0], chart.work[at, 1], chart.work[at, 2]
         at += 1
-        if at % BATCH == 0 and spend(chart, BATCH) < 0:
+        if at % BATCH == 0 and spend(chart, BATCH if at < IN_CACHE else BEYOND_CACHE * BATCH) < 0:
             return EXHAUSTED
         if nodes[node, FLAGS] & LAZY:
             count = chart.sizes[MISSING]

@@ -104,8 +104,14 @@ class Vocabulary:
         return cls([*tokens, None], [len(tokens)])
 
     def decode(self, ids: Iterable[int]) -> bytes:
-        """The bytes that `ids` add to the output, joined; tokens without bytes add nothing."""
-        return b"".join(self.tokens[token] or b"" for token in ids)
+        """The bytes that `ids` add to the output, joined; tokens without bytes add nothing.
+
+        Raises OptionError for what are no token ids.
+        """
+        try:
+            return b"".join(self.tokens[token] or b"" for token in ids)
+        except (TypeError, IndexError):
+            raise OptionError(f"ids must be token ids from 0 to {self.size - 1:,}, not {ids!r:.100}") from None
 
     @cached_property
     def trie(self) -> Trie:
