@@ -155,9 +155,11 @@ class Meter:
     def spend(self, steps: int) -> None:
         """Count steps. Raises LimitError or Cancelled when that is enough."""
         view = self._view
-        spent = view[SPENT] = min(view[SPENT] + steps, 2**62)
+        spent = view[SPENT] + steps
         if spent > view[MOST] or view[STOPPED]:
+            view[SPENT] = min(spent, 2**62)
             raise self.refusal()
+        view[SPENT] = spent
 
     def refusal(self) -> LimitError | Cancelled:
         """Why the call at work must end."""

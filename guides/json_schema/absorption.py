@@ -24,8 +24,9 @@ def absorbed(cases: Sequence[Object]) -> list[Object]:
     by_rarest: dict[int, list[int]] = {}
     for at in sorted(range(len(cases)), key=lambda at: len(asked[at])):
         mask = masks[at]
-        spend(100 + 20 * sum(len(by_rarest.get(bit, ())) for bit in (-1, *asked[at])))
-        if any(wide & mask == wide for bit in (-1, *asked[at]) for wide in by_rarest.get(bit, ())):
+        alike = [wide for bit in (-1, *asked[at]) for wide in by_rarest.get(bit, ())]
+        spend(100 + 20 * len(alike))
+        if any(wide & mask == wide for wide in alike):
             continue
         kept.append(cases[at])
         by_rarest.setdefault(min(asked[at], key=often.__getitem__, default=-1), []).append(mask)

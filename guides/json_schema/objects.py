@@ -13,6 +13,8 @@ from .strings import StringLanguage
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
     """What the member called `name` satisfies if it is there."""
     formula = case.properties.get(name, EVERYTHING)
+    if not case.rules:
+        return formula
     spend(200 * len(case.rules))
     matching = [rule.formula for rule in case.rules if language.contains(rule.names, name)]
     return formulas.all_of((formula, *matching)) if matching else formula
