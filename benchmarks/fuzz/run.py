@@ -29,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import probe as probing
 from cases import KINDS, Case
 from corpus import Corpus, vocabularies
 from log import Log, summary
@@ -139,6 +140,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--suite", default="", help="the folder of the JSON Schema Test Suite")
     parser.add_argument("--kinds", default="", help=f"some of {','.join(KINDS)}")
     parser.add_argument("--known-states", action="store_true", help="ask only about states that guides gave out")
+    parser.add_argument("--slow", type=float, default=2, help="seconds of work from which on a call is a hang")
     parser.add_argument("--seconds", type=float, default=10, help="of work, after which a case is ended")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--log", default="", help="keep the outcomes here, and go on behind those that are there")
@@ -152,6 +154,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Run cases, one case again, or sum up."""
     arguments = parsed()
+    probing.SLOW = arguments.slow
     if arguments.summary:
         print(summary(arguments.summary))
         return

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import probe as probing
 from cases import Case
-from probe import SLOW, Probe, Wrong
+from probe import Probe, Wrong
 
 MOST_KIB = 512 << 10
 """How much the memory of a process may grow in one case, in KiB."""
@@ -64,7 +65,7 @@ def judged(case: Case, number: int) -> Outcome:
     except BaseException as raised:  # a panic of a library in Rust is no Exception
         error, verdict = raised, "foreign exception"
     name, seconds = probe.slowest
-    if seconds > SLOW and verdict in FINE:
+    if seconds > probing.SLOW and verdict in FINE:
         verdict = "hang"
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     if grown > MOST_KIB and verdict in FINE:

@@ -13,7 +13,10 @@ def test_nothing_random_brings_the_process_down(
     vocabulary: str, cases: int, instrument: Callable[..., str], tmp_path: Path
 ) -> None:
     log = str(tmp_path / "log.jsonl")
-    said = instrument("run.py", "--cases", str(cases), "--vocabulary", vocabulary, "--log", log, "--strict")
+    # The bound is for the machines that figures are measured on; here others may work beside the tests.
+    said = instrument(
+        "run.py", "--cases", str(cases), "--vocabulary", vocabulary, "--log", log, "--strict", "--slow", "9"
+    )
     assert f"{cases:,} cases" in said
 
 
