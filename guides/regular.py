@@ -138,7 +138,7 @@ class RegexGuide(RegularGuide):
         Raises GuideFileError if the file is damaged, or was saved for another vocabulary or for another
         pattern, flags or dialect than those given.
         """
-        given = {"pattern": pattern, "flags": None if flags is None else str(int(flags)), "dialect": dialect}
+        given = {"pattern": pattern, "flags": None if flags is None else str(flags_of(flags)), "dialect": dialect}
         saved = saving.read(path, vocabulary, {key: value for key, value in given.items() if value is not None})
         identity = saved.identity
         saved_dialect: Dialect = "ecma" if identity["dialect"] == "ecma" else "python"
