@@ -409,8 +409,17 @@ class ChartAutomaton:
         self._chart = chart
 
     def _check_memory(self) -> None:
-        """Raise LimitError if there is too much already, and let the next text make room."""
-        held = self.held_bytes
+        """Raise LimitError if there would be too much with what `_grow` is to double, and let the next text make room.
+
+        Distances have an entry for every word of the chart, and these are copied too: so words count three times.
+        """
+        chart, sizes = self._chart, self._chart.sizes
+        full = [getattr(chart, name) for name, kind in SPANS.items() if 2 * sizes[kind] >= len(getattr(chart, name))]
+        if sizes[kernel.ROWS] >= len(chart.rows):
+            full.append(chart.rows)
+        if 2 * sizes[WORDS] >= len(chart.words):
+            full += 3 * [chart.words]
+        held = self.reserved_bytes + sum(array.nbytes for array in full)
         if held > self.meter.limits.memory:
             self.is_crowded = True
         self.meter.check_memory(held)

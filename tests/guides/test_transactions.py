@@ -142,12 +142,12 @@ def test_ctrl_c_at_any_time() -> None:
     before = signal.signal(signal.SIGALRM, interrupt)
     interrupted = 0
     try:
-        for number in range(40):
+        for number in range(60):
             schema = {**SCHEMA, "title": f"number {number}"}
             guide: Guide | None = None
             try:
                 armed[0] = True
-                signal.setitimer(signal.ITIMER_REAL, Random(number).uniform(0.0002, 0.02))
+                signal.setitimer(signal.ITIMER_REAL, Random(number).uniform(0.0002, 0.006))
                 guide = JSONGuide(schema, SMALL)
                 for seed in range(2):
                     told(guide, seed)
@@ -162,7 +162,7 @@ def test_ctrl_c_at_any_time() -> None:
                     assert [told(again, seed) for seed in range(2)] == expected
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert interrupted > 5
+    assert interrupted > 3
 
 
 def test_limits_leave_a_guide_as_it_was() -> None:
