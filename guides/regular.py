@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Dialect = Literal["python", "ecma"]
 
 MAX_STATES = 50_000
+SHOWN = 5
 
 
 class RegularGuide(LiftedGuide, Drawable):
@@ -166,6 +167,9 @@ class ChoiceGuide(RegularGuide):
             _check_spellable(self.choices, data, lengths, vocabulary)
             super().__init__(any_of(data, lengths), vocabulary)
 
+    def __repr__(self) -> str:
+        return f"ChoiceGuide({shown(list(self.choices[:SHOWN]))}, {len(self.choices):,} choices)"
+
 
 class FSMGuide(RegularGuide):
     """Texts that a finite-state machine of the `interegular` library accepts."""
@@ -176,6 +180,10 @@ class FSMGuide(RegularGuide):
 
         with Meter(limits):
             super().__init__(table_of(fsm), vocabulary_of(vocabulary, "FSMGuide"))
+        self._machine_states = len(fsm.map)
+
+    def __repr__(self) -> str:
+        return f"FSMGuide(<a machine of {self._machine_states:,} states>)"
 
 
 def _texts_of(choices: Any) -> tuple[str, ...]:

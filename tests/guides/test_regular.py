@@ -182,3 +182,9 @@ def test_interegular_is_imported_only_for_its_machines() -> None:
         "RegexGuide('a', Vocabulary([b'a', None], [1])); sys.exit('interegular' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_guides_say_what_they_are() -> None:
+    machine = interegular.parse_pattern("(ab)*").to_fsm()
+    assert repr(ChoiceGuide(["yes", "no"], SMALL)) == "ChoiceGuide(['yes', 'no'], 2 choices)"
+    assert repr(FSMGuide(machine, SMALL)) == f"FSMGuide(<a machine of {len(machine.map)} states>)"
