@@ -66,7 +66,8 @@ def _locks_of_properties() -> list[Any]:
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
     classes = {each for module in modules for each in list(vars(module).values()) if isinstance(each, type)}
     members: list[Any] = [member for each in classes for member in list(vars(each).values())]
-    locks = (getattr(member, "lock", None) for member in members if isinstance(member, cached_property))
+    kind: Any = cached_property
+    locks = (getattr(member, "lock", None) for member in members if isinstance(member, kind))
     return [lock for lock in locks if lock is not None]
 
 
