@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
@@ -95,15 +94,7 @@ class LiftedGuide:
                 if known == row:  # not given away by another thread before it was touched
                     return row
                 row = known
-        was_running = gc.isenabled()
-        try:
-            gc.disable()
-            with self._lock, self._meter, self._tables.lock:
-                self._prepare(state)
-                return self._compute(state)
-        finally:
-            if was_running:
-                gc.enable()
+        return self._new_row(state)
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
@@ -119,14 +110,7 @@ class LiftedGuide:
             return state if self.is_accepting(state) else DEAD
         if state == DEAD:
             return DEAD
-        was_running = gc.isenabled()
-        try:
-            gc.disable()
-            with self._lock, self._meter:
-                return self._step(state, token)
-        finally:
-            if was_running:
-                gc.enable()
+        return self._new_step(state, token)
 
     @paused
     def read(self, state: int, data: bytes) -> int:
@@ -214,6 +198,19 @@ class LiftedGuide:
             self._forget(kept)
             self._kept = kept
         self._automaton.ready(state)
+
+    @paused
+    def _new_row(self, state: int) -> int:
+        """As `row`, where it is not known."""
+        with self._lock, self._meter, self._tables.lock:
+            self._prepare(state)
+            return self._compute(state)
+
+    @paused
+    def _new_step(self, state: int, token: int) -> int:
+        """As `advance`, where it is not known."""
+        with self._lock, self._meter:
+            return self._step(state, token)
 
     def _step(self, state: int, token: int) -> int:
         """The state after a token that is not EOS."""
