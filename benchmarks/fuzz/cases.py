@@ -244,7 +244,7 @@ def random_goal(random: Random, depth: int) -> Any:
             return Phrase(text, word=random.random() < 0.5)
         inside = [random_goal(random, depth - 1) for _ in range(random.choice([1, 2, 3]))]
         if kind == 3:
-            gap = random.choice([..., Gap(), Gap(0, 2), Gap(1, 3, 30), Gap(max_chars=size(random))])
+            gap = random.choice([..., Gap(), Gap(0, 2), Gap(1, 3, random.choice([4, 8, 30])), Gap(max_chars=size(random))])
             return Template(inside[0], gap, *inside[1:], "a")
         return random.choice([AnyOf, Ordered, AllOf])(*inside)
     except OptionError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +13,7 @@ from ...errors import LimitError
 from ...tokenizers_adapter import Vocabulary
 from ..given import shown
 from ..limits import spend
-from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Machine, characters
+from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Count, Machine, characters
 from .specs import Goal
 
 Ints = NDArray[np.int32]
@@ -20,7 +22,7 @@ Threads = frozenset[Thread]
 
 MAX_STATES = 10_000
 # Of work
-STEPS_PER_ROW, STEPS_PER_THREAD, STEPS_PER_PAIR = 5000, 50, 20
+STEPS_PER_ROW, STEPS_PER_THREAD = 5000, 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,28 +144,50 @@ class Subsets:
             return self._done
         if not (self._machine.resets or self._machine.counts or self._machine.has_words):
             return frozenset(threads)
-        spend(STEPS_PER_PAIR * len(threads) ** 2)
-        return frozenset(thread for thread in threads if not self._is_needless(thread, threads))
+        spend(STEPS_PER_THREAD * len(threads))
+        return frozenset(self._needed(threads))
 
-    def _is_needless(self, thread: Thread, threads: set[Thread]) -> bool:
-        """Whether whatever this thread comes to, another one comes to as well."""
-        node, guarded = thread
-        machine = self._machine
-        if guarded and (node, False) in threads:
-            return True
-        count = machine.counts.get(node)
-        for other, other_guarded in threads:
-            if other_guarded:
+
+    def _needed(self, threads: set[Thread]) -> set[Thread]:
+        """The threads for which no other one comes to whatever they come to."""
+        resets, counts = self._machine.resets, self._machine.counts
+        free = [node for node, guarded in threads if not guarded]
+        if len(free) < len(threads):
+            threads = threads - {(node, True) for node in free}
+        for other in free:
+            if other in resets:
+                first = resets[other]
+                threads = {thread for thread in threads if not first <= thread[0] < other}
+        counted = [count for node in free if (count := counts.get(node)) is not None]
+        if not counted:
+            return threads
+        front = _Front(counted)
+        return {thread for thread in threads if not front.is_beyond(counts.get(thread[0]))}
+
+
+class _Front:
+    """Counts with which nothing else need be counted: those with the fewest words and characters of each gap."""
+
+    def __init__(self, counts: Iterable[Count]) -> None:
+        self._fewest: dict[tuple[int, bool, int], int] = {}  # the characters by gap, inside, and words if these matter
+        self._steps: dict[tuple[int, bool], list[tuple[int, int]]] = {}  # (words, characters): more, and fewer
+        for count in sorted(counts):
+            if count.exact:
+                self._fewest.setdefault(count[:3], count.chars)
                 continue
-            if machine.resets.get(other, other) <= node < other:
-                return True
-            rival = machine.counts.get(other)
-            if count is None or rival is None or rival == count or rival[:2] != count[:2]:
-                continue
-            fewer = rival.words == count.words if count.exact else rival.words <= count.words
-            if fewer and rival.chars <= count.chars:
-                return True
-        return False
+            steps = self._steps.setdefault(count[:2], [])
+            if not steps or count.chars < steps[-1][1]:
+                steps.append((count.words, count.chars))
+
+    def is_beyond(self, count: Count | None) -> bool:
+        """Whether others count fewer of one thing and not more of the other."""
+        if count is None:
+            return False
+        if count.exact:
+            return self._fewest.get(count[:3], count.chars) < count.chars
+        steps = self._steps.get(count[:2], [])
+        at = bisect_right(steps, (count.words, count.chars)) - 1
+        return at >= 0 and steps[at][1] <= count.chars and steps[at] != (count.words, count.chars)
 
 
 def _byte_classes(machine: Machine) -> tuple[NDArray[np.int64], list[int]]:

@@ -40,7 +40,7 @@ def intersect(
     minimum = max(a.min_properties, b.min_properties)
     if maximum is not None and max(len(required), minimum) > maximum:
         return None
-    spend(200 + 20 * (len(a.properties) + len(b.properties)) + 500 * len(required))
+    spend(200 + 20 * (len(a.properties) + len(b.properties)) + 60 * len(required))
     for name in required:
         ours, theirs = member(a, name, formulas, language), member(b, name, formulas, language)
         if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(formulas.all_of((ours, theirs))):
