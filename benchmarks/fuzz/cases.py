@@ -244,7 +244,9 @@ def random_goal(random: Random, depth: int) -> Any:
             return Phrase(text, word=random.random() < 0.5)
         inside = [random_goal(random, depth - 1) for _ in range(random.choice([1, 2, 3]))]
         if kind == 3:
-            gap = random.choice([..., Gap(), Gap(0, 2), Gap(1, 3, random.choice([4, 8, 30])), Gap(max_chars=size(random))])
+            gap = random.choice(
+                [..., Gap(), Gap(0, 2), Gap(1, 3, random.choice([4, 8, 30])), Gap(max_chars=size(random))]
+            )
             return Template(inside[0], gap, *inside[1:], "a")
         return random.choice([AnyOf, Ordered, AllOf])(*inside)
     except OptionError:
@@ -323,7 +325,7 @@ KINDS: dict[str, tuple[float, Callable[[Case, Probe], None]]] = {
     "gbnf": (6, run_gbnf),
     "quotation": (5, run_quotation),
     "choices": (3, run_choices),
-    "goals": (6, run_goals),
+    "goals": (1.5, run_goals),
     "healing": (6, run_healing),
     "options": (6, run_options),
     "file": (2, run_file),

@@ -8,6 +8,9 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
 
 SLOW = 2.0
 """Seconds of this thread beyond which one call counts as a hang."""
@@ -50,7 +53,7 @@ class Walk:
         self._guide = guide
         self._random = random
         self._unknown = unknown
-        self._eos = set(guide.vocabulary.eos_ids)
+        self._eos: Ids = np.array(sorted(guide.vocabulary.eos_ids), np.int64)
         self._tokens = guide.vocabulary.tokens
         self._size = guide.vocabulary.size
 
@@ -66,30 +69,33 @@ class Walk:
             allowed = self._look(state)
             if self._unknown and random.random() < 0.1:
                 self._ask_about_unknown()
-            if not allowed:
+            if not len(allowed):
                 break
-            token = max(random.choices(allowed, k=2), key=lambda token: len(self._tokens[token] or b""))
+            token = int(max(random.choices(allowed, k=2), key=lambda token: len(self._tokens[token] or b"")))
             state, text = call(guide.advance, state, token), text + self._tokens[token]
             before.append((state, text))
             if random.random() < 0.1:
                 state, text = random.choice(before)
         return self._close(state, text)
 
-    def _look(self, state: int) -> list[int]:
+    def _look(self, state: int) -> Ids:
         """Check the answers about a state; the tokens allowed there, without EOS."""
         call, guide, random = self._probe.call, self._guide, self._random
         mask = call(guide.mask, state)
         _check(mask.dtype == np.uint32 and len(mask) == (self._size + 31) // 32, "the mask has another shape")
         ids = _ids(mask)
-        _check(not ids or ids[-1] < self._size, f"token {ids[-1:]} is allowed, but there are {self._size}")
-        allowed = [token for token in ids if token not in self._eos]
+        _check(not len(ids) or ids[-1] < self._size, f"token {ids[-1:]} is allowed, but there are {self._size}")
+        allowed = _without(ids, self._eos)
         accepting = call(guide.is_accepting, state)
-        _check(self._eos.issubset(ids) == accepting, f"state {state}: accepting is {accepting}, EOS says otherwise")
+        _check(
+            bool(np.isin(self._eos, ids).all()) == accepting,
+            f"state {state}: accepting is {accepting}, EOS says otherwise",
+        )
         distance = call(guide.distance, state)
         _check((distance == 0) == accepting, f"state {state}: distance {distance}, accepting {accepting}")
-        _check(accepting or bool(allowed), f"state {state} is a dead end")
-        tried = {*random.sample(allowed, min(3, len(allowed))), *(random.randrange(self._size) for _ in range(3))}
-        for token in tried - self._eos:
+        _check(accepting or len(allowed) > 0, f"state {state} is a dead end")
+        tried = {*_some(random, allowed, 3), *(random.randrange(self._size) for _ in range(3))}
+        for token in tried - set(self._eos.tolist()):
             after = call(guide.advance, state, token)
             _check(
                 (after != -1) == (token in allowed), f"state {state}: token {token} leads to {after}, the mask differs"
@@ -103,7 +109,7 @@ class Walk:
         for token in random.sample([-1, -(2**31), -(2**63), self._size, self._size + 31, 2**31, 2**40], 2):
             _check(call(guide.advance, state, token) == -1, f"state {state}: token {token} leads on")
         if random.random() < 0.3:
-            self._within(state, distance, set(allowed))
+            self._within(state, distance, allowed)
         if random.random() < 0.1 and hasattr(guide, "read"):
             call(
                 guide.read,
@@ -114,17 +120,19 @@ class Walk:
             _check(isinstance(call(guide.describe, state), str), "describe gives no text")
         return allowed
 
-    def _within(self, state: int, distance: int, allowed: set[int]) -> None:
+    def _within(self, state: int, distance: int, allowed: Ids) -> None:
         from trellm.guides import mask_within
 
         call, guide, random = self._probe.call, self._guide, self._random
         left = random.choice([0, 1, distance, distance + 1, random.randint(0, 80), 10**9, -1])
         ids = _ids(call(mask_within, guide, state, left))
-        _check(allowed | self._eos >= set(ids), f"state {state}, {left} left: tokens are offered that are not allowed")
+        known = bool(np.isin(ids, np.concatenate([allowed, self._eos])).all())
+        _check(known, f"state {state}, {left} left: tokens are offered that are not allowed")
         _check(
-            bool(ids) or left < max(distance, 1), f"state {state}, {left} left, distance {distance}: nothing is offered"
+            len(ids) > 0 or left < max(distance, 1),
+            f"state {state}, {left} left, distance {distance}: nothing is offered",
         )
-        for token in random.sample(ids, min(2, len(ids))):
+        for token in _some(random, ids, 2):
             if token not in self._eos:
                 after = call(guide.distance, call(guide.advance, state, token))
                 _check(after <= left - 1, f"state {state}, {left} left: after token {token} the distance is {after}")
@@ -138,8 +146,8 @@ class Walk:
             return None
         for left in range(distance + random.choice([0, 1, 4]), 0, -1):
             ids = _ids(call(mask_within, guide, state, left))
-            _check(bool(ids), f"state {state}, {left} left: nothing is offered on the way to the end")
-            token = random.choice(ids)
+            _check(len(ids) > 0, f"state {state}, {left} left: nothing is offered on the way to the end")
+            token = int(random.choice(ids))
             if token in self._eos:
                 break
             state, text = call(guide.advance, state, token), text + self._tokens[token]
@@ -170,5 +178,14 @@ def _check(holds: bool, otherwise: str) -> None:
         raise Wrong(otherwise)
 
 
-def _ids(mask: Any) -> list[int]:
-    return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist()
+def _ids(mask: Any) -> Ids:
+    return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+
+
+def _without(ids: Ids, others: Ids) -> Ids:
+    return ids[~np.isin(ids, others)]
+
+
+def _some(random: Random, ids: Ids, count: int) -> list[int]:
+    """Up to so many of the ids."""
+    return [int(ids[at]) for at in random.sample(range(len(ids)), min(count, len(ids)))]
