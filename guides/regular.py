@@ -67,11 +67,6 @@ class RegularGuide(LiftedGuide, Drawable):
                     )
         return self
 
-    def install(self, states: list[int], masks: NDArray[np.uint32]) -> None:
-        """Take over masks computed before: uint32 [states, words], one for each of `states`."""
-        for state, mask in zip(states, masks, strict=True):
-            self._install(state, mask)
-
     def dfa(self, max_states: int = MAX_STATES) -> Dfa:
         """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
         with self._lock, self._meter:
@@ -121,7 +116,9 @@ class RegexGuide(RegularGuide):
     def save(self, path: str | Path) -> None:
         """Write all masks to a safetensors file, with the pattern, dialect and vocabulary they belong to."""
         self.precompile()
-        saving.save(self, path, self._identity())
+        order, numbered = self._breadth_first()
+        masks = np.stack([self.mask(state) for state in order])
+        saving.save(path, masks, numbered.transitions, self._identity(), self.vocabulary)
 
     @classmethod
     def load(
@@ -144,8 +141,18 @@ class RegexGuide(RegularGuide):
         identity = saved.identity
         saved_dialect: Dialect = "ecma" if identity["dialect"] == "ecma" else "python"
         guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect, limits=limits)
-        saving.restore(guide, saved)
+        order, numbered = guide._breadth_first()
+        saved.check(numbered.transitions, vocabulary.size)
+        for state, mask in zip(order, saved.masks, strict=True):
+            guide._install(state, mask)
         return guide
+
+    def _breadth_first(self) -> tuple[list[int], Dfa]:
+        """The states in the order of a breadth-first search, and the automaton so numbered."""
+        dfa = self.dfa()
+        states = self.automaton.explore(len(dfa))
+        order, numbered = dfa.breadth_first()
+        return [states[place] for place in order], numbered
 
     def _identity(self) -> dict[str, str]:
         return {"pattern": self.pattern, "flags": str(self.flags), "dialect": self.dialect}

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ...errors import OptionError
 from ..checks import number, whole
 from ..diagnostics.trace import Trace
-from ..results import FinishReason
+from ..stopping import FinishReason
 
 STEEPEST = 10
 """Beyond such an exponent lengths come to more, or less, than a float can be."""

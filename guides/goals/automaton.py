@@ -147,7 +147,6 @@ class Subsets:
         spend(STEPS_PER_THREAD * len(threads))
         return frozenset(self._needed(threads))
 
-
     def _needed(self, threads: set[Thread]) -> set[Thread]:
         """The threads for which no other one comes to whatever they come to."""
         resets, counts = self._machine.resets, self._machine.counts
