@@ -8,9 +8,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
+from ..checks import brief
 from ..errors import ConversionError, OptionError
 from .beam_loop import BeamLoop
-from .checks import brief
 from .collecting import collecting
 from .loop import Loop
 from .models.protocol import Model

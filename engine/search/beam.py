@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...checks import number, whole
 from ...errors import OptionError
-from ..checks import number, whole
 from ..diagnostics.trace import Trace
 from ..stopping import FinishReason
 
