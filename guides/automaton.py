@@ -32,6 +32,7 @@ from .chart_arrays import (
     to_be_compacted,
     with_sets_reindexed,
 )
+from .given import no_state, state_of
 from .graph import Graph
 from .limits import Meter, current
 from .locks import new_lock
@@ -161,17 +162,17 @@ class ChartAutomaton:
         """How much memory the chart and the graph have, with what there is room for; caches are about that."""
         return reserved_bytes(self._chart) + self.graph.held_bytes
 
-    def ready(self, state: int) -> None:
-        """See to it that a state can be looked at, unless it is DEAD. Raises StateError if nobody was given it."""
+    def ready(self, state: int) -> int:
+        """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
         states = self._chart.states
-        if not is_within(state, self._chart.sizes.item(kernel.STATES)):
-            raise no_state(state)
+        state = state_of(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
-            return
+            return DEAD
         if states.item(state, kernel.KEPT) < 0:
             raise no_state(state)
         if states.item(state, HI) == kernel.ASLEEP:
             self._wake(state)
+        return state
 
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""
@@ -180,7 +181,7 @@ class ChartAutomaton:
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, or DEAD."""
         with self.lock:
-            self.ready(state)
+            state = self.ready(state)
             if state == DEAD:
                 return DEAD
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
@@ -196,15 +197,13 @@ class ChartAutomaton:
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
         chart = self._chart
-        if not is_within(state, chart.sizes.item(kernel.STATES)):
-            raise no_state(state)
+        state = state_of(state, chart.sizes.item(kernel.STATES))
         if state == DEAD:
             return False
         if chart.states.item(state, kernel.KEPT) >= 0 and chart.states.item(state, HI) >= 0:
             return chart.words.item(chart.states.item(state, LO) + 1) == 1
         with self.lock:
-            self.ready(state)
-            return self.ends(state)
+            return self.ends(self.ready(state))
 
     def ends(self, state: int) -> bool:
         """As `is_accepting`, of any state that is awake, whether or not somebody was given it."""
@@ -226,7 +225,9 @@ class ChartAutomaton:
     def transitions(self, state: int) -> NDArray[np.int32]:
         """The state after each byte: int32 [256], DEAD where there is none."""
         with self.lock:
-            self.ready(state)
+            state = self.ready(state)
+            if state == DEAD:
+                return np.full(256, DEAD, np.int32)
             row = self.run(fill_row, state)
             after = self._chart.rows[row].copy()
             self.keep(after)
@@ -432,17 +433,3 @@ class ChartAutomaton:
         chart.sizes[kernel.ROWS] = 0
         self._dropped = True
         return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
-
-
-def no_state(state: object) -> StateError:
-    """What to raise for something that is no state."""
-    return StateError(
-        f"{state!r} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
-    )
-
-
-def is_within(state: object, count: int) -> bool:
-    """Whether something is a whole number, DEAD or one below `count`."""
-    if not isinstance(state, (int, np.integer)) or isinstance(state, bool):
-        return False
-    return bool(DEAD <= state < count)

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..checks import brief
 from ..errors import Cancelled, LimitError, OptionError
 from ..kernels.chart import MOST, SPENT, STOPPED
 
@@ -39,10 +40,14 @@ class Limits:
         for name in ("work", "memory", "states"):
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**62:
-                raise OptionError(f"Limits.{name} must be a whole number above 0, not {value!r}")
+                raise OptionError(f"Limits.{name} must be a whole number above 0, not {brief(value)}")
         seconds: Any = self.seconds
-        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds <= 0):
-            raise OptionError(f"Limits.seconds must be a number above 0, or None, not {seconds!r}")
+        is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and 0 < seconds <= threading.TIMEOUT_MAX):
+            raise OptionError(
+                f"Limits.seconds must be a number above 0, at most {threading.TIMEOUT_MAX:.0f}, or None for any time, "
+                f"not {brief(seconds)}"
+            )
 
     @classmethod
     def of(cls, limits: Limits | None) -> Limits:
@@ -50,7 +55,7 @@ class Limits:
         if limits is None:
             return DEFAULT
         if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"limits must be a Limits, such as Limits(work=10**9), not {limits!r}")
+            raise OptionError(f"limits must be a Limits, such as Limits(work=10**9), not {brief(limits)}")
         return limits
 
 
@@ -122,6 +127,8 @@ class Meter:
                 raise self.refusal()
             self._cancellation = cancellation
             cancellation.attach(self)
+        if self._timer is not None:  # of a call that was interrupted as it ended
+            self._timer.cancel()
         if self.limits.seconds is not None:
             self._timer = threading.Timer(self.limits.seconds, self.stop, (TIMED_OUT,))
             self._timer.daemon = True
@@ -164,7 +171,7 @@ class Meter:
     def refusal(self) -> LimitError | Cancelled:
         """Why the call at work must end."""
         if self._view[STOPPED] == CANCELLED:
-            return Cancelled("the call was cancelled by another thread; what it worked on is as it was before")
+            return _cancelled()
         if self._view[STOPPED] == TIMED_OUT:
             return LimitError(
                 f"the constraint takes more than {self.limits.seconds} seconds; simplify it, or raise seconds= of its "
@@ -205,6 +212,16 @@ def spend_growth(steps: int, held: int) -> None:
     if meter is not None:
         meter.check_memory(held)
         meter.spend(steps)
+
+
+def check_cancelled() -> None:
+    """Raise Cancelled where the calls of this thread are, for a call that does nothing else that counts."""
+    if _local.cancellation is not None and _local.cancellation.cancelled:
+        raise _cancelled()
+
+
+def _cancelled() -> Cancelled:
+    return Cancelled("the call was cancelled by another thread; what it worked on is as it was before")
 
 
 def current() -> Meter | None:
