@@ -93,7 +93,8 @@ class _Parser:
 
     def mark(self, *marks: str) -> bool:
         """Whether the next word is one of these marks."""
-        return self.token.kind == "mark" and self.token.text in marks
+        token = self.tokens[self.at]
+        return token.kind == "mark" and token.text in marks
 
     def skip(self, mark: str, expected: str) -> None:
         if not self.mark(mark):
