@@ -81,11 +81,12 @@ class Cancellation:
             meter.stop(CANCELLED)
 
     def __enter__(self) -> Self:
-        self._outer, _local.cancellation = _local.cancellation, self
+        work = _local.work
+        self._outer, work.cancellation = work.cancellation, self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _local.cancellation = self._outer
+        _local.work.cancellation = self._outer
 
     def attach(self, meter: Meter) -> None:
         """Stop a meter too from now on."""
@@ -113,6 +114,7 @@ class Meter:
         self._view = memoryview(self.counts)  # single numbers are quicker this way  # type: ignore[arg-type]
         self.uncounted = 0
         self.allowance = 0  # how many steps may be uncounted before another look
+        self._work = _local.work
         self._outer: Meter | None = None
         self._cancellation: Cancellation | None = None
         self._timer: threading.Timer | None = None
@@ -120,7 +122,8 @@ class Meter:
     def __enter__(self) -> Self:
         view = self._view
         view[SPENT] = view[STOPPED] = self.uncounted = self.allowance = 0
-        cancellation = _local.cancellation
+        work = self._work = _local.work
+        cancellation = work.cancellation
         if cancellation is not None:
             if cancellation.cancelled:
                 view[STOPPED] = CANCELLED
@@ -131,13 +134,13 @@ class Meter:
             self._timer = threading.Timer(self.limits.seconds, self.stop, (TIMED_OUT,))
             self._timer.daemon = True
             self._timer.start()
-        outer = _local.meter
+        outer = work.meter
         self._outer = None if outer is self else outer
-        _local.meter = self
+        work.meter = self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        outer = _local.meter = self._outer
+        outer = self._work.meter = self._outer
         if outer is not None:
             outer.uncounted += self.spent  # it looks when it counts next
         if self._cancellation is not None:
@@ -196,9 +199,19 @@ class Meter:
             )
 
 
+class _Work:
+    """What is at work in a thread, and what may stop it."""
+
+    __slots__ = ("cancellation", "meter")
+
+    def __init__(self) -> None:
+        self.meter: Meter | None = None
+        self.cancellation: Cancellation | None = None
+
+
 class _Local(threading.local):
-    meter: Meter | None = None
-    cancellation: Cancellation | None = None
+    def __init__(self) -> None:
+        self.work = _Work()
 
 
 _local = _Local()
@@ -206,7 +219,7 @@ _local = _Local()
 
 def spend(steps: int) -> None:
     """Count steps of the call at work in this thread, if any. Raises LimitError or Cancelled when that is enough."""
-    meter = _local.meter
+    meter = _local.work.meter
     if meter is not None:
         # As Meter.spend, without another call
         meter.uncounted += steps
@@ -216,7 +229,7 @@ def spend(steps: int) -> None:
 
 def spend_growth(steps: int, held: int) -> None:
     """Count what it takes to make an array larger, which has so many bytes then. Raises LimitError or Cancelled."""
-    meter = _local.meter
+    meter = _local.work.meter
     if meter is not None:
         meter.check_memory(held)
         meter.spend(steps)
@@ -224,4 +237,4 @@ def spend_growth(steps: int, held: int) -> None:
 
 def current() -> Meter | None:
     """The meter of the call at work in this thread."""
-    return _local.meter
+    return _local.work.meter
