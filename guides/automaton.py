@@ -43,6 +43,7 @@ MAX_WORDS = 1 << 20
 # Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
 STRIDE = 64
 _NO_BYTES = np.zeros(0, np.uint8)
+_NOBODYS = object()
 
 Making = Callable[[], tuple[Graph, int]]
 
@@ -126,6 +127,8 @@ class ChartAutomaton:
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
         self._spelling = _NO_BYTES
+        # The very number that was found ready last, or given out: it mostly comes next
+        self._awake: object = _NOBODYS
         self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
@@ -164,6 +167,8 @@ class ChartAutomaton:
 
     def ready(self, state: int) -> int:
         """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
+        if state is self._awake:
+            return state
         states = self._chart.states
         state = state_of(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
@@ -172,6 +177,7 @@ class ChartAutomaton:
             raise no_state(state)
         if states.item(state, HI) == kernel.ASLEEP:
             self._wake(state)
+        self._awake = state
         return state
 
     def step(self, state: int, byte: int) -> int:
@@ -192,7 +198,8 @@ class ChartAutomaton:
         data: always the same array, since where in it the bytes are is remembered
         """
         self._spelling = data
-        return self.run(follow, state, data, first, last)
+        after = self._awake = self.run(follow, state, data, first, last)
+        return after
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
@@ -250,6 +257,7 @@ class ChartAutomaton:
         most = self._max_words if most_words is None else most_words
         with self.lock:
             self.begin_call()
+            self._awake = _NOBODYS
             chart = to_be_compacted(self._chart)
             count = self.state_count
             bundles, signatures = np.zeros(len(chart.bundles), np.uint8), np.zeros(len(chart.signatures), np.uint8)
@@ -257,7 +265,9 @@ class ChartAutomaton:
             if needed > most and put_to_sleep(chart.states, count, STRIDE):
                 bundles[:] = signatures[:] = 0
                 needed = int(find_needed(chart, bundles, signatures))
-            words = np.zeros(max(4096, 4 * len(chart.buffer), 4 * needed), np.int32)
+            # With room in proportion to what was given out since the last time, that would be ever more each time.
+            room = min(3 * needed, max(self._max_words, needed // 2))
+            words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
             keep_needed(chart, bundles, signatures, words)
             grow_old(chart.states, count)
             chart.states[:, kernel.ROW] = -1

@@ -18,6 +18,8 @@ from ..errors import Cancelled, LimitError, OptionError
 from ..kernels.chart import MOST, SPENT, STOPPED
 
 CANCELLED, TIMED_OUT = 1, 2
+# Python counts so many steps, about a millisecond, before it looks at what there is in all.
+AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,12 @@ class Cancellation:
             meter.stop(CANCELLED)
 
     def __enter__(self) -> Self:
-        self._outer, _local.cancellation = _local.cancellation, self
+        work = _local.work
+        self._outer, work.cancellation = work.cancellation, self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _local.cancellation = self._outer
+        _local.work.cancellation = self._outer
 
     def attach(self, meter: Meter) -> None:
         """Stop a meter too from now on."""
@@ -105,7 +108,8 @@ class Meter:
     """Counts the work of one call at a time; `with meter:` around a call begins anew.
 
     counts: int64 [3], read and written by kernels: the steps SPENT and the MOST there may be, and whether another
-    thread has STOPPED the call. Work of a call inside another's counts for that too. A call interrupted while it
+    thread has STOPPED the call. Steps that Python counts are added to it some at a time, since a look at an array takes
+    longer than what they count. Work of a call inside another's counts for that too. A call interrupted while it
     begins or ends leaves nothing behind that counts: the next one sets all of this again.
     """
 
@@ -113,14 +117,18 @@ class Meter:
         self.limits = Limits.of(limits)
         self.counts = np.array([0, self.limits.work, 0], np.int64)
         self._view = memoryview(self.counts)  # single numbers are quicker this way  # type: ignore[arg-type]
+        self.uncounted = 0
+        self.allowance = 0  # how many steps may be uncounted before another look
+        self._work = _local.work
         self._outer: Meter | None = None
         self._cancellation: Cancellation | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         view = self._view
-        view[SPENT] = view[STOPPED] = 0
-        cancellation = _local.cancellation
+        view[SPENT] = view[STOPPED] = self.uncounted = self.allowance = 0
+        work = self._work = _local.work
+        cancellation = work.cancellation
         if cancellation is not None:
             if cancellation.cancelled:
                 view[STOPPED] = CANCELLED
@@ -133,16 +141,15 @@ class Meter:
             self._timer = threading.Timer(self.limits.seconds, self.stop, (TIMED_OUT,))
             self._timer.daemon = True
             self._timer.start()
-        outer = _local.meter
+        outer = work.meter
         self._outer = None if outer is self else outer
-        _local.meter = self
+        work.meter = self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        outer = _local.meter = self._outer
+        outer = self._work.meter = self._outer
         if outer is not None:
-            # It looks when it counts next.
-            outer._view[SPENT] = min(outer._view[SPENT] + self._view[SPENT], 2**62)
+            outer.uncounted += self.spent  # it looks when it counts next
         if self._cancellation is not None:
             self._cancellation.detach(self)
             self._cancellation = None
@@ -153,20 +160,28 @@ class Meter:
     @property
     def spent(self) -> int:
         """The steps of the last call so far."""
-        return self._view[SPENT]
+        return self._view[SPENT] + self.uncounted
 
     def stop(self, reason: int) -> None:
         """Make the call at work end as soon as it looks."""
         self._view[STOPPED] = reason
+        self.allowance = -1
 
     def spend(self, steps: int) -> None:
         """Count steps. Raises LimitError or Cancelled when that is enough."""
+        self.uncounted += steps
+        if self.uncounted > self.allowance:
+            self.look()
+
+    def look(self) -> None:
+        """Add up what was spent. Raises LimitError or Cancelled when that is enough."""
         view = self._view
-        spent = view[SPENT] + steps
+        spent = view[SPENT] = min(view[SPENT] + self.uncounted, 2**62)
+        self.uncounted = 0
         if spent > view[MOST] or view[STOPPED]:
-            view[SPENT] = min(spent, 2**62)
+            self.allowance = -1
             raise self.refusal()
-        view[SPENT] = spent
+        self.allowance = min(AT_A_TIME, view[MOST] - spent)
 
     def refusal(self) -> LimitError | Cancelled:
         """Why the call at work must end."""
@@ -191,9 +206,19 @@ class Meter:
             )
 
 
+class _Work:
+    """What is at work in a thread, and what may stop it."""
+
+    __slots__ = ("cancellation", "meter")
+
+    def __init__(self) -> None:
+        self.meter: Meter | None = None
+        self.cancellation: Cancellation | None = None
+
+
 class _Local(threading.local):
-    meter: Meter | None = None
-    cancellation: Cancellation | None = None
+    def __init__(self) -> None:
+        self.work = _Work()
 
 
 _local = _Local()
@@ -201,14 +226,17 @@ _local = _Local()
 
 def spend(steps: int) -> None:
     """Count steps of the call at work in this thread, if any. Raises LimitError or Cancelled when that is enough."""
-    meter = _local.meter
+    meter = _local.work.meter
     if meter is not None:
-        meter.spend(steps)
+        # As Meter.spend, without another call
+        meter.uncounted += steps
+        if meter.uncounted > meter.allowance:
+            meter.look()
 
 
 def spend_growth(steps: int, held: int) -> None:
     """Count what it takes to make an array larger, which has so many bytes then. Raises LimitError or Cancelled."""
-    meter = _local.meter
+    meter = _local.work.meter
     if meter is not None:
         meter.check_memory(held)
         meter.spend(steps)
@@ -226,4 +254,4 @@ def _cancelled() -> Cancelled:
 
 def current() -> Meter | None:
     """The meter of the call at work in this thread."""
-    return _local.meter
+    return _local.work.meter

@@ -26,7 +26,7 @@ from .chart import (
     is_set,
     spend,
 )
-from .entries import BEFORE, FEW, add_entry, next_of_rule, next_to_end
+from .entries import BEFORE, FEW, add_entry, next_to_end
 from .interning import HI, LO, intern, sort_records
 from .wide import inner_njit, njit
 
@@ -50,29 +50,32 @@ def first_entry(chart, bundle, rule):
 def flatten_tails(graph, chart, entry_count):
     """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
 
-    Or a code.
+    Or a code. Those of rules called in this state say which rule hands on to which, and stay as they are meanwhile;
+    all that does not return to the end of a rule is handed on along them, once for each of them.
     """
     entries = chart.entries
+    called = entry_count  # entries that return to the end of a rule called in this state are all among these
     at = 0
     while at < entry_count:
-        before = entry_count
-        rule, target, count, origin = entries[at, 0], entries[at, 1], entries[at, 2], entries[at, 3]
-        if graph.nodes[target, FLAGS] & TAIL and origin != ROOT:
-            entry_count = flatten_entry(graph, chart, at, entry_count)
-        # Entries of a rule that come later than those that return to its end are found from here.
-        i = next_to_end(graph, chart, rule, -1, before)
-        while i >= 0 and entry_count >= 0:
-            if i < at:
+        tried = 1
+        if returns_to_end(graph, chart, at):
+            if entries[at, 3] != SELF:
+                entry_count = flatten_entry(graph, chart, at, entry_count)
+        else:
+            rule, target, count, origin = entries[at, 0], entries[at, 1], entries[at, 2], entries[at, 3]
+            i = next_to_end(graph, chart, rule, -1, called)
+            while i >= 0 and entry_count >= 0:
                 entry_count = add_entry(graph, chart, entries[i, 0], target, count, origin, entry_count)
-            i = next_to_end(graph, chart, rule, i, before)
+                i = next_to_end(graph, chart, rule, i, called)
+                tried += 1
         if entry_count < 0:
             return entry_count
-        if spend(chart, 1 + entry_count - before) < 0:
+        if spend(chart, tried) < 0:
             return EXHAUSTED
         at += 1
     kept = 0
     for i in range(entry_count):
-        if graph.nodes[entries[i, 1], FLAGS] & TAIL == 0 or entries[i, 3] == ROOT:
+        if not returns_to_end(graph, chart, i):
             for k in range(ENTRY):
                 entries[kept, k] = entries[i, k]
             kept += 1
@@ -80,24 +83,27 @@ def flatten_tails(graph, chart, entry_count):
 
 
 @inner_njit
+def returns_to_end(graph, chart, at):
+    """Whether an entry returns to the end of a rule, and not to that of the text."""
+    entries = chart.entries
+    return graph.nodes[entries[at, 1], FLAGS] & TAIL != 0 and entries[at, 3] != ROOT
+
+
+@inner_njit
 def flatten_entry(graph, chart, at, entry_count):
-    """Add for an entry that returns to the end of a rule those that this rule returns to; the new number, or a code."""
+    """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
+
+    The new number of entries, or a code. The bundle was flattened when it was made.
+    """
     entries, words = chart.entries, chart.words
     caller, rule, origin = entries[at, 0], graph.nodes[entries[at, 1], RULE], entries[at, 3]
-    before, tried = entry_count, 0
-    if origin == SELF:
-        i = next_of_rule(graph, chart, rule, -1, before)
-        while i >= 0 and entry_count >= 0:
-            entry_count = add_entry(graph, chart, caller, entries[i, 1], entries[i, 2], entries[i, 3], entry_count)
-            i = next_of_rule(graph, chart, rule, i, before)
-            tried += 1
-    else:
-        w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
-        while w < end and words[w] == rule and entry_count >= 0:
-            back = origin if words[w + 3] == SELF else words[w + 3]
-            entry_count = add_entry(graph, chart, caller, words[w + 1], words[w + 2], back, entry_count)
-            w += ENTRY
-            tried += 1
+    tried = 0
+    w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+    while w < end and words[w] == rule and entry_count >= 0:
+        back = origin if words[w + 3] == SELF else words[w + 3]
+        entry_count = add_entry(graph, chart, caller, words[w + 1], words[w + 2], back, entry_count)
+        w += ENTRY
+        tried += 1
     return EXHAUSTED if tried > FEW and spend(chart, tried) < 0 else entry_count
 
 

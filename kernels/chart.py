@@ -24,9 +24,9 @@ from .wide import inner_njit
 
 DEAD, EXPAND, CROWDED, EXHAUSTED = -1, -3, -4, -5
 
-# Columns of Graph.nodes, and its flags.
+# Columns of Graph.nodes, and its flags; LOOKED is the graph's own, see guides/graph.py.
 EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
-FINAL, LAZY, TAIL = 1, 2, 4
+FINAL, LAZY, TAIL, LOOKED = 1, 2, 4, 8
 # Kinds of links: (kind, target, argument).
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
 # Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: -1 until somebody was given the

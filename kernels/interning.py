@@ -58,10 +58,10 @@ def intern(words, spans, index, buffer, length, sizes, kind):
 
 
 @njit
-def reindex(words, spans, index, count):
-    """Fill an empty index with the spans numbered 0 ... count - 1, as far as they have words."""
+def reindex(words, spans, index, first, last):
+    """Enter the spans numbered first ... last - 1 into an index, as far as they have words; none is there yet."""
     mask = len(index) - 1
-    for number in range(count):
+    for number in range(first, last):
         if spans[number, HI] <= spans[number, LO]:
             continue
         slot = hash_words(words, spans[number, LO], spans[number, HI]) & mask
