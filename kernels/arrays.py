@@ -1,8 +1,7 @@
-"""Arrays that belong together, as one argument of a kernel: the address of a list of where they are.
+"""Arrays that belong together, as one argument of a kernel.
 
-A NamedTuple of arrays is seven words an array to Numba, which Python's objects are unpacked to at every call, and which
-every kernel hands on to those that it calls: two hundred for a chart. To compile that takes longer than to compile
-what the kernels do. Here they are handed one address, and read from the list what they want.
+What kernels are handed is the address of a list of where the arrays are (by_address.py), or the arrays themselves if
+Numba's public means must do (by_value.py).
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from typing import (
 )
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, unbox
-from numba.np.numpy_support import as_dtype, from_dtype
+from numba import from_dtype, types
+from numba.extending import typeof_impl
 from numpy.typing import NDArray
+
+from .insides import PORTABLE
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 Vector: TypeAlias = Annotated[NDArray[_Scalar], 1]
@@ -52,7 +50,7 @@ class Arrays:
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, eq=False)(cls)
-        cls._numba_type_ = ArraysType(cls)
+        cls._numba_type_ = _type_for(cls)
 
     def __post_init__(self) -> None:
         # What a kernel is handed must be right, and there: so it is made before anybody can hand it on.
@@ -76,12 +74,6 @@ class Arrays:
         return words
 
 
-# An array object in memory: what all objects begin with, its data, the number of its dimensions, and its shape. C has
-# it so, in the macros PyArray_DATA and PyArray_DIMS, which are a part of every extension module.
-_DATA = object.__basicsize__
-_SHAPE = _DATA + 16
-
-
 class Field(NamedTuple):
     """Numba's type of a field, an array's dtype, and where in the list it begins."""
 
@@ -96,19 +88,18 @@ def fields_of(which: type[Arrays]) -> dict[str, Field]:
     hints = get_type_hints(which, include_extras=True)
     found: dict[str, Field] = {}
     for place, field in enumerate(fields(which)):  # type: ignore[arg-type]
-        kind = _kind(hints[field.name])
-        found[field.name] = Field(kind, as_dtype(kind.dtype) if isinstance(kind, types.Array) else None, place)
+        found[field.name] = Field(*_kind(hints[field.name]), place)
     return found
 
 
-def _kind(hint: Any) -> Any:
+def _kind(hint: Any) -> tuple[Any, np.dtype[Any] | None]:
     if hint is int:
-        return types.int64
+        return types.int64, None
     if isinstance(hint, type):
-        return hint._numba_type_
+        return hint._numba_type_, None
     values, dimensions = get_args(hint)
-    (scalar,) = get_args(get_args(values)[1])
-    return types.Array(from_dtype(np.dtype(scalar)), dimensions, "C")
+    dtype = np.dtype(get_args(get_args(values)[1])[0])
+    return types.Array(from_dtype(dtype), dimensions, "C"), dtype
 
 
 class ArraysType(types.Type):
@@ -122,64 +113,35 @@ class ArraysType(types.Type):
     # A plain attribute: Numba compares types by it at every call, and an interrupt there would be lost on the way.
     key = property(operator.attrgetter("_key"))
 
+    def __reduce__(self) -> Any:
+        return _type_of, (self.which,)
 
-register_model(ArraysType)(models.OpaqueModel)
-
-
-@infer_getattr
-class _Attributes(AttributeTemplate):
-    key = ArraysType
-
-    def generic_resolve(self, kind: ArraysType, name: str) -> Any:
-        field = fields_of(kind.which).get(name)
-        return field and field.kind
+    @property
+    def fields(self) -> dict[str, Field]:
+        """As `fields_of`."""
+        return fields_of(self.which)
 
 
-@unbox(ArraysType)
-def _take(kind: ArraysType, value: Any, c: Any) -> NativeValue:
-    """The address that an object has; an error where it has none, or a number that is no address."""
-    found = cgutils.alloca_once_value(c.builder, ir.Constant(c.pyapi.voidptr, None))
-    address = c.pyapi.object_getattr_string(value, "address")
-    with c.builder.if_then(cgutils.is_not_null(c.builder, address), likely=True):
-        c.builder.store(c.pyapi.long_as_voidptr(address), found)
-        c.pyapi.decref(address)
-    pointer = c.builder.load(found)
-    return NativeValue(pointer, is_error=cgutils.is_null(c.builder, pointer))
+def _type_of(which: type[Arrays]) -> ArraysType:
+    return which._numba_type_
 
 
-@lower_getattr_generic(ArraysType)
-def _read(context: Any, builder: Any, kind: ArraysType, pointer: Any, name: str) -> Any:
-    field = fields_of(kind.which)[name]
-    if field.dtype is None:
-        return _load(builder, pointer, 8 * field.place, context.get_value_type(field.kind))
-    model = context.data_model_manager[field.kind]
-    value = ir.Constant(model.get_value_type(), None)
-
-    def put(word: Any, part: str, *axis: int) -> None:
-        nonlocal value
-        value = builder.insert_value(value, word, [model.get_field_position(part), *axis])
-
-    found = _load(builder, pointer, 8 * field.place, pointer.type)
-    put(_load(builder, found, _DATA, context.get_value_type(model.get_member_fe_type("data"))), "data")
-    shape = _load(builder, found, _SHAPE, pointer.type)
-    itemsize = _WORD(field.dtype.itemsize)
-    put(itemsize, "itemsize")
-    items = _WORD(1)
-    for axis in reversed(range(field.kind.ndim)):
-        length = _load(builder, shape, 8 * axis, _WORD)
-        put(length, "shape", axis)
-        put(builder.mul(itemsize, items), "strides", axis)
-        items = builder.mul(items, length)
-    put(items, "nitems")
-    return value
+def _type_for(which: type[Arrays]) -> ArraysType:
+    if not PORTABLE:
+        return ArraysType(which)
+    kind = type(f"{which.__name__}Type", (ArraysType,), {})
+    by_value.install(kind, fields_of(which))
+    return kind(which)
 
 
-_WORD = ir.IntType(64)
+if PORTABLE:
+    from . import by_value
 
+    @typeof_impl.register(Arrays)
+    def _typeof(value: Arrays, context: Any) -> ArraysType:
+        return type(value)._numba_type_
 
-def _load(builder: Any, pointer: Any, offset: int, kind: Any) -> Any:
-    """What is there so many bytes from a pointer. None of it changes while a kernel runs, whatever that writes to."""
-    place = builder.bitcast(builder.gep(pointer, [_WORD(offset)]), kind.as_pointer())
-    word = builder.load(place)
-    word.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return word
+else:
+    from . import by_address
+
+    by_address.install(ArraysType)

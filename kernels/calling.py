@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .insides import PORTABLE
+
 _compiled: dict[Any, Callable[..., Any]] = {}
 
 
 def call(kernel: Any, *arguments: Any) -> Any:
-    """Call a kernel; from the second call on its compiled code directly."""
+    """Call a kernel; from the second call on its compiled code directly, unless kernels are portable."""
     known = _compiled.get(kernel)
     if known is not None:
         return known(*arguments)
     answer = kernel(*arguments)
-    overloads = list(getattr(kernel, "overloads", {}).values())
+    overloads = [] if PORTABLE else list(getattr(kernel, "overloads", {}).values())
     if len(overloads) == 1:
         _compiled[kernel] = overloads[0].entry_point
     return answer

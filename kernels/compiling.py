@@ -6,15 +6,17 @@ import gc
 import hashlib
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import event, types
-from numba.core.dispatcher import Dispatcher
 
-from .linking import POSSIBLE, make_inner, make_shared
-from .passes import Compiler, Signatures
+from .insides import MISSING, PORTABLE
+
+if not PORTABLE:
+    from .linking import make_inner, make_shared, make_wide
+    from .passes import Compiler, Signatures
 
 _HERE = Path(__file__).parent
 _MARKER = "trellm-kernels.sha256"
@@ -39,32 +41,35 @@ def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache
     """
     if function is None:
         return partial(njit, wide=wide, kind=kind, cache=cache, **options)
-    kind = kind if POSSIBLE else "entry"
-    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": kind != "entry"}
-    options = {
-        "nogil": True,
-        "pipeline_class": Compiler,
-        "_nrt": not wide or _makes_arrays(function),
-        **wrappers,
-        **options,
-    }
-    kernel = _compiled(function, cache and kind != "inner", options)
-    if not isinstance(kernel, Dispatcher):  # NUMBA_DISABLE_JIT
-        return kernel
-    if wide:
-        template = kernel.get_call_template
-        kernel.get_call_template = lambda args, kws: template([_widened(each) for each in args], kws)
-    if kind == "inner":
-        make_inner(kernel)
-    elif POSSIBLE:
-        make_shared(kernel, from_python=kind == "entry")
-    return kernel
+    cache = cache and kind != "inner"
+    return _portable(function, cache, options) if PORTABLE else _linked(function, wide, kind, cache, options)
 
 
 # For kernels that only other kernels call (see linking.py): `inner_njit` for one that is small, or has one caller;
 # `shared_njit` for one with several callers that takes much longer than a call does.
 inner_njit = partial(njit, kind="inner")
 shared_njit = partial(njit, kind="shared")
+
+
+def _portable(function: Any, cache: bool, options: dict[str, Any]) -> Any:
+    # Files on disk are named after functions: so these are found by nobody who compiles in the other way.
+    function.__qualname__ = f"portable.{function.__qualname__}"
+    return _compiled(function, cache, {"nogil": True, **options})
+
+
+def _linked(function: Any, wide: bool, kind: str, cache: bool, options: dict[str, Any]) -> Any:
+    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": kind != "entry"}
+    counting = {"_nrt": not wide or _makes_arrays(function)}
+    kernel = _compiled(function, cache, {"nogil": True, "pipeline_class": Compiler, **counting, **wrappers, **options})
+    if kernel is function:  # NUMBA_DISABLE_JIT
+        return kernel
+    if wide:
+        make_wide(kernel)
+    if kind == "inner":
+        make_inner(kernel)
+    else:
+        make_shared(kernel, from_python=kind == "entry")
+    return kernel
 
 
 # Functions and methods that make arrays. Assigning an array to a part of another makes one as well; kernels use loops.
@@ -81,16 +86,16 @@ def _compiled(function: Any, cache: bool, options: dict[str, Any]) -> Any:
     except RuntimeError:  # no place for a cache
         _State.kept = False
         return numba.njit(**options)(function)
-    stats = getattr(kernel, "stats", None)
-    if stats is not None and stats.cache_path and not _State.checked:
+    if not cache or kernel is function:
+        return kernel
+    folder = getattr(getattr(kernel, "stats", None), "cache_path", None)
+    if folder is None:  # nobody knows where to look for what is stale
+        _State.kept = False
+        return numba.njit(**options)(function)
+    if not _State.checked:
         _State.checked = True
-        _forget_stale(Path(stats.cache_path))
+        _forget_stale(Path(folder))
     return kernel
-
-
-def _widened(kind: Any) -> Any:
-    plain = types.unliteral(kind)
-    return types.int64 if plain in (types.int32, types.uint8) else plain
 
 
 def keep_quiet() -> None:
@@ -117,35 +122,43 @@ def _forget_stale(folder: Path) -> None:
         return
 
 
-class _Watch(event.Listener):
-    """Prints a line when the first kernel of this package is compiled; loading one from the disk is no event.
+def _watch() -> None:
+    """Have a line printed when the first kernel of this package is compiled; loading one from the disk is no event.
 
     While Numba compiles, garbage is not collected: it makes millions of objects and keeps most, and to look through
     all of them again and again takes a tenth of the time. And while it compiles kernels, it remembers signatures.
     """
+    try:
+        event = import_module("numba.core.event")
+    except ImportError:  # a Numba that tells nobody when it compiles
+        return
 
-    depth = 0
-    collects = False
-    signatures = Signatures()
+    class Watch(event.Listener):
+        depth = 0
+        collects = False
+        signatures = None if PORTABLE else Signatures()
 
-    def on_start(self, event: Any) -> None:
-        function = event.data["dispatcher"].py_func
-        is_kernel = Path(function.__code__.co_filename).parent == _HERE
-        if is_kernel and not _State.announced:
-            _announce()
-        if self.depth == 0:
-            self.collects = gc.isenabled()
-            gc.disable()
-            if is_kernel:
-                self.signatures.begin()
-        self.depth += 1
+        def on_start(self, event: Any) -> None:
+            function = event.data["dispatcher"].py_func
+            is_kernel = Path(function.__code__.co_filename).parent == _HERE
+            if is_kernel and not _State.announced:
+                _announce()
+            if self.depth == 0:
+                self.collects = gc.isenabled()
+                gc.disable()
+                if is_kernel and self.signatures:
+                    self.signatures.begin()
+            self.depth += 1
 
-    def on_end(self, event: Any) -> None:
-        self.depth -= 1
-        if self.depth == 0:
-            self.signatures.end()
-            if self.collects:
-                gc.enable()
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                if self.signatures:
+                    self.signatures.end()
+                if self.collects:
+                    gc.enable()
+
+    event.register("numba:compile", Watch())
 
 
 def _announce() -> None:
@@ -155,7 +168,10 @@ def _announce() -> None:
         if _State.kept
         else "in every process, because no folder for them can be written to; set NUMBA_CACHE_DIR to one that can"
     )
-    print(f"trellm: compiling kernels {how_often}; about half a minute in all ...", file=sys.stderr, flush=True)
+    how_long = "some minutes in all" if PORTABLE else "about half a minute in all"
+    if MISSING:
+        how_long += f", since numba {numba.__version__} lacks {MISSING}"
+    print(f"trellm: compiling kernels {how_often}; {how_long} ...", file=sys.stderr, flush=True)
 
 
-event.register("numba:compile", _Watch())
+_watch()

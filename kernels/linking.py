@@ -21,14 +21,18 @@ from types import MethodType
 from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core import codegen, dispatcher
+from numba.core import types
 
-# What this needs of Numba besides its public interface. Without it kernels do the same, but are compiled for longer.
-POSSIBLE = (
-    hasattr(codegen.CPUCodeLibrary, "_get_module_for_linking")
-    and hasattr(dispatcher.Dispatcher, "_compile_for_args")
-    and hasattr(dispatcher._FunctionCompiler, "_customize_flags")
-)
+
+def make_wide(kernel: Any) -> None:
+    """Have a dispatcher compiled for integers of 64 bits, whatever its callers have or know of them."""
+    template = kernel.get_call_template
+    kernel.get_call_template = lambda args, kws: template([_widened(each) for each in args], kws)
+
+
+def _widened(kind: Any) -> Any:
+    plain = types.unliteral(kind)
+    return types.int64 if plain in (types.int32, types.uint8) else plain
 
 
 def make_inner(kernel: Any) -> None:

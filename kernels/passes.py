@@ -7,40 +7,11 @@ from typing import Any
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager
 from numba.core.targetconfig import ConfigStack
-from numba.core.typed_passes import (
-    IRLegalization,
-    NativeLowering,
-    NoPythonBackend,
-    NopythonTypeInference,
-    PreLowerStripPhis,
-)
 from numba.core.types.functions import BaseFunction
-from numba.core.untyped_passes import (
-    DeadBranchPrune,
-    FixupArgs,
-    GenericRewrites,
-    IRProcessing,
-    ReconstructSSA,
-    RewriteSemanticConstants,
-    TranslateByteCode,
-)
 
-# Of the passes for any Python function, without those for closures, generators, `with`, exceptions, code that is
-# inlined before types are known, and loops over tuples.
-_PASSES = (
-    TranslateByteCode,
-    FixupArgs,
-    IRProcessing,
-    RewriteSemanticConstants,
-    DeadBranchPrune,
-    GenericRewrites,
-    ReconstructSSA,
-    NopythonTypeInference,
-    PreLowerStripPhis,
-    IRLegalization,
-    NativeLowering,
-    NoPythonBackend,
-)
+from .insides import NEEDED, passes
+
+_PASSES = [passes()[name] for name in NEEDED]
 
 
 class Compiler(CompilerBase):

@@ -102,7 +102,8 @@ def test_kernels_find_each_other_when_they_come_from_the_disk(tmp_path: Path) ->
 
     def run(*names: str) -> str:
         command = [sys.executable, "kernels_here.py", *names]
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
+        settings = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0", "TRELLM_PORTABLE_KERNELS": ""}
+        environment = {**os.environ, **settings}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
