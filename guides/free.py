@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernels.calling import call
-from ..kernels.walk import allow_span
+from ..kernels.jit.calling import call
+from ..kernels.trie.branches import allow_span
 from ..tokenizers_adapter import Vocabulary
 from .automaton import is_within, no_state
 from .expectation import NOTHING

@@ -11,9 +11,22 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from ..kernels.chart import COUNTER, EDGE_HI, EDGE_LO, FINAL, FLAGS, GUARD, LAZY, LINK_HI, LINK_LO, RULE, SPAN, TAIL
-from ..kernels.chart import Graph as GraphArrays
-from ..kernels.sets import BITS
+from ..kernels.chart.layout import (
+    COUNTER,
+    EDGE_HI,
+    EDGE_LO,
+    FINAL,
+    FLAGS,
+    GUARD,
+    LAZY,
+    LINK_HI,
+    LINK_LO,
+    RULE,
+    SPAN,
+    TAIL,
+)
+from ..kernels.chart.layout import Graph as GraphArrays
+from ..kernels.chart.sets import BITS
 from .limits import spend_growth
 from .piece import Ints, Piece, Span, piece_of
 from .syntax import Ranges
@@ -93,7 +106,7 @@ class Later:
 
 
 class Graph:
-    """Builds the arrays of kernels/chart.py."""
+    """Builds the arrays of kernels/chart/layout.py."""
 
     def __init__(self) -> None:
         self._nodes = Records(8, 512)
@@ -218,7 +231,7 @@ class Graph:
         return [weights() for weights in self._later.weights[first:]]
 
     def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
-        """A link within a set; see `guards` of kernels/chart.py, and kernels/sets.py for large sets."""
+        """A link within a set; see `guards` of kernels/chart/layout.py, and kernels/chart/sets.py for large sets."""
         return (GUARD, target, self._guards.append((needed, refused, kept, added)))
 
     def promise_span(self, node: int, ranges: Ranges) -> None:

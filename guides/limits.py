@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import Cancelled, LimitError, OptionError
-from ..kernels.chart import MOST, SPENT, STOPPED
+from ..kernels.answers import MOST, SPENT, STOPPED
 
 CANCELLED, TIMED_OUT = 1, 2
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trellm.kernels.arrays import Arrays, Table, Vector
-from trellm.kernels.insides import PORTABLE
-from trellm.kernels.wide import inner_njit, njit
+from trellm.kernels.jit.arrays import Arrays, Table, Vector
+from trellm.kernels.jit.insides import PORTABLE
+from trellm.kernels.jit.wide import inner_njit, njit
 
 
 class Inside(Arrays):

@@ -10,8 +10,8 @@ from typing import Any
 
 import numba
 import pytest
-from trellm.kernels import insides
-from trellm.kernels.insides import _ARRAY, _ATTRIBUTES, _FUNCTIONS, _USED, NEEDED, find_missing
+from trellm.kernels.jit import insides
+from trellm.kernels.jit.insides import _ARRAY, _ATTRIBUTES, _FUNCTIONS, _USED, NEEDED, find_missing
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -119,10 +119,11 @@ del numba.core.dispatcher.Dispatcher.stats, numba.extending.infer_getattr
 
 KERNELS = """
 import numpy as np
-from trellm.kernels import allowed_ids, insides, masked_sample, popcount
-from trellm.kernels.calling import call
-from trellm.kernels.arrays import Arrays, Table, Vector
-from trellm.kernels.wide import inner_njit, njit, shared_njit
+from trellm.kernels import allowed_ids, masked_sample, popcount
+from trellm.kernels.jit import insides
+from trellm.kernels.jit.calling import call
+from trellm.kernels.jit.arrays import Arrays, Table, Vector
+from trellm.kernels.jit.wide import inner_njit, njit, shared_njit
 
 class Inside(Arrays):
     weights: Vector[np.float64]
