@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from ..checks import brief, switch
 from ..errors import LanguageError, OptionError
-from ..kernels.align import end_nodes, nodes_along, shorten
-from ..kernels.calling import call
+from ..kernels.jit.calling import call
+from ..kernels.trie.align import end_nodes, nodes_along, shorten
 from ..tokenizers_adapter import Vocabulary
 from .crossing import Crossings
 from .expectation import NOTHING, expected, quoted

@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LanguageError, LimitError, StateError
-from ..kernels import chart as kernel
-from ..kernels.calling import call
-from ..kernels.chart import Chart
-from ..kernels.chart import Graph as GraphArrays
-from ..kernels.closure import begin
-from ..kernels.collecting import find_needed, keep_needed, keep_sets
-from ..kernels.interning import HI, LO, WORDS
-from ..kernels.rows import explore, fill_row
-from ..kernels.sets import SETS
-from ..kernels.ways import follow, grow_old, pin, put_to_sleep, rouse
+from ..kernels import answers
+from ..kernels.chart import layout as kernel
+from ..kernels.chart.closure import begin
+from ..kernels.chart.collecting import find_needed, keep_needed, keep_sets
+from ..kernels.chart.interning import HI, LO, WORDS
+from ..kernels.chart.layout import Chart
+from ..kernels.chart.layout import Graph as GraphArrays
+from ..kernels.chart.rows import explore, fill_row
+from ..kernels.chart.sets import SETS
+from ..kernels.chart.ways import follow, grow_old, pin, put_to_sleep, rouse
+from ..kernels.jit.arrays import Arrays
+from ..kernels.jit.calling import call
 from .chart_arrays import (
     SPANS,
     held_bytes,
@@ -37,7 +39,7 @@ from .graph import Graph
 from .limits import Meter, current
 from .locks import new_lock
 
-DEAD = kernel.DEAD
+DEAD = answers.DEAD
 HORIZON = 256
 MAX_WORDS = 1 << 20
 # Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
@@ -208,13 +210,13 @@ class ChartAutomaton:
         if state == DEAD:
             return False
         if chart.states.item(state, kernel.KEPT) >= 0 and chart.states.item(state, HI) >= 0:
-            return chart.words.item(chart.states.item(state, LO) + 1) == 1
+            return chart.words.item(chart.states.item(state, LO) + kernel.ACCEPTING) == 1
         with self.lock:
             return self.ends(self.ready(state))
 
     def ends(self, state: int) -> bool:
         """As `is_accepting`, of any state that is awake, whether or not somebody was given it."""
-        return self._chart.words.item(self._chart.states.item(state, LO) + 1) == 1
+        return self._chart.words.item(self._chart.states.item(state, LO) + kernel.ACCEPTING) == 1
 
     def explore(self, limit: int) -> list[int]:
         """Reach every state by bytes; their numbers. Raises LimitError if there are more than `limit`."""
@@ -307,28 +309,32 @@ class ChartAutomaton:
             queue += sorted(new)
         return found
 
-    def run(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Call a kernel until it answers with something other than a code."""
+    def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
+        """Call a kernel, and deal with the codes it answers, until it answers with something else.
+
+        beside: makes what goes with the graph and the chart, anew for every call, and comes before the arguments
+        """
         self.begin_call()
-        answer = call(function, self._graph_arrays, self._chart, *arguments)
-        while answer < DEAD:
+        while True:
+            more = () if beside is None else (beside(),)
+            answer = call(function, self._graph_arrays, self._chart, *more, *arguments)
+            if answer >= DEAD:
+                return int(answer)
             self.resolve(answer)
-            answer = call(function, self._graph_arrays, self._chart, *arguments)
-        return int(answer)
 
     def begin_call(self) -> None:
-        """To be called before a kernel is called outside `run`, once for all its repetitions."""
+        """What comes before a kernel is called, once for all its repetitions."""
         self._dropped = False
         if self._torn:
             self._mend()
 
     def resolve(self, code: int) -> None:
         """Do what a kernel's code asks for: expand a lazy node, or make room. Raises LimitError and Cancelled."""
-        if code == kernel.EXPAND:
+        if code == answers.EXPAND:
             self._expand()
-        elif code == kernel.EXHAUSTED:
+        elif code == answers.EXHAUSTED:
             raise self.meter.refusal()
-        elif code == kernel.CROWDED:
+        elif code == answers.CROWDED:
             self._widen_scratch()
         else:
             self._grow()

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import chart as kernel
-from ..kernels.calling import call
-from ..kernels.chart import Chart
-from ..kernels.interning import FREE, WORDS, reindex
-from ..kernels.rows import MEMO_ITEMS
-from ..kernels.sets import SETS
+from ..kernels.chart import layout as kernel
+from ..kernels.chart.interning import FREE, WORDS, reindex
+from ..kernels.chart.layout import Chart
+from ..kernels.chart.rows import MEMO_HEADER, MEMO_ITEMS
+from ..kernels.chart.sets import SETS
+from ..kernels.jit.calling import call
 from .limits import Meter, spend
 
 MEMO_SLOTS = 1024
@@ -47,7 +47,7 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
         signature_index=np.full(1 << 12, -1, np.int32),
         rows=np.empty((rows, 256), np.int32),
         loops=np.empty((rows, 3), np.uint64),
-        memo=np.zeros((MEMO_SLOTS, 2 + kernel.ITEM * MEMO_ITEMS), np.int32),
+        memo=np.zeros((MEMO_SLOTS, MEMO_HEADER + kernel.ITEM * MEMO_ITEMS), np.int32),
         set_words=np.empty(4096, np.int32),
         sets=np.zeros((64, 2), np.int32),
         set_index=np.full(256, -1, np.int32),

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LimitError
-from ..kernels.calling import call
-from ..kernels.chart import DEAD
-from ..kernels.cost import NEVER, NEXT, TOKENS, Costs, settle_nodes, state_costs
-from ..kernels.interning import WORDS
-from ..kernels.onward import nearest, spell
-from ..kernels.walk import successors
+from ..kernels.answers import DEAD, NEVER
+from ..kernels.chart.cost import NEXT, TOKENS, Costs, settle_nodes, state_costs
+from ..kernels.chart.interning import WORDS
+from ..kernels.chart.onward import nearest, spell
+from ..kernels.jit.calling import call
+from ..kernels.trie.walk import successors
 from .automaton import ChartAutomaton
 from .limits import spend
 from .tables import VocabularyTables
@@ -152,10 +152,9 @@ class Closing:
         self._run_costed(state_costs, states, out)
         return out
 
-    def _settle(self) -> None:
-        """Bring the costs up to date with the graph and the chart."""
+    def _settled(self) -> Costs:
+        """The costs, up to date with the graph and the chart."""
         automaton = self._automaton
-        automaton.begin_call()
         graph, chart = automaton.graph_arrays, automaton.chart
         costs = self._costs
         more: dict[str, Ints] = {}
@@ -186,6 +185,7 @@ class Closing:
             if code < DEAD:
                 automaton.resolve(code)
             self._nodes_settled = count
+        return self._costs
 
     def _found_distance(self, state: int) -> int:
         needed = self._needed(state)
@@ -229,15 +229,7 @@ class Closing:
             raise
 
     def _run_costed(self, function: Any, *arguments: Any) -> int:
-        automaton = self._automaton
-        automaton.begin_call()
-        self._settle()
-        code = call(function, automaton.graph_arrays, automaton.chart, self._costs, *arguments)
-        while code < DEAD:
-            automaton.resolve(code)
-            self._settle()
-            code = call(function, automaton.graph_arrays, automaton.chart, self._costs, *arguments)
-        return code
+        return self._automaton.run(function, *arguments, beside=self._settled)
 
     def _tokens_by_nearest(self, state: int, limit: int) -> int:
         """How many tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..checks import brief, switch
 from ..errors import GrammarError, OptionError
-from ..kernels.chart import EPSILON
+from ..kernels.chart.layout import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .automaton import HORIZON, ChartAutomaton
 from .given import states_of, vocabulary_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernels.calling import call
-from ..kernels.walk import allow_span
+from ..kernels.jit.calling import call
+from ..kernels.trie.branches import allow_span
 from ..tokenizers_adapter import Vocabulary
 from .expectation import NOTHING
 from .given import bytes_of, left_of, state_of, token_of

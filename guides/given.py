@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import any_text_of, brief, shown, whole
 from ..errors import OptionError, StateError
-from ..kernels.chart import DEAD
+from ..kernels.answers import DEAD
 from ..tokenizers_adapter import Vocabulary
 
 MOST_LEFT = 2**31 - 1

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from ..kernels.chart import (
+from ..kernels.chart.layout import (
     CALL,
     COUNTER,
     EDGE_HI,
@@ -28,8 +28,8 @@ from ..kernels.chart import (
     SPAN,
     TAIL,
 )
-from ..kernels.chart import Graph as GraphArrays
-from ..kernels.sets import BITS
+from ..kernels.chart.layout import Graph as GraphArrays
+from ..kernels.chart.sets import BITS
 from .piece import Piece, Span, piece_of
 from .records import Records
 from .syntax import Ranges
@@ -64,7 +64,7 @@ class Later:
 
 
 class Graph:
-    """Builds the arrays of kernels/chart.py."""
+    """Builds the arrays of kernels/chart/layout.py."""
 
     def __init__(self) -> None:
         self._nodes = Records(8, 512)
@@ -189,7 +189,7 @@ class Graph:
         return [weights() for weights in self._later.weights[first:]]
 
     def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
-        """A link within a set; see `guards` of kernels/chart.py, and kernels/sets.py for large sets."""
+        """A link within a set; see `guards` of kernels/chart/layout.py, and kernels/chart/sets.py for large sets."""
         return (GUARD, target, self._guards.append((needed, refused, kept, added)))
 
     def promise_span(self, node: int, ranges: Ranges) -> None:

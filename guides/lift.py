@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LanguageError, LimitError
-from ..kernels.bundles import signature as signature_of
-from ..kernels.calling import call
-from ..kernels.chart import DEAD
-from ..kernels.cost import NEVER
-from ..kernels.shortcut import BESIDE, LOOP, probe
-from ..kernels.split import UNSPLITTABLE, walk_span, walk_split
-from ..kernels.walk import walk, walk_beside
+from ..kernels.answers import DEAD, NEVER
+from ..kernels.chart.bundles import signature as signature_of
+from ..kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
+from ..kernels.trie.split import UNSPLITTABLE, walk_span, walk_split
+from ..kernels.trie.walk import walk, walk_beside
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton, Kept
 from .closing import Closing
@@ -51,7 +47,7 @@ class LiftedGuide(Shared):
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
         self._eos = frozenset(vocabulary.eos_ids)
-        self._found = np.zeros(5, np.uint64)
+        self._found = np.zeros(len(Shortcut._fields), np.uint64)
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
@@ -154,7 +150,7 @@ class LiftedGuide(Shared):
             if state == DEAD:
                 return mask
             if left is None and self._tables.spells_all_bytes:
-                self._run_walk(walk, mask, self._tables.branches, state, self._tables.branch_of(node))
+                self._automaton.run(walk, self._tables.branches, state, self._tables.branch_of(node), mask)
                 return mask
             fitting = self._closing.fitting(state, NEVER if left is None else left_of(left), node)
             return self._tables.pack(fitting, node)
@@ -305,27 +301,17 @@ class LiftedGuide(Shared):
         if not self._tables.spells_all_bytes:
             return self._tables.pack(self._closing.fitting(state, NEVER))
         trie = self._tables.branches
-        low, high, wide, usual, kind = self._found.tolist()
-        if kind == BESIDE:
-            mask = self._tables.masks.rows[self._compute(usual)] & ~self._tables.eos_words
-            self._run_walk(walk_beside, mask, trie, state, usual)
+        found = Shortcut(*self._found.tolist())
+        if found.kind == BESIDE:
+            mask = self._tables.masks.rows[self._compute(found.usual)] & ~self._tables.eos_words
+            self._automaton.run(walk_beside, trie, state, found.usual, mask)
             return mask
         mask = np.zeros(self._tables.words, np.uint32)
-        if kind:
-            split = self._tables.split((low, high, wide))
-            short_walk = walk_split if kind == LOOP else walk_span
-            if split is not None and self._run_walk(short_walk, mask, trie, split, state) != UNSPLITTABLE:
+        if found.kind:
+            split = self._tables.split((found.low, found.high, found.others))
+            short_walk = walk_split if found.kind == LOOP else walk_span
+            if split is not None and self._automaton.run(short_walk, trie, split, state, mask) != UNSPLITTABLE:
                 return mask
             mask[:] = 0
-        self._run_walk(walk, mask, trie, state, 0)
+        self._automaton.run(walk, trie, state, 0, mask)
         return mask
-
-    def _run_walk(self, function: Any, mask: Mask, *arguments: Any) -> int:
-        """Run a walk that adds to `mask`, again from the start whenever it needed room."""
-        automaton = self._automaton
-        automaton.begin_call()
-        code = call(function, automaton.graph_arrays, automaton.chart, *arguments, mask)
-        while code < DEAD:
-            automaton.resolve(code)
-            code = call(function, automaton.graph_arrays, automaton.chart, *arguments, mask)
-        return code

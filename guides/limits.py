@@ -15,7 +15,7 @@ import numpy as np
 
 from ..checks import brief
 from ..errors import Cancelled, LimitError, OptionError
-from ..kernels.chart import MOST, SPENT, STOPPED
+from ..kernels.answers import MOST, SPENT, STOPPED
 
 CANCELLED, TIMED_OUT = 1, 2
 # Python counts so many steps, about a millisecond, before it looks at what there is in all.
@@ -244,7 +244,8 @@ def spend_growth(steps: int, held: int) -> None:
 
 def check_cancelled() -> None:
     """Raise Cancelled where the calls of this thread are, for a call that does nothing else that counts."""
-    if _local.cancellation is not None and _local.cancellation.cancelled:
+    cancellation = _local.work.cancellation
+    if cancellation is not None and cancellation.cancelled:
         raise _cancelled()
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..checks import brief
 from ..errors import OptionError
-from ..kernels.chart import DEAD as DEAD
+from ..kernels.answers import DEAD as DEAD
 from ..tokenizers_adapter import Vocabulary
 from .given import left_of
 from .mask_table import MaskTable

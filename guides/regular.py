@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..checks import any_text_of, brief, switch
 from ..errors import LanguageError, LimitError, OptionError
-from ..kernels.align import first_unspellable
-from ..kernels.calling import call
+from ..kernels.jit.calling import call
+from ..kernels.trie.align import first_unspellable
 from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..checks import any_text_of, brief, lone_surrogate, one_of
 from ..errors import LanguageError, LimitError, OptionError
-from ..kernels.suffix import Quotable, spread_reach
-from ..kernels.suffix_tree import END, build
+from ..kernels.suffix.quoting import Quotable, spread_reach
+from ..kernels.suffix.tree import END, build
 from .boundaries import Boundary, boundaries_in, code_points, gaps
 from .given import text_of
 from .limits import spend, spend_growth

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from ..checks import brief, switch
 from ..errors import LanguageError, OptionError
-from ..kernels.calling import call
-from ..kernels.chart import EXHAUSTED
-from ..kernels.cost import NEVER
-from ..kernels.suffix import Quotable, Work, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
+from ..kernels.answers import EXHAUSTED, NEVER
+from ..kernels.jit.calling import call
+from ..kernels.suffix.quoting import Quotable, Work, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
 from ..tokenizers_adapter import Vocabulary
 from .boundaries import Boundary
 from .describe import either
@@ -44,7 +43,7 @@ STATE_BYTES = 200
 class SubstringAutomaton:
     """The byte automaton of the quotations that a source allows.
 
-    States are numbered as they are met; each stands for a place in the suffix tree (see kernels/suffix.py).
+    States are numbered as they are met; each stands for a place in the suffix tree (see kernels/suffix/quoting.py).
     """
 
     start = 0

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import whole
-from ..kernels.calling import call
-from ..kernels.split import Split, divide
-from ..kernels.trie import find_parents, find_reach
-from ..kernels.walk import Branches, TokenTrie, annotate
+from ..kernels.jit.calling import call
+from ..kernels.trie.branches import Branches, TokenTrie, annotate
+from ..kernels.trie.preorder import find_parents, find_reach
+from ..kernels.trie.split import Split, divide
 from ..tokenizers_adapter import Trie, Vocabulary
 from .given import vocabulary_of
 from .locks import new_lock

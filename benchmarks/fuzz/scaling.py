@@ -294,7 +294,7 @@ def measured(series: Series, size: int, vocabulary: Any, counted: bool = False) 
 
 def items_of(guide: Any, states: Iterable[int]) -> int:
     """How many items states have together."""
-    from trellm.kernels.chart import HEADER, ITEM
+    from trellm.kernels.chart.layout import HEADER, ITEM
     from trellm.kernels.interning import HI, LO
 
     spans = guide.automaton.chart.states[list(states)]
@@ -304,7 +304,7 @@ def items_of(guide: Any, states: Iterable[int]) -> int:
 
 def states_after(guide: Any, state: int) -> list[int]:
     """The states one byte after a state, as far as a mask has asked for them."""
-    from trellm.kernels.chart import ROW
+    from trellm.kernels.chart.layout import ROW
 
     chart = guide.automaton.chart
     row = int(chart.states[state, ROW])
@@ -374,7 +374,7 @@ def main() -> None:
     pin_to_one_core()
     from trellm import Vocabulary
     from trellm.cli.warmup import warm
-    from trellm.kernels.compiling import keep_quiet
+    from trellm.kernels.jit.compiling import keep_quiet
 
     keep_quiet()
     warm(lambda name, seconds: None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.cost import NEVER
+from ...kernels.answers import NEVER
 from ..given import state_of
 from ..limits import spend
 from ..protocol import DEAD, ByteGuide

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import OptionError, SchemaError
-from ...kernels.chart import CALL, EPSILON
+from ...kernels.chart.layout import CALL, EPSILON
 from ..graph import Graph, Link
 from ..lower import Lowering
 from ..syntax import Literal as Text

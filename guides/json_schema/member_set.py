@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import SchemaError
-from ...kernels.chart import CALL, EPSILON
+from ...kernels.chart.layout import CALL, EPSILON
 from ..graph import Link
 from .cases import Object
 from .formula import Formula

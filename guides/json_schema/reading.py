@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from typing import NamedTuple
 
-from ...kernels.chart import EPSILON
+from ...kernels.chart.layout import EPSILON
 from ..graph import Edge
 from ..lower import Lowering
 from ..regex.charsets import intersect, normalize

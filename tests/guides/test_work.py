@@ -9,7 +9,7 @@ from trellm.errors import Cancelled, LimitError
 from trellm.guides import CFGGuide, RegexGuide, laws, mask_within
 from trellm.guides.lift import LiftedGuide
 from trellm.guides.limits import Cancellation, Limits
-from trellm.kernels.chart import MOST
+from trellm.kernels.answers import MOST
 from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL

@@ -25,7 +25,7 @@ from trellm.guides.json_schema.spelling import Escapes
 from trellm.guides.json_schema.text import StringLowering
 from trellm.guides.lift import LiftedGuide
 from trellm.guides.lower import Lowering
-from trellm.kernels.chart import EPSILON
+from trellm.kernels.chart.layout import EPSILON
 from trellm.tokenizers_adapter import Vocabulary
 
 LANGUAGE = PatternLanguage()
