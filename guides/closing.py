@@ -38,7 +38,10 @@ OVERSTATED = 8
 # Steps of work, as `guides.limits` counts them, that a state of a search takes outside of kernels
 STEPS_EACH = 500
 
+_NONE = np.zeros(0, np.int32)
 _NO_STATES = np.zeros((0, 4), np.int32)
+# What every automaton begins with: arrays without entries, which nobody can write to
+_NO_COSTS = Costs(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, np.zeros((0, 32), np.int32), _NONE, _NO_STATES)
 # What is known of a new node, by fields of `Costs`
 _NODE_COSTS = {"nodes": NEVER, "unmet": NEVER, "promised": -1, "lacking": -1, "after": -1}
 
@@ -66,17 +69,14 @@ class Closing:
         self._by_nearest: dict[int, int] = {}
         self._nodes_settled = 0
         self.gave_up = False
-        empty = np.zeros(0, np.int32)
-        self._costs = Costs(
-            empty, empty, empty, empty, empty, empty, empty, np.zeros((0, 32), np.int32), empty, _NO_STATES
-        )
+        self._costs = _NO_COSTS
 
     def forget(self, kept: NDArray[np.bool_]) -> None:
         """Forget all states but the kept ones, and where the chart's words were."""
         for known in (self._distances, self._by_nearest):
             for state in [state for state in known if not kept[state]]:
                 del known[state]
-        self._costs = replace(self._costs, entries=np.zeros(0, np.int32), onward=_NO_STATES)
+        self._costs = replace(self._costs, entries=_NONE, onward=_NO_STATES)
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +18,8 @@ from ..errors import Cancelled, LimitError, OptionError
 from ..kernels.chart import MOST, SPENT, STOPPED
 
 CANCELLED, TIMED_OUT = 1, 2
+AHEAD = 10_000
+"""How many steps Python code pays for at a time, so that most of them are counted without looking at `counts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +105,23 @@ class Meter:
     counts: int64 [3], read and written by kernels: the steps SPENT and the MOST there may be, and whether another
     thread has STOPPED the call. Work of a call inside another's counts for that too. A call interrupted while it
     begins or ends leaves nothing behind that counts: the next one sets all of this again.
+    paid: how many of the SPENT steps Python code has paid for and not used yet, AHEAD at most; they are within MOST
     """
+
+    __slots__ = ("__weakref__", "_cancellation", "_outer", "_timer", "_view", "counts", "limits", "paid")
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits.of(limits)
         self.counts = np.array([0, self.limits.work, 0], np.int64)
         self._view = memoryview(self.counts)  # single numbers are quicker this way  # type: ignore[arg-type]
+        self.paid = 0
         self._outer: Meter | None = None
         self._cancellation: Cancellation | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         view = self._view
-        view[SPENT] = view[STOPPED] = 0
+        view[SPENT] = view[STOPPED] = self.paid = 0
         cancellation = _local.cancellation
         if cancellation is not None:
             if cancellation.cancelled:
@@ -126,16 +133,18 @@ class Meter:
             self._timer = threading.Timer(self.limits.seconds, self.stop, (TIMED_OUT,))
             self._timer.daemon = True
             self._timer.start()
-        outer = _local.meter
+        outer = current()
         self._outer = None if outer is self else outer
-        _local.meter = self
+        _at_work.set(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        outer = _local.meter = self._outer
+        outer = self._outer
+        _at_work.set(outer)
         if outer is not None:
             # It looks when it counts next.
-            outer._view[SPENT] = min(outer._view[SPENT] + self._view[SPENT], 2**62)
+            outer._view[SPENT] = min(outer.spent + self.spent, 2**62)
+            outer.paid = 0
         if self._cancellation is not None:
             self._cancellation.detach(self)
             self._cancellation = None
@@ -146,7 +155,7 @@ class Meter:
     @property
     def spent(self) -> int:
         """The steps of the last call so far."""
-        return self._view[SPENT]
+        return self._view[SPENT] - self.paid
 
     def stop(self, reason: int) -> None:
         """Make the call at work end as soon as it looks."""
@@ -154,12 +163,22 @@ class Meter:
 
     def spend(self, steps: int) -> None:
         """Count steps. Raises LimitError or Cancelled when that is enough."""
+        left = self.paid - steps
+        if left > 0:
+            self.paid = left
+        else:
+            self.pay(steps)
+
+    def pay(self, steps: int) -> None:
+        """Count steps, and pay for some that are to come."""
         view = self._view
-        spent = view[SPENT] + steps
+        spent = self.spent + steps
+        self.paid = 0
+        view[SPENT] = min(spent, 2**62)
         if spent > view[MOST] or view[STOPPED]:
-            view[SPENT] = min(spent, 2**62)
             raise self.refusal()
-        view[SPENT] = spent
+        self.paid = paid = min(AHEAD, view[MOST] - spent)
+        view[SPENT] = spent + paid
 
     def refusal(self) -> LimitError | Cancelled:
         """Why the call at work must end."""
@@ -185,28 +204,30 @@ class Meter:
 
 
 class _Local(threading.local):
-    meter: Meter | None = None
     cancellation: Cancellation | None = None
 
 
 _local = _Local()
+# Whatever runs in another thread, or in another task, has its own; reading it is several times as fast as a `local`.
+_at_work: ContextVar[Meter | None] = ContextVar("the meter of the call at work", default=None)
+current = _at_work.get
+"""The meter of the call at work here, None if there is none."""
 
 
 def spend(steps: int) -> None:
     """Count steps of the call at work in this thread, if any. Raises LimitError or Cancelled when that is enough."""
-    meter = _local.meter
+    meter = current()
     if meter is not None:
-        meter.spend(steps)
+        left = meter.paid - steps
+        if left > 0:
+            meter.paid = left
+        else:
+            meter.pay(steps)
 
 
 def spend_growth(steps: int, held: int) -> None:
     """Count what it takes to make an array larger, which has so many bytes then. Raises LimitError or Cancelled."""
-    meter = _local.meter
+    meter = current()
     if meter is not None:
         meter.check_memory(held)
         meter.spend(steps)
-
-
-def current() -> Meter | None:
-    """The meter of the call at work in this thread."""
-    return _local.meter
