@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from . import guides  # its names are imported when first used: a regex needs no grammars
+from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.arguments import check_model
-from .engine.checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.collecting import collecting
 from .engine.extraction import Extractor
 from .engine.formats import format_of

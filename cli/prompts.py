@@ -13,7 +13,6 @@ import click
 from .flags import lone_surrogate
 
 if TYPE_CHECKING:
-    from ..engine.diagnostics import Diagnostics
     from ..engine.results import Generation
 
 RESULT_KEYS = (
@@ -90,10 +89,12 @@ def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
     """A web page with the diagnostics of every finished text, under its prompt."""
     from ..engine.diagnostics.page import page
 
-    parts: list[tuple[str, Diagnostics]] = []
+    parts: list[tuple[str, str]] = []
     for prompt, sample, generation in _finished(prompts, results):
         assert generation.diagnostics is not None
-        parts.append((prompt.text if sample is None else f"{prompt.text} ({sample})", generation.diagnostics))
+        parts.append(
+            (prompt.text if sample is None else f"{prompt.text} ({sample})", generation.diagnostics.to_section())
+        )
     return page(parts)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..checks import shown
 from ..errors import OptionError
 from ..guides.protocol import Guide
 from ..tokenizers_adapter import Vocabulary
-from .checks import shown
 
 _OF_MODELS = ("vocabulary", "tokenizer", "context", "few", "make_cache", "cache_bytes", "forward", "logits")
 _OF_GUIDES = ("vocabulary", "start", "mask", "advance", "is_accepting", "distance")

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, Unpack
 
+from ..checks import MOST, one_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
 from ..guides.source import Place
 from ..guides.substring import SubstringGuide
-from .checks import MOST, one_of, whole
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions

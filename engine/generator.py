@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
+from ..checks import text_of, texts_of
 from ..errors import LimitError, OptionError
 from ..guides.free import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
@@ -18,7 +19,6 @@ from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
 from .arguments import check_guide, check_model
 from .beam_loop import BeamLoop
-from .checks import text_of, texts_of
 from .collecting import collecting
 from .constraint import Constraint
 from .diagnostics import Diagnostics

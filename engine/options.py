@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypedDict, cast
 
+from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
-from .checks import brief, items_of, switch, text_of, texts_of, whole
 from .randomness import fresh_seed
 from .repetition import Controls
 from .search import Beam, Greedy, Search

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import number, whole
 from ..errors import OptionError
 from ..guides.protocol import Mask
-from .checks import number, whole
 
 STRONGEST = 1_000_000
 """The strongest penalty: beyond it logits would no longer be numbers of 32 bits."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from .stopping import FinishReason
 
 if TYPE_CHECKING:
     from ..guides.source import Span
     from .diagnostics import Diagnostics
     from .search.trace import SearchTrace
 
-FinishReason = Literal["complete", "stop", "length"]
 T_co = TypeVar("T_co", covariant=True)
 
 _SHOWN = 200

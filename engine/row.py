@@ -11,9 +11,8 @@ from .constraint import Constraint
 from .diagnostics.trace import Trace
 from .healing import Start
 from .repetition import Controls
-from .results import FinishReason
 from .search.trace import SearchTrace
-from .stopping import StopStrings
+from .stopping import FinishReason, StopStrings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,39 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
+from ..checks import brief
 from ..errors import ConversionError, OptionError
 from .beam_loop import BeamLoop
-from .checks import brief
 from .collecting import collecting
 from .loop import Loop
+from .models.protocol import Model
 from .options import Options
 from .randomness import row_key
 from .results import Generation, Interrupted, finished_of
 from .row import Row
-from .session import make_loop, run_all
+from .session import Job, make_loop, run_all
 
-if TYPE_CHECKING:
-    from .generator import Generator
 
-Pairs = Sequence[tuple["Generator[Any]", str]]
+class Task(Protocol):
+    """What a prompt is run for: how it begins, and what its text comes to. A Generator is one."""
+
+    @property
+    def model(self) -> Model:
+        """All tasks of a batch have the same."""
+        ...
+
+    def job(self, prompt: str, include: Any = ()) -> Job:
+        """The prompt with its constraint, and goals besides."""
+        ...
+
+    def result(self, row: Row, options: Options) -> Generation[Any]:
+        """What a finished row comes to."""
+        ...
+
+
+Pairs = Sequence[tuple[Task, str]]
 Told = Callable[[int, int, Generation[Any]], None]
 """What is told of every text as it is finished: the number of its prompt, that of the sample, and the result."""
 
@@ -71,7 +87,7 @@ class _Run:
     def start(self) -> None:
         """Find the caller's mistakes. Raises OptionError and BudgetError."""
         model = self._pairs[0][0].model
-        if any(generator.model is not model for generator, _ in self._pairs):
+        if any(task.model is not model for task, _ in self._pairs):
             raise OptionError("the generators of one batch must share one model object")
         if self._samples * len(self._pairs) > MOST_TEXTS:
             raise OptionError(
@@ -79,7 +95,7 @@ class _Run:
                 "one call; ask for fewer, or make several calls"
             )
         self.found = [[None] * self._samples for _ in self._pairs]
-        jobs = [generator.job(prompt, self._options.include) for generator, prompt in self._pairs]
+        jobs = [task.job(prompt, self._options.include) for task, prompt in self._pairs]
         self._loop = make_loop(model, jobs, self._options)
 
     def go_on(self) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
+from ..checks import shown, text_of
 from ..errors import BudgetError, OptionError
 from .beam_loop import BeamLoop
-from .checks import shown, text_of
 from .constraint import Constraint
 from .healing import Start, healed
 from .loop import Loop

@@ -1,10 +1,13 @@
-"""Stop strings: where the text ends before one of them."""
+"""Why a text ends, and stop strings: where it ends before one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from ..errors import OptionError
+
+FinishReason = Literal["complete", "stop", "length"]
 
 
 class StopStrings:

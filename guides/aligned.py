@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import brief
 from ..errors import LanguageError, OptionError
 from ..kernels.align import end_nodes, nodes_along, shorten
 from ..kernels.calling import call
@@ -12,7 +13,6 @@ from ..tokenizers_adapter import Vocabulary
 from .automaton import is_within, no_state
 from .crossing import Crossings
 from .expectation import NOTHING, expected, quoted
-from .given import shown
 from .limits import Limits, Meter
 from .mask_table import Cache, MaskTable
 from .protocol import DEAD, MOST_LEFT, UNREACHABLE, ByteGuide, Mask, RowGuide, as_bytes, is_token, mask_within, whole
@@ -39,9 +39,9 @@ class AlignedGuide:
         limits: Limits | None = None,
     ) -> None:
         if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"{shown(child)} is no guide that can read bytes, see guides.ByteGuide")
+            raise OptionError(f"{brief(child)} is no guide that can read bytes, see guides.ByteGuide")
         if crossings is not None and not isinstance(crossings, Crossings):  # pyright: ignore
-            raise OptionError(f"crossings must be Crossings of the child, not {shown(crossings)}")
+            raise OptionError(f"crossings must be Crossings of the child, not {brief(crossings)}")
         self.child = child
         self.tail = as_bytes(tail)
         self._meter = Meter(limits)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import Literal
 
+from ..checks import brief, switch
 from ..errors import GrammarError, OptionError
 from ..kernels.chart import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .automaton import HORIZON, ChartAutomaton
-from .given import shown, states_of, vocabulary_of
+from .given import states_of, vocabulary_of
 from .grammar import Grammar, check, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
 from .grammar.grammar import nullable
@@ -89,7 +90,7 @@ class CFGGuide(LiftedGuide, Drawable):
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
         """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
-        if tokens:
+        if switch(tokens, "tokens"):
             raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")
         return grammar_picture(self.grammar, states_of(max_states))
 
@@ -98,7 +99,7 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
     if syntax == "lark":
         return parse_lark(text, "start" if start is None else start, contexts=contexts)
     if syntax not in _SYNTAXES:
-        raise OptionError(f"syntax must be one of {', '.join(map(repr, _SYNTAXES))}, not {shown(syntax)}")
+        raise OptionError(f"syntax must be one of {', '.join(map(repr, _SYNTAXES))}, not {brief(syntax)}")
     if contexts is not None:
         text = grammar_text(text)
         reason = "nothing can be quoted in GBNF: quote(name) and contexts= are for syntax='lark'"

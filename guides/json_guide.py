@@ -9,10 +9,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from ..checks import brief
 from ..errors import OptionError
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
-from .given import shown, vocabulary_of
+from .given import vocabulary_of
 from .graph import Graph, span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
 from .json_schema.lowering import RISKY
@@ -72,7 +73,7 @@ class JSONGuide(LiftedGuide):
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
         for name, given_mapping in (("resources", resources), ("contexts", contexts)):
             if given_mapping is not None and not isinstance(given_mapping, Mapping):  # pyright: ignore
-                raise OptionError(f"{name} must be a dict of what each is called, not {shown(given_mapping)}")
+                raise OptionError(f"{name} must be a dict of what each is called, not {brief(given_mapping)}")
         form = Form(order, Spacing(whitespace, indent), escapes)
         options = Options(formats=formats, max_cases=max_cases)
         given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import brief, switch
 from ..errors import LanguageError, LimitError, OptionError
 from ..kernels.align import first_unspellable
 from ..kernels.calling import call
@@ -16,7 +17,7 @@ from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automaton import ChartAutomaton
 from .dfa import Dfa
-from .given import shown, states_of, vocabulary_of
+from .given import states_of, vocabulary_of
 from .graph import Graph
 from .lift import LiftedGuide
 from .limits import Limits, Meter
@@ -67,11 +68,6 @@ class RegularGuide(LiftedGuide, Drawable):
                     )
         return self
 
-    def install(self, states: list[int], masks: NDArray[np.uint32]) -> None:
-        """Take over masks computed before: uint32 [states, words], one for each of `states`."""
-        for state, mask in zip(states, masks, strict=True):
-            self._install(state, mask)
-
     def dfa(self, max_states: int = MAX_STATES) -> Dfa:
         """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
         with self._lock, self._meter:
@@ -86,6 +82,7 @@ class RegularGuide(LiftedGuide, Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The smallest automaton over bytes; `tokens` adds the tokens allowed in each state."""
         minimal = self.minimal(max_states)
+        switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self.vocabulary) if tokens else "")
 
 
@@ -121,7 +118,9 @@ class RegexGuide(RegularGuide):
     def save(self, path: str | Path) -> None:
         """Write all masks to a safetensors file, with the pattern, dialect and vocabulary they belong to."""
         self.precompile()
-        saving.save(self, path, self._identity())
+        order, numbered = self._breadth_first()
+        masks = np.stack([self.mask(state) for state in order])
+        saving.save(path, masks, numbered.transitions, self._identity(), self.vocabulary)
 
     @classmethod
     def load(
@@ -144,8 +143,18 @@ class RegexGuide(RegularGuide):
         identity = saved.identity
         saved_dialect: Dialect = "ecma" if identity["dialect"] == "ecma" else "python"
         guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect, limits=limits)
-        saving.restore(guide, saved)
+        order, numbered = guide._breadth_first()
+        saved.check(numbered.transitions, vocabulary.size)
+        for state, mask in zip(order, saved.masks, strict=True):
+            guide._install(state, mask)
         return guide
+
+    def _breadth_first(self) -> tuple[list[int], Dfa]:
+        """The states in the order of a breadth-first search, and the automaton so numbered."""
+        dfa = self.dfa()
+        states = self.automaton.explore(len(dfa))
+        order, numbered = dfa.breadth_first()
+        return [states[place] for place in order], numbered
 
     def _identity(self) -> dict[str, str]:
         return {"pattern": self.pattern, "flags": str(self.flags), "dialect": self.dialect}
@@ -168,7 +177,7 @@ class ChoiceGuide(RegularGuide):
             super().__init__(any_of(data, lengths), vocabulary)
 
     def __repr__(self) -> str:
-        return f"ChoiceGuide({shown(list(self.choices[:SHOWN]))}, {len(self.choices):,} choices)"
+        return f"ChoiceGuide({brief(list(self.choices[:SHOWN]))}, {len(self.choices):,} choices)"
 
 
 class FSMGuide(RegularGuide):
@@ -191,15 +200,15 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
     if isinstance(choices, Vocabulary):
         raise OptionError("choices is a Vocabulary: the two arguments are swapped; ChoiceGuide([...], vocabulary)")
     if isinstance(choices, (str, bytes)):
-        raise OptionError(f"choices must be several texts, not the one text {shown(choices)}; put it into a list")
+        raise OptionError(f"choices must be several texts, not the one text {brief(choices)}; put it into a list")
     if not isinstance(choices, Iterable):
-        raise OptionError(f"choices must be several texts, such as a list, not {shown(choices)}")
+        raise OptionError(f"choices must be several texts, such as a list, not {brief(choices)}")
     several: Iterable[Any] = choices  # pyright: ignore[reportUnknownVariableType]
     found = tuple(several)
     if set(map(type, found)) != {str}:
         for choice in found:
             if not isinstance(choice, str):
-                raise OptionError(f"choices must be texts, but there is {shown(choice)} ({type(choice).__name__})")
+                raise OptionError(f"choices must be texts, but there is {brief(choice)} ({type(choice).__name__})")
     if not found:
         raise OptionError("choices is empty; give at least one text")
     return found
@@ -216,7 +225,7 @@ def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:
             texts.append(choice.encode())
         except UnicodeEncodeError as error:
             raise OptionError(
-                f"the choice {shown(choice)} has a lone surrogate at character {error.start}, which no text of UTF-8 "
+                f"the choice {brief(choice)} has a lone surrogate at character {error.start}, which no text of UTF-8 "
                 "can have"
             ) from None
     return b"".join(texts), np.fromiter(map(len, texts), np.int64, len(texts))
@@ -234,6 +243,6 @@ def _check_spellable(choices: tuple[str, ...], data: bytes, lengths: NDArray[np.
     if number >= 0:
         beginning = data[bounds[number] : bounds[number] + int(np.flatnonzero(spelt)[-1])]
         raise LanguageError(
-            f"the vocabulary has no tokens that spell the choice {shown(choices[number])}; the longest beginning that "
-            f"they spell is {shown(beginning.decode(errors='replace'))}. Use another tokenizer, or other choices"
+            f"the vocabulary has no tokens that spell the choice {brief(choices[number])}; the longest beginning that "
+            f"they spell is {brief(beginning.decode(errors='replace'))}. Use another tokenizer, or other choices"
         )

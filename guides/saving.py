@@ -9,17 +9,13 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import GuideFileError
 from ..tokenizers_adapter import Vocabulary
-
-if TYPE_CHECKING:
-    from .dfa import Dfa
-    from .regular import RegularGuide
 
 FORMAT = "trellm guide 1"
 
@@ -34,8 +30,24 @@ class SavedGuide(NamedTuple):
     masks: NDArray[np.uint32]
     transitions: NDArray[np.int32]
 
+    def check(self, transitions: NDArray[np.int32], size: int) -> None:
+        """Raise GuideFileError where the guide is now built another way, or the masks are not of `size` tokens."""
+        if not np.array_equal(transitions, self.transitions) or len(self.masks) != len(transitions):
+            raise GuideFileError(
+                f"{self.path} was saved by a version that builds another automaton; save the guide again"
+            )
+        words, spare = self.masks.shape[1], size % 32
+        if words != (size + 31) // 32 or (spare and (self.masks[:, -1] >> np.uint32(spare)).any()):
+            raise GuideFileError(f"{self.path} has masks that are not of {size:,} tokens; save the guide again")
 
-def save(guide: RegularGuide, path: str | Path, identity: dict[str, str]) -> None:
+
+def save(
+    path: str | Path,
+    masks: NDArray[np.uint32],
+    transitions: NDArray[np.int32],
+    identity: dict[str, str],
+    vocabulary: Vocabulary,
+) -> None:
     """Write the masks of a precompiled guide.
 
     masks: uint32 [states, words]; transitions: int32 [states, 256]; states are numbered breadth first.
@@ -43,12 +55,8 @@ def save(guide: RegularGuide, path: str | Path, identity: dict[str, str]) -> Non
     import safetensors.numpy
 
     library: Any = safetensors.numpy
-    order, numbered = _breadth_first(guide)
-    tensors: Tensors = {
-        "masks": np.stack([guide.mask(state).copy() for state in order]),
-        "transitions": numbered.transitions,
-    }
-    metadata = {**identity, "format": FORMAT, "vocabulary": guide.vocabulary.fingerprint}
+    tensors: Tensors = {"masks": masks, "transitions": transitions}
+    metadata = {**identity, "format": FORMAT, "vocabulary": vocabulary.fingerprint}
     metadata["checksum"] = _checksum(metadata, tensors)
     place = _path(path)
     if os.path.isdir(place):
@@ -76,26 +84,6 @@ def read(path: str | Path, vocabulary: Vocabulary, expected: Mapping[str, str]) 
                 f"{path} was saved for another {key}: {_short(found)}, not {_short(value)}; save the guide again"
             )
     return saved
-
-
-def restore(guide: RegularGuide, saved: SavedGuide) -> None:
-    """Give a guide the masks saved for it. Raises GuideFileError if it is now built another way, or they do not fit."""
-    order, numbered = _breadth_first(guide)
-    if not np.array_equal(numbered.transitions, saved.transitions) or len(saved.masks) != len(order):
-        raise GuideFileError(f"{saved.path} was saved by a version that builds another automaton; save the guide again")
-    size = guide.vocabulary.size
-    words, spare = saved.masks.shape[1], size % 32
-    if words != (size + 31) // 32 or (spare and (saved.masks[:, -1] >> np.uint32(spare)).any()):
-        raise GuideFileError(f"{saved.path} has masks that are not of {size:,} tokens; save the guide again")
-    guide.install(order, saved.masks)
-
-
-def _breadth_first(guide: RegularGuide) -> tuple[list[int], Dfa]:
-    """The states of a guide in the order of a breadth-first search, and its automaton so numbered."""
-    dfa = guide.dfa()
-    states = guide.automaton.explore(len(dfa))
-    order, numbered = dfa.breadth_first()
-    return [states[place] for place in order], numbered
 
 
 def _read(path: str | Path) -> SavedGuide:

@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import lone_surrogate
 from ..errors import LanguageError, LimitError, OptionError
 from ..kernels.suffix import Quotable, spread_reach
 from ..kernels.suffix_tree import END, build
 from .boundaries import Boundary, boundaries_in, code_points, gaps
-from .given import lone_surrogate, text_of
+from .given import text_of
 from .limits import spend
 
 WhiteSpace = Literal["exact", "collapsed"]

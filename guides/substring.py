@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import switch
 from ..errors import LanguageError, OptionError
 from ..kernels.calling import call
 from ..kernels.chart import EXHAUSTED
@@ -309,6 +310,7 @@ class SubstringGuide(Drawable):
     def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
         """The smallest automaton of the quotations, for short contexts; `tokens` adds those allowed in each state."""
         minimal = Minimal.of(self._automaton, states_of(max_states))
+        switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
     def places(self, text: str) -> list[Place]:

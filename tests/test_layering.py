@@ -12,13 +12,14 @@ FOLDERS = ("cli", "engine", "guides", "kernels", "tokenizers_adapter")
 # What each part may import besides itself; a file at the top is a part of its own.
 ALLOWED = {
     "errors": set[str](),
+    "checks": {"errors"},
     "kernels": set[str](),
-    "tokenizers_adapter": {"errors"},
-    "guides": {"errors", "tokenizers_adapter", "kernels"},
-    "engine": {"errors", "guides", "tokenizers_adapter", "kernels"},
-    "generate": {"errors", "engine", "guides", "tokenizers_adapter"},
+    "tokenizers_adapter": {"errors", "checks"},
+    "guides": {"errors", "checks", "tokenizers_adapter", "kernels"},
+    "engine": {"errors", "checks", "guides", "tokenizers_adapter", "kernels"},
+    "generate": {"errors", "checks", "engine", "guides", "tokenizers_adapter"},
     "__init__": {"errors", "engine", "guides", "tokenizers_adapter", "generate"},
-    "cli": {"__init__", "errors", "engine", "guides", "tokenizers_adapter", "kernels", "generate"},
+    "cli": {"__init__", "errors", "checks", "engine", "guides", "tokenizers_adapter", "kernels", "generate"},
     "__main__": {"cli"},
 }
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import index
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -150,7 +150,7 @@ def _token_bytes(token: int, text: Any) -> bytes | None:
     if not isinstance(text, (bytes, bytearray, memoryview)):
         hint = "encode it, text.encode()" if isinstance(text, str) else "None stands for no bytes"
         raise OptionError(f"token {token} is {text!r:.100} ({type(text).__name__}), and must be bytes; {hint}")
-    return bytes(text) or None
+    return bytes(cast("bytes", text)) or None
 
 
 def _token_ids(option: str, ids: Iterable[int], size: int) -> tuple[int, ...]:

@@ -11,8 +11,9 @@ from typing import Any, overload
 from ...errors import OptionError
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
-from ..results import FinishReason
+from ..stopping import FinishReason
 from .hints import LOW_MASS, Hint, hints
+from .page import STYLE, page, section
 from .step import COLUMNS, Step, Words
 from .table import SHOWN, plain, rich_table
 from .trace import Trace
@@ -140,14 +141,14 @@ class Diagnostics(Sequence[Step]):
 
     def to_html(self, title: str = "trellm diagnostics") -> str:
         """A page that needs nothing else: the text, each token tinted by its feasible mass, and the table below."""
-        from .page import page
+        return page([(title, self.to_section())])
 
-        return page([(title, self)])
+    def to_section(self) -> str:
+        """The part of a page that is about this text; `page.page` puts several under their titles."""
+        return section(self.steps, str(self.summary).split("\n", 1)[0], self.summary.hints)
 
     def _repr_html_(self) -> str:
-        from .page import STYLE, section
-
-        return f"<style>{STYLE}</style>{section(self)}"
+        return f"<style>{STYLE}</style>{self.to_section()}"
 
     def __getstate__(self) -> Mapping[str, Any]:
         """All that is worked out on demand, since the guide stays behind."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ...guides.expectation import quoted
 from ...guides.protocol import DEAD, Guide
-from ..results import FinishReason
+from ..stopping import FinishReason
 from .step import Step
 
 Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface"]

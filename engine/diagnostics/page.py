@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from ...guides.expectation import visible
+from .hints import Hint
 from .step import COLUMNS, Step
 from .table import cell, probability
-
-if TYPE_CHECKING:
-    from .diagnostics import Diagnostics
 
 # The mass at which a token has the full tint; the tint grows with the logarithm.
 DARKEST = 1e-6
@@ -43,27 +40,26 @@ _LEFT = ("token", "leading_token", "expected")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(parts: Sequence[tuple[str, Diagnostics]]) -> str:
-    """A whole page with a section for each titled text."""
-    sections = "".join(f"<h2>{escape(title)}</h2>\n{section(diagnostics)}" for title, diagnostics in parts)
+def page(sections: Sequence[tuple[str, str]]) -> str:
+    """A whole page of titled sections."""
+    body = "".join(f"<h2>{escape(title)}</h2>\n{content}" for title, content in sections)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>trellm diagnostics</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{sections}</body>\n</html>\n"
+        f"<title>trellm diagnostics</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
 
 
-def section(diagnostics: Diagnostics) -> str:
-    """The text, its summary and the table, in one element."""
-    text = "".join(map(_token, diagnostics))
-    hints = "".join(f"<li>{escape(str(hint))}</li>\n" for hint in diagnostics.summary.hints)
-    summary = escape(str(diagnostics.summary).split("\n", 1)[0])
+def section(steps: Sequence[Step], summary: str, hints: Sequence[Hint]) -> str:
+    """The text, a line about it, its hints and the table, in one element."""
+    text = "".join(map(_token, steps))
+    items = "".join(f"<li>{escape(str(hint))}</li>\n" for hint in hints)
     head = "".join(f"<th{_side(column)}>{column.replace('_', ' ')}</th>" for column in COLUMNS)
-    rows = "\n".join(map(_row, diagnostics))
+    rows = "\n".join(map(_row, steps))
     return (
-        f'<div class="trellm">\n<div class="text">{text}</div>\n<p>{summary}</p>\n'
-        f'<ul class="hints">\n{hints}</ul>\n<p class="legend">Feasible mass: {_legend()}</p>\n'
+        f'<div class="trellm">\n<div class="text">{text}</div>\n<p>{escape(summary)}</p>\n'
+        f'<ul class="hints">\n{items}</ul>\n<p class="legend">Feasible mass: {_legend()}</p>\n'
         f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>\n"
     )
 

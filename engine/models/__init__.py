@@ -35,7 +35,7 @@ def transformers(
     device, dtype: where and in what type to load a model that is given by name; as they are otherwise.
     Raises OptionError for an architecture that cannot be run, VocabularyError for a tokenizer.
     """
-    from ..checks import switch
+    from ...checks import switch
     from .loading import adapted, load
 
     switch(cache, "cache")

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...checks import shown, whole
 from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
 from ..arrays import as_list
 from ..cache import Slots, TokenSlots
-from ..checks import shown, whole
 from .protocol import Tokenizer
 
 Prefix = tuple[int, ...]

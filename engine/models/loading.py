@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from ...checks import brief, shown, text_of
 from ...errors import OptionError
-from ..checks import brief, shown, text_of
 from .decoder import DecoderModel
 from .encoder_decoder import EncoderDecoderModel
 

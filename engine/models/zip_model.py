@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checks import number, text_of
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..checks import number, text_of
 from .function import FunctionModel
 
 PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"

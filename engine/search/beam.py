@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...checks import number, whole
 from ...errors import OptionError
-from ..checks import number, whole
 from ..diagnostics.trace import Trace
-from ..results import FinishReason
+from ..stopping import FinishReason
 
 STEEPEST = 10
 """Beyond such an exponent lengths come to more, or less, than a float can be."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ...checks import number, whole
 from ...errors import OptionError
 from ...kernels.select import masked_sample
 from ..arrays import as_list
-from ..checks import number, whole
 
 MANY = 1 << 16
 """The most texts that a prompt may get."""

@@ -10,7 +10,7 @@ from ...guides.pictures.picture import Arrow, Node
 from ...guides.pictures.svg import draw
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.table import aligned
-from ..results import FinishReason
+from ..stopping import FinishReason
 from .beam import Beam, Hypothesis
 
 COLUMNS = ("step", "beam", "parent", "token", "logprob", "bank", "finished", "score")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checks import brief
 from ...errors import LimitError
 from ...tokenizers_adapter import Vocabulary
-from ..given import shown
 from ..limits import spend
 from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Count, Machine, characters
 from .specs import Goal
@@ -59,7 +59,7 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
         rows.append(subsets.row(len(rows)))
         if len(rows) > MAX_STATES:
             raise LimitError(
-                f"the goal {shown(goal)} takes more than {MAX_STATES:,} states, which is fixed; make its phrases "
+                f"the goal {brief(goal)} takes more than {MAX_STATES:,} states, which is fixed; make its phrases "
                 "shorter or its gaps smaller"
             )
     after = np.stack(rows)
@@ -146,7 +146,6 @@ class Subsets:
             return frozenset(threads)
         spend(STEPS_PER_THREAD * len(threads))
         return frozenset(self._needed(threads))
-
 
     def _needed(self, threads: set[Thread]) -> set[Thread]:
         """The threads for which no other one comes to whatever they come to."""

@@ -13,6 +13,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..automaton import no_state
 from ..expectation import NOTHING, expected
 from ..free import FreeGuide
+from ..given import states_of
 from ..limits import Limits, Meter
 from ..locks import new_lock
 from ..mask_table import Cache, MaskTable
@@ -56,6 +57,7 @@ class GoalGuide:
     ) -> None:
         if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"{child!r} cannot be joined with goals: it has no method `read`, see guides.ByteGuide")
+        most = states_of(max_states)
         self.child = child
         self.goals: tuple[Goal, ...] = goals_of(goals)
         self._lock = new_lock()
@@ -70,9 +72,9 @@ class GoalGuide:
         with self._meter:
             self._goals = [GoalTokens.of(goal, self._vocabulary) for goal in self.goals]
             self._joint = Joint(child, self._goals, self._tables)
-            self._completion = self._make_completion(self._joint, max_states)
+            self._completion = self._make_completion(self._joint, most)
             if not self._completion.is_alive(START):
-                raise self._refusal(max_states)
+                raise self._refusal(most)
 
     def __repr__(self) -> str:
         return f"GoalGuide({self.child!r}, {list(self.goals)!r})"

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checks import brief
 from ...errors import LanguageError, LimitError
 from ...tokenizers_adapter import Vocabulary
-from ..given import shown
 from ..limits import spend
 from ..regex.charsets import unicode_class
 from ..utf8 import template
@@ -65,7 +65,7 @@ class Machine:
     def _node(self) -> int:
         if len(self.edges) >= MAX_NODES:
             raise LimitError(
-                f"the goal {shown(self.goal)} takes more than {MAX_NODES:,} states, which is fixed; make its phrases "
+                f"the goal {brief(self.goal)} takes more than {MAX_NODES:,} states, which is fixed; make its phrases "
                 "shorter or its gaps smaller"
             )
         spend(STEPS_PER_NODE)

@@ -8,8 +8,8 @@ from operator import index
 from types import EllipsisType
 from typing import Any
 
+from ...checks import brief
 from ...errors import OptionError
-from ..given import shown
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -140,11 +140,11 @@ def goal_of(goal: Any) -> Goal:
         raise OptionError("gaps belong between the parts of a Template")
     if isinstance(goal, (list, tuple)):
         raise OptionError(
-            f"{shown(goal)} is no goal; a phrase by its token ids is Phrase({shown(goal)}), "
+            f"{brief(goal)} is no goal; a phrase by its token ids is Phrase({brief(goal)}), "
             "one of several is AnyOf(...)"
         )
     raise OptionError(
-        f"{shown(goal)} ({type(goal).__name__}) is no goal; goals are strings, Phrase, AnyOf, Ordered, "
+        f"{brief(goal)} ({type(goal).__name__}) is no goal; goals are strings, Phrase, AnyOf, Ordered, "
         "Template and AllOf"
     )
 
@@ -156,7 +156,7 @@ def goals_of(include: Any) -> tuple[Goal, ...]:
     """
     several: list[Any] = [*include] if isinstance(include, (list, tuple)) else [include]
     if several and all(isinstance(goal, int) for goal in several):
-        raise OptionError(f"include={shown(include)}: a phrase by its token ids is Phrase({shown(include)})")
+        raise OptionError(f"include={brief(include)}: a phrase by its token ids is Phrase({brief(include)})")
     found: list[Goal] = []
     pending = [goal_of(goal) for goal in reversed(several)]
     known: set[Goal] = set()
@@ -184,7 +184,7 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
         try:
             value = tuple(map(index, text))
         except TypeError:
-            raise OptionError(f"Phrase({shown(text)}): a text or token ids, not {type(text).__name__}") from None
+            raise OptionError(f"Phrase({brief(text)}): a text or token ids, not {type(text).__name__}") from None
     if not value:
         raise OptionError("an empty phrase asks for nothing; leave it out, or give it at least one character")
     if isinstance(value, str):
@@ -192,7 +192,7 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
             value.encode()
         except UnicodeEncodeError as error:
             raise OptionError(
-                f"the phrase {shown(value)} has a lone surrogate at character {error.start}, which no text can have"
+                f"the phrase {brief(value)} has a lone surrogate at character {error.start}, which no text can have"
             ) from None
     return value
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
+from ...checks import brief
 from ...errors import LimitError, OptionError
-from ..given import shown
 from ..limits import spend
 from ..quotation import Context, Quote
 from ..syntax import Node, Reference, Repeat, Sequence
@@ -49,7 +49,7 @@ def parse_lark(
     text = grammar_text(text)
     check_options(start, max_rules=max_rules, max_depth=max_depth)
     if contexts is not None and not isinstance(contexts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"contexts={shown(contexts)}: texts by name, such as contexts={{'report': report}}")
+        raise OptionError(f"contexts={brief(contexts)}: texts by name, such as contexts={{'report': report}}")
     quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
     grammar = _Builder(text, Names(text, parse_statements(text, max_depth)), max_rules, quotes).build(start)
     check(grammar)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...checks import brief, lone_surrogate
 from ...errors import GrammarError, OptionError
-from ..given import lone_surrogate, shown, text_of
+from ..given import text_of
 
 
 def grammar_text(text: Any) -> str:
@@ -21,7 +22,7 @@ def grammar_text(text: Any) -> str:
 def check_options(start: Any, **limits: Any) -> None:
     """Raise OptionError for a start that is no name of a rule, or limits that are no whole numbers above 0."""
     if not isinstance(start, str) or lone_surrogate(start) >= 0:
-        raise OptionError(f"start={shown(start)}: the name of the rule that a whole text must match")
+        raise OptionError(f"start={brief(start)}: the name of the rule that a whole text must match")
     for name, value in limits.items():
         if type(value) is not int or value < 1:
-            raise OptionError(f"{name}={shown(value)}: a whole number of at least 1")
+            raise OptionError(f"{name}={brief(value)}: a whole number of at least 1")

@@ -11,7 +11,8 @@ from ...tokenizers_adapter import Vocabulary
 from ..automaton import DEAD, ByteAutomaton
 from ..dfa import Dfa, byte_runs
 from ..protocol import Mask, tokens_of
-from .picture import Arrow, Node, Picture
+from .parts import Arrow, Node
+from .picture import Picture
 
 MAX_TOKENS = 24
 # How many states may be looked at on the way to a smallest automaton of one.

@@ -8,7 +8,8 @@ from ...errors import LimitError
 from ..grammar import Grammar
 from ..grammar.grammar import reachable, references
 from ..grammar.notation import render, render_name
-from .picture import Arrow, Node, Picture
+from .parts import Arrow, Node
+from .picture import Picture
 
 MAX_BODY = 60
 

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, NamedTuple
 
 from ...errors import OptionError
+from .parts import Arrow, Kind, Node
 from .svg import draw
 
-Kind = Literal["state", "final", "rule"]
-
 MAX_STATES = 200
-
-
-class Node(NamedTuple):
-    """A state, a state in which the text may end, or a rule; the note stands under it."""
-
-    label: str
-    kind: Kind
-    note: str = ""
-
-
-class Arrow(NamedTuple):
-    """From node to node, by their numbers, with what is read on the way."""
-
-    source: int
-    target: int
-    label: str = ""
 
 
 _SHAPES: dict[Kind, str] = {"state": "circle", "final": "doublecircle", "rule": "box"}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from .layout import layers
-
-if TYPE_CHECKING:
-    from .picture import Arrow, Node
+from .parts import Arrow, Node
 
 RADIUS = 22
 CHARACTER = 7.3  # the width of one in the font below, about

@@ -6,8 +6,9 @@ import re
 from operator import index
 from typing import Any, Literal
 
+from ...checks import brief, lone_surrogate
 from ...errors import LimitError, OptionError, PatternError
-from ..given import lone_surrogate, shown, text_of
+from ..given import text_of
 from ..syntax import Node
 from .python_dialect import PythonReader
 from .reader import Reader
@@ -36,7 +37,7 @@ def parse(
     """
     pattern = text_of(pattern, "the pattern", 'RegexGuide(r"[0-9]+", vocabulary, flags=re.I)')
     if not isinstance(dialect, str) or dialect not in _FLAGS:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"unknown dialect {shown(dialect)}; the dialects are 'python' and 'ecma'")
+        raise OptionError(f"unknown dialect {brief(dialect)}; the dialects are 'python' and 'ecma'")
     flags = flags_of(flags)
     refused = flags & ~int(_FLAGS[dialect])
     if refused or flags & (re.A | re.U) == re.A | re.U:
@@ -70,7 +71,7 @@ def flags_of(flags: Any) -> int:
     except TypeError:
         number = -1
     if isinstance(flags, bool) or number < 0:
-        raise OptionError(f"flags={shown(flags)}: flags of `re`, such as re.I | re.S, or 0 for none")
+        raise OptionError(f"flags={brief(flags)}: flags of `re`, such as re.I | re.S, or 0 for none")
     return number
 
 

@@ -132,9 +132,9 @@ def test_lone_surrogates(text: str, syntax: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((None,), "the grammar is None"),
-        ((b'start: "a"',), "decode them"),
-        ((["a"],), "no text"),
+        ((None,), "the grammar must be a text, not None"),
+        ((b'start: "a"',), "decode it first"),
+        ((["a"],), r"must be a text, not \['a'\]"),
         ((BYTES,), "swapped"),
         (('start: "a"', BYTES, 3), "start=3"),
         (('start: "a"', BYTES, ["start"]), "start="),

@@ -143,11 +143,11 @@ def test_lone_surrogates(pattern: str, dialect: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        (None, "is None"),
-        (b"ab", "decode them"),
-        (re.compile("x"), r"pass its \.pattern and \.flags"),
-        (3, r"is 3 \(int\)"),
-        (["a"], "no text"),
+        (None, "must be a text, not None"),
+        (b"ab", "decode it first"),
+        (re.compile("x"), r"pass its \.pattern, and its flags apart: RegexGuide"),
+        (3, "must be a text, not 3"),
+        (["a"], r"must be a text, not \['a'\]"),
         (BYTES, "swapped"),
     ],
 )

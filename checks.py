@@ -11,7 +11,7 @@ from numbers import Real
 from operator import index
 from typing import Any, cast
 
-from ..errors import OptionError
+from .errors import OptionError
 
 MOST = 2**31 - 1
 """The largest whole number that an option may be: what kernels count with has 32 bits."""
@@ -20,7 +20,12 @@ _SHOWN = 80
 
 def brief(value: Any) -> str:
     """A value as a message shows it: not too long."""
-    text = repr(value)
+    if isinstance(value, (str, bytes)) and len(value) > _SHOWN:
+        return f"{value[: _SHOWN // 2]!r}... ({len(value):,} long)"
+    try:
+        text = repr(value)
+    except Exception:  # whatever an object of somebody else's does
+        return f"an object of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
@@ -33,16 +38,30 @@ def shown(value: Any) -> str:
 
 def text_of(value: Any, what: str) -> str:
     """A text that UTF-8 can encode. what: names it, as the beginning of a sentence."""
-    if not isinstance(value, str):
-        raise OptionError(f"{what} must be a text, not {shown(value)}{_instead(value)}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
+    text = any_text_of(value, what)
+    at = lone_surrogate(text)
+    if at >= 0:
         raise OptionError(
-            f"{what} has a lone surrogate at character {error.start} ({value[error.start]!r}), which no text of UTF-8 "
+            f"{what} has a lone surrogate at character {at} ({text[at]!r}), which no text of UTF-8 "
             "can have; replace it, for example by text.encode(errors='replace').decode()"
-        ) from None
-    return value
+        )
+    return text
+
+
+def any_text_of(value: Any, what: str, example: str = "") -> str:
+    """A text, as far as its type goes. what: as for `text_of`; example: what may be given"""
+    if isinstance(value, str):
+        return value
+    raise OptionError(f"{what} must be a text, not {shown(value)}{_instead(value)}{example and f': {example}'}")
+
+
+def lone_surrogate(text: str) -> int:
+    """Where the first lone surrogate of a text is, which no UTF-8 can have; -1 if there is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return -1
 
 
 def texts_of(values: Any, what: str, each: str) -> list[str]:
