@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +15,7 @@ from .automaton import ChartAutomaton
 from .given import vocabulary_of
 from .graph import Graph, span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
+from .json_schema.lowering import RISKY
 from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.spelling import PLAIN, Escapes
 from .json_schema.whitespace import Whitespace
@@ -85,13 +86,27 @@ class JSONGuide(LiftedGuide):
             return
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
-        with Meter(limits):
-            self._compile(own, options, quotes, form, vocabulary)
-        if text is not None:
-            self._schema_bytes = OWN_COPIES * len(text) + FOR_A_SUBSCHEMA * self.schema.documents.count
-            remembered.add(key, self)
+        self._make(own, options, quotes, form, vocabulary, limits, None if text is None else (key, len(text)))
 
     @paused
+    def _make(
+        self,
+        given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
+        options: Options,
+        quotes: dict[str, Quote],
+        form: Form,
+        vocabulary: Vocabulary,
+        limits: Limits | None,
+        known_by: tuple[Hashable, int] | None,
+    ) -> None:
+        """Compile the schema, and remember it by a key and the size of its text."""
+        with Meter(limits):
+            self._compile(given, options, quotes, form, vocabulary)
+        if known_by is not None:
+            key, length = known_by
+            self._schema_bytes = OWN_COPIES * length + FOR_A_SUBSCHEMA * self.schema.documents.count
+            remembered.add(key, self)
+
     def _compile(
         self,
         given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
@@ -102,7 +117,8 @@ class JSONGuide(LiftedGuide):
     ) -> None:
         self.schema = schema = CompiledSchema(*given, options, contexts=quotes)
         schema.check_has_instance()
-        SchemaLowering(schema, form).check()
+        if schema.mentions(RISKY):
+            SchemaLowering(schema, form).check()
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.split(span_of(PLAIN), at_once=True)

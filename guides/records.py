@@ -18,7 +18,7 @@ class Records:
     """A growing int32 array [n, width]; `array` has room to spare, `count` rows are in use."""
 
     def __init__(self, width: int, capacity: int) -> None:
-        self._width = width
+        self.width = width
         self._take(np.zeros((capacity, width), np.int32))
         self.count = 0
 
@@ -39,8 +39,8 @@ class Records:
 
     def append(self, values: Sequence[int]) -> int:
         """Append rows given as their numbers, one row after the other; the number of the first row."""
-        first = self.reserve(len(values) // self._width)
-        self.flat[first * self._width : self.count * self._width] = array("i", values)
+        first = self.reserve(len(values) // self.width)
+        self.flat[first * self.width : self.count * self.width] = array("i", values)
         return first
 
     def reserve(self, amount: int) -> int:
@@ -49,8 +49,8 @@ class Records:
         self.count += amount
         if self.count > len(self.array):
             room = max(self.count, 2 * len(self.array))
-            spend_growth(GROWTH * self.count if amount < FEW else amount, 4 * self._width * room)
-            larger = np.zeros((room, self._width), np.int32)
+            spend_growth(GROWTH * self.count if amount < FEW else amount, 4 * self.width * room)
+            larger = np.zeros((room, self.width), np.int32)
             larger[:first] = self.array[:first]
             self._take(larger)
         return first
