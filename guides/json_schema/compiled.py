@@ -109,7 +109,14 @@ class CompiledSchema:
         Names that are in no set are forbidden, or have no value that satisfies what is asked of it.
         """
         regions = self._witnesses.objects.regions(case, ANY_NAME)
-        return [(names, formula) for names, formula in regions if self.has_instance(formula)]
+        return [(names, formula) for names, formula in regions if self.has_instance(formula) and self._has_name(names)]
+
+    def _has_name(self, names: String) -> bool:
+        """Whether a set of names has one: where none is left, no member may be begun."""
+        try:
+            return not (names.patterns or names.not_patterns) or not self.language.is_empty(names)
+        except LimitError:
+            return True
 
     def accepts(self, formula: Formula, value: Any) -> bool:
         """Whether a JSON value satisfies a formula, judged by its normal form alone."""

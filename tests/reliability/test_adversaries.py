@@ -282,3 +282,32 @@ def test_big_states_are_no_states() -> None:
             with pytest.raises(StateError):
                 guide.advance(state, 97)
             assert kind
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"patternProperties": {"": False}},
+        {"patternProperties": {"[]$": {"type": "string"}, "": {"type": "integer"}, "^\\s*": {"type": "string"}}},
+        {
+            "patternProperties": {"": {"type": "integer"}, "^\\s*": {"type": "string"}},
+            "dependentRequired": {"a": ["b"]},
+        },
+        {"patternProperties": {"^a|^[^a]|^$": False}, "maxProperties": 3},
+        {"properties": {"a": {}}, "patternProperties": {"^[^a]|^$|^a.": False}},
+        {"propertyNames": {"pattern": "[]$"}},
+        {"propertyNames": {"pattern": "^a{2}$", "maxLength": 1}},
+    ],
+)
+def test_nothing_is_begun_that_cannot_end(schema: dict[str, object]) -> None:
+    """No space is allowed in front of a member where no name is left for one."""
+    guide = JSONGuide({"type": "object", **schema}, BYTES, escapes="any")
+    seen, pending = {guide.start}, [guide.start]
+    while pending and len(seen) < 2000:
+        state = pending.pop()
+        allowed = tokens_of(guide.mask(state))
+        assert allowed
+        fresh = {guide.advance(state, token) for token in allowed if token != 256} - seen
+        seen |= fresh
+        pending += fresh
+    assert len(seen) > 2
