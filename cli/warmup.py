@@ -41,7 +41,7 @@ def warm(report: Report) -> float:
     Those that have nothing in common with most of the guides are compiled by a process beside this one, if there is
     a core for it.
     """
-    from ..kernels.compiling import keep_quiet
+    from ..kernels.jit.compiling import keep_quiet
 
     keep_quiet()
     begin = time.perf_counter()
@@ -65,7 +65,7 @@ def _beside() -> Generator[None]:
 def warm_apart(report: Report = lambda name, seconds: None) -> None:
     """Compile or load the kernels on logits and those of quoting."""
     from ..kernels import warm
-    from ..kernels.compiling import keep_quiet
+    from ..kernels.jit.compiling import keep_quiet
 
     keep_quiet()
     warm(report)

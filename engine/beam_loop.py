@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..guides.protocol import Mask
-from ..kernels.select import NAN, logsumexp, masked_topk
+from ..kernels.logits.select import NAN, logsumexp, masked_topk
 from .arrays import as_list
 from .beam_group import Candidate, Group, common
 from .cache import without

@@ -18,7 +18,7 @@ from ..guides.goals import GoalGuide
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.protocol import ByteGuide, Guide, Mask, mask_within
-from ..kernels.mask import allowed_ids, popcount
+from ..kernels.logits.mask import allowed_ids, popcount
 from .arrays import as_list
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..kernels.select import token_logprobs
+from ..kernels.logits.select import token_logprobs
 from .arrays import as_list
 
 

@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LanguageError, LimitError, StateError
-from ..kernels import chart as kernel
-from ..kernels.calling import call
-from ..kernels.chart import Chart
-from ..kernels.chart import Graph as GraphArrays
-from ..kernels.closure import begin
-from ..kernels.collecting import find_needed, keep_needed, keep_sets
-from ..kernels.interning import HI, LO, WORDS
-from ..kernels.rows import explore, fill_row
-from ..kernels.sets import SETS
-from ..kernels.ways import follow, grow_old, pin, put_to_sleep, rouse
+from ..kernels import answers
+from ..kernels.chart import layout as kernel
+from ..kernels.chart.closure import begin
+from ..kernels.chart.collecting import find_needed, keep_needed, keep_sets
+from ..kernels.chart.interning import HI, LO, WORDS
+from ..kernels.chart.layout import Chart
+from ..kernels.chart.layout import Graph as GraphArrays
+from ..kernels.chart.rows import explore, fill_row
+from ..kernels.chart.sets import SETS
+from ..kernels.chart.ways import follow, grow_old, pin, put_to_sleep, rouse
+from ..kernels.jit.arrays import Arrays
+from ..kernels.jit.calling import call
 from .chart_arrays import (
     SPANS,
     held_bytes,
@@ -32,16 +34,18 @@ from .chart_arrays import (
     to_be_compacted,
     with_sets_reindexed,
 )
+from .given import no_state, state_of
 from .graph import Graph
 from .limits import Meter, current
 from .locks import new_lock
 
-DEAD = kernel.DEAD
+DEAD = answers.DEAD
 HORIZON = 256
 MAX_WORDS = 1 << 20
 # Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
 STRIDE = 64
 _NO_BYTES = np.zeros(0, np.uint8)
+_NOBODYS = object()
 
 Making = Callable[[], tuple[Graph, int]]
 
@@ -125,6 +129,8 @@ class ChartAutomaton:
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
         self._spelling = _NO_BYTES
+        # The very number that was found ready last, or given out: it mostly comes next
+        self._awake: object = _NOBODYS
         self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
@@ -161,17 +167,20 @@ class ChartAutomaton:
         """How much memory the chart and the graph have, with what there is room for; caches are about that."""
         return reserved_bytes(self._chart) + self.graph.held_bytes
 
-    def ready(self, state: int) -> None:
-        """See to it that a state can be looked at, unless it is DEAD. Raises StateError if nobody was given it."""
+    def ready(self, state: int) -> int:
+        """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
+        if state is self._awake:
+            return state
         states = self._chart.states
-        if not is_within(state, self._chart.sizes.item(kernel.STATES)):
-            raise no_state(state)
+        state = state_of(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
-            return
+            return DEAD
         if states.item(state, kernel.KEPT) < 0:
             raise no_state(state)
         if states.item(state, HI) == kernel.ASLEEP:
             self._wake(state)
+        self._awake = state
+        return state
 
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""
@@ -180,7 +189,7 @@ class ChartAutomaton:
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, or DEAD."""
         with self.lock:
-            self.ready(state)
+            state = self.ready(state)
             if state == DEAD:
                 return DEAD
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
@@ -191,24 +200,23 @@ class ChartAutomaton:
         data: always the same array, since where in it the bytes are is remembered
         """
         self._spelling = data
-        return self.run(follow, state, data, first, last)
+        after = self._awake = self.run(follow, state, data, first, last)
+        return after
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
         chart = self._chart
-        if not is_within(state, chart.sizes.item(kernel.STATES)):
-            raise no_state(state)
+        state = state_of(state, chart.sizes.item(kernel.STATES))
         if state == DEAD:
             return False
         if chart.states.item(state, kernel.KEPT) >= 0 and chart.states.item(state, HI) >= 0:
-            return chart.words.item(chart.states.item(state, LO) + 1) == 1
+            return chart.words.item(chart.states.item(state, LO) + kernel.ACCEPTING) == 1
         with self.lock:
-            self.ready(state)
-            return self.ends(state)
+            return self.ends(self.ready(state))
 
     def ends(self, state: int) -> bool:
         """As `is_accepting`, of any state that is awake, whether or not somebody was given it."""
-        return self._chart.words.item(self._chart.states.item(state, LO) + 1) == 1
+        return self._chart.words.item(self._chart.states.item(state, LO) + kernel.ACCEPTING) == 1
 
     def explore(self, limit: int) -> list[int]:
         """Reach every state by bytes; their numbers. Raises LimitError if there are more than `limit`."""
@@ -226,7 +234,9 @@ class ChartAutomaton:
     def transitions(self, state: int) -> NDArray[np.int32]:
         """The state after each byte: int32 [256], DEAD where there is none."""
         with self.lock:
-            self.ready(state)
+            state = self.ready(state)
+            if state == DEAD:
+                return np.full(256, DEAD, np.int32)
             row = self.run(fill_row, state)
             after = self._chart.rows[row].copy()
             self.keep(after)
@@ -249,6 +259,7 @@ class ChartAutomaton:
         most = self._max_words if most_words is None else most_words
         with self.lock:
             self.begin_call()
+            self._awake = _NOBODYS
             chart = to_be_compacted(self._chart)
             count = self.state_count
             bundles, signatures = np.zeros(len(chart.bundles), np.uint8), np.zeros(len(chart.signatures), np.uint8)
@@ -256,7 +267,9 @@ class ChartAutomaton:
             if needed > most and put_to_sleep(chart.states, count, STRIDE):
                 bundles[:] = signatures[:] = 0
                 needed = int(find_needed(chart, bundles, signatures))
-            words = np.zeros(max(4096, 4 * len(chart.buffer), 4 * needed), np.int32)
+            # With room in proportion to what was given out since the last time, that would be ever more each time.
+            room = min(3 * needed, max(self._max_words, needed // 2))
+            words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
             keep_needed(chart, bundles, signatures, words)
             grow_old(chart.states, count)
             chart.states[:, kernel.ROW] = -1
@@ -296,28 +309,32 @@ class ChartAutomaton:
             queue += sorted(new)
         return found
 
-    def run(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Call a kernel until it answers with something other than a code."""
+    def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
+        """Call a kernel, and deal with the codes it answers, until it answers with something else.
+
+        beside: makes what goes with the graph and the chart, anew for every call, and comes before the arguments
+        """
         self.begin_call()
-        answer = call(function, self._graph_arrays, self._chart, *arguments)
-        while answer < DEAD:
+        while True:
+            more = () if beside is None else (beside(),)
+            answer = call(function, self._graph_arrays, self._chart, *more, *arguments)
+            if answer >= DEAD:
+                return int(answer)
             self.resolve(answer)
-            answer = call(function, self._graph_arrays, self._chart, *arguments)
-        return int(answer)
 
     def begin_call(self) -> None:
-        """To be called before a kernel is called outside `run`, once for all its repetitions."""
+        """What comes before a kernel is called, once for all its repetitions."""
         self._dropped = False
         if self._torn:
             self._mend()
 
     def resolve(self, code: int) -> None:
         """Do what a kernel's code asks for: expand a lazy node, or make room. Raises LimitError and Cancelled."""
-        if code == kernel.EXPAND:
+        if code == answers.EXPAND:
             self._expand()
-        elif code == kernel.EXHAUSTED:
+        elif code == answers.EXHAUSTED:
             raise self.meter.refusal()
-        elif code == kernel.CROWDED:
+        elif code == answers.CROWDED:
             self._widen_scratch()
         else:
             self._grow()
@@ -432,17 +449,3 @@ class ChartAutomaton:
         chart.sizes[kernel.ROWS] = 0
         self._dropped = True
         return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
-
-
-def no_state(state: object) -> StateError:
-    """What to raise for something that is no state."""
-    return StateError(
-        f"{state!r} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
-    )
-
-
-def is_within(state: object, count: int) -> bool:
-    """Whether something is a whole number, DEAD or one below `count`."""
-    if not isinstance(state, (int, np.integer)) or isinstance(state, bool):
-        return False
-    return bool(DEAD <= state < count)

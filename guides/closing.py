@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LimitError
-from ..kernels.calling import call
-from ..kernels.chart import DEAD
-from ..kernels.cost import NEVER, NEXT, TOKENS, Costs, settle_nodes, state_costs
-from ..kernels.interning import WORDS
-from ..kernels.onward import nearest, spell
-from ..kernels.walk import successors
+from ..kernels.answers import DEAD, NEVER
+from ..kernels.chart.cost import NEXT, TOKENS, Costs, settle_nodes, state_costs
+from ..kernels.chart.interning import WORDS
+from ..kernels.chart.onward import nearest, spell
+from ..kernels.jit.calling import call
+from ..kernels.trie.walk import successors
 from .automaton import ChartAutomaton
 from .limits import spend
 from .tables import VocabularyTables
@@ -38,10 +38,12 @@ OVERSTATED = 8
 # Steps of work, as `guides.limits` counts them, that a state of a search takes outside of kernels
 STEPS_EACH = 500
 
-_NONE = np.zeros(0, np.int32)
 _NO_STATES = np.zeros((0, 4), np.int32)
-# What every automaton begins with: arrays without entries, which nobody can write to
-_NO_COSTS = Costs(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, np.zeros((0, 32), np.int32), _NONE, _NO_STATES)
+_EMPTY = np.zeros(0, np.int32)
+# What all begin with; nothing is written to it, since there is no room
+_NO_COSTS = Costs(
+    _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.zeros((0, 32), np.int32), _EMPTY, _NO_STATES
+)
 # What is known of a new node, by fields of `Costs`
 _NODE_COSTS = {"nodes": NEVER, "unmet": NEVER, "promised": -1, "lacking": -1, "after": -1}
 
@@ -76,7 +78,7 @@ class Closing:
         for known in (self._distances, self._by_nearest):
             for state in [state for state in known if not kept[state]]:
                 del known[state]
-        self._costs = replace(self._costs, entries=_NONE, onward=_NO_STATES)
+        self._costs = replace(self._costs, entries=np.zeros(0, np.int32), onward=_NO_STATES)
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
@@ -150,10 +152,9 @@ class Closing:
         self._run_costed(state_costs, states, out)
         return out
 
-    def _settle(self) -> None:
-        """Bring the costs up to date with the graph and the chart."""
+    def _settled(self) -> Costs:
+        """The costs, up to date with the graph and the chart."""
         automaton = self._automaton
-        automaton.begin_call()
         graph, chart = automaton.graph_arrays, automaton.chart
         costs = self._costs
         more: dict[str, Ints] = {}
@@ -184,6 +185,7 @@ class Closing:
             if code < DEAD:
                 automaton.resolve(code)
             self._nodes_settled = count
+        return self._costs
 
     def _found_distance(self, state: int) -> int:
         needed = self._needed(state)
@@ -227,15 +229,7 @@ class Closing:
             raise
 
     def _run_costed(self, function: Any, *arguments: Any) -> int:
-        automaton = self._automaton
-        automaton.begin_call()
-        self._settle()
-        code = call(function, automaton.graph_arrays, automaton.chart, self._costs, *arguments)
-        while code < DEAD:
-            automaton.resolve(code)
-            self._settle()
-            code = call(function, automaton.graph_arrays, automaton.chart, self._costs, *arguments)
-        return code
+        return self._automaton.run(function, *arguments, beside=self._settled)
 
     def _tokens_by_nearest(self, state: int, limit: int) -> int:
         """How many tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""

@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from ..kernels.align import end_nodes
-from ..kernels.calling import call
+from ..kernels.jit.calling import call
+from ..kernels.trie.align import end_nodes
 from .locks import new_lock
 from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask
 from .tables import VocabularyTables

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.chart import DEAD
+from ..kernels.answers import DEAD
 from .automaton import ChartAutomaton
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionError
-from ..kernels.rows import explore
+from ..kernels.chart.rows import explore
 from .automaton import ChartAutomaton
 from .dfa import Dfa
 from .graph import Edge, Graph, Link

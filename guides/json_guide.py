@@ -9,8 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ..checks import brief
-from ..errors import OptionError
+from ..checks import mapping_of
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
 from .given import vocabulary_of
@@ -20,7 +19,7 @@ from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
 from .lift import LiftedGuide
-from .limits import Limits, Meter
+from .limits import Limits, Meter, check_cancelled
 from .pausing import paused
 from .quotation import Quote
 from .remembered import Remembered
@@ -70,9 +69,8 @@ class JSONGuide(LiftedGuide):
         limits: Limits | None = None,
     ) -> None:
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
-        for name, given_mapping in (("resources", resources), ("contexts", contexts)):
-            if given_mapping is not None and not isinstance(given_mapping, Mapping):  # pyright: ignore
-                raise OptionError(f"{name} must be a dict of what each is called, not {brief(given_mapping)}")
+        resources = mapping_of(resources, "resources", "URIs to schemas")
+        contexts = mapping_of(contexts, "contexts", "names to texts")
         form = Form(order, Spacing(whitespace, indent), escapes)
         options = Options(formats=formats, max_cases=max_cases)
         given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
@@ -82,6 +80,7 @@ class JSONGuide(LiftedGuide):
         key = (_short(text), form, options, tuple(quotes.items()), Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
         if known is not None:
+            check_cancelled()
             self.__dict__ = known.__dict__  # all that the other one has found out, and will
             return
         # A copy that nobody else can change

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import LanguageError, LimitError
-from ..kernels.chart import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
+from ..kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from .graph import Edge, Graph, Link
 from .limits import spend
 from .syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table

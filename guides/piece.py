@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.chart import CALL
+from ..kernels.chart.layout import CALL
 
 Ints = NDArray[np.int32]
 Span = tuple[int, int, int]
@@ -16,7 +16,7 @@ Span = tuple[int, int, int]
 class Piece(NamedTuple):
     """A rule with the rules it calls, numbered from 0; it starts at node 0.
 
-    nodes, edges, links, counters: as in kernels/chart.py, without counter 0
+    nodes, edges, links, counters: as in kernels/chart/layout.py, without counter 0
     to_nodes, to_counters: int32 [links, 3], 1 where a link has the number of a node, of a counter
     spans: the nodes that promise something, and what
     """

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from ..kernels.chart import CALL, ENTRY, HEADER, ITEM, ROOT, RULE, SELF
-from ..kernels.interning import HI, LO
+from ..kernels.chart.interning import HI, LO
+from ..kernels.chart.layout import (
+    CALL,
+    ENTRY,
+    ENTRY_ORIGIN,
+    ENTRY_RULE,
+    ENTRY_TARGET,
+    HEADER,
+    ITEM,
+    ITEM_NODE,
+    ITEM_ORIGIN,
+    LINK_ARGUMENT,
+    LINK_KIND,
+    LINK_TARGET,
+    OWN_BUNDLE,
+    ROOT,
+    RULE,
+    SELF,
+)
 from .automaton import ChartAutomaton
 
 Site = tuple[int, int]
@@ -30,10 +47,10 @@ class _Reader:
     def places(self, state: int) -> list[str]:
         words, states = self._chart.words, self._chart.states
         lo, hi = int(states[state, LO]), int(states[state, HI])
-        own = int(words[lo])
+        own = int(words[lo + OWN_BUNDLE])
         terminals: dict[str, dict[str, None]] = {}
         for at in range(lo + HEADER, hi, ITEM):
-            node, origin = int(words[at]), int(words[at + 1])
+            node, origin = int(words[at + ITEM_NODE]), int(words[at + ITEM_ORIGIN])
             terminal = self._graph.terminal_at(node)
             for name in self._named(int(self._nodes[node, RULE]), own if origin == SELF else origin):
                 terminals.setdefault(name, {}).update({terminal: None} if terminal not in (None, name) else {})
@@ -60,12 +77,18 @@ class _Reader:
         """Where a rule whose calls are in this bundle returns to: node, and the bundle of that node's own calls."""
         words, bundles = self._chart.words, self._chart.bundles
         return [
-            (int(words[at + 1]), bundle if words[at + 3] == SELF else int(words[at + 3]))
+            (
+                int(words[at + ENTRY_TARGET]),
+                bundle if words[at + ENTRY_ORIGIN] == SELF else int(words[at + ENTRY_ORIGIN]),
+            )
             for at in range(int(bundles[bundle, LO]), int(bundles[bundle, HI]), ENTRY)
-            if words[at] == rule
+            if words[at + ENTRY_RULE] == rule
         ]
 
     def _called_before(self, target: int) -> list[int]:
         """The rules whose calls return to this node."""
         links = self._links
-        return [int(rule) for rule in links[(links[:, 0] == CALL) & (links[:, 2] == target), 1]]
+        return [
+            int(rule)
+            for rule in links[(links[:, LINK_KIND] == CALL) & (links[:, LINK_ARGUMENT] == target), LINK_TARGET]
+        ]

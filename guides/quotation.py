@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import OptionError
-from ..kernels.suffix import Quotable
-from ..kernels.suffix_tree import END
-from ..kernels.unfolding import unfold, unfolded_size
+from ..kernels.suffix.quoting import Quotable
+from ..kernels.suffix.tree import END
+from ..kernels.suffix.unfolding import unfold, unfolded_size
 from .boundaries import Boundary
 from .source import Place, Rules, Source, Span, WhiteSpace, documents_of
 from .substring import SubstringAutomaton

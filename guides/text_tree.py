@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.calling import call
-from ..kernels.texts import NOWHERE, WAY_OUT, grow_tree, lay_tree, share_prefixes
+from ..kernels.answers import NOWHERE
+from ..kernels.jit.calling import call
+from ..kernels.trie.texts import WAY_OUT, grow_tree, lay_tree, share_prefixes
 from .limits import current, spend
 from .utf8 import Template
 
@@ -24,7 +25,7 @@ _NODE_BYTES = 64
 
 
 class Beside(NamedTuple):
-    """An automaton as kernels/texts.py wants it: its runs, where those of each state begin, the most of a state."""
+    """An automaton for kernels/trie/texts.py: its runs, where those of each state begin, the most of a state."""
 
     runs: Ints
     offsets: NDArray[np.int64]

@@ -36,8 +36,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .mask import allowed_ids, apply_mask, pack_mask, popcount, unpack_mask, words_for
-    from .select import (
+    from .logits.mask import allowed_ids, apply_mask, pack_mask, popcount, unpack_mask, words_for
+    from .logits.select import (
         EMPTY,
         NAN,
         OK,
@@ -50,27 +50,27 @@ if TYPE_CHECKING:
         masked_topk,
         token_logprobs,
     )
-    from .warmup import warm
+    from .logits.warmup import warm
 
 _HOMES = {
-    "EMPTY": "select",
-    "NAN": "select",
-    "OK": "select",
-    "Best": "select",
-    "Choice": "select",
-    "Normaliser": "select",
-    "allowed_ids": "mask",
-    "apply_mask": "mask",
-    "logsumexp": "select",
-    "masked_argmax": "select",
-    "masked_sample": "select",
-    "masked_topk": "select",
-    "pack_mask": "mask",
-    "popcount": "mask",
-    "token_logprobs": "select",
-    "unpack_mask": "mask",
-    "warm": "warmup",
-    "words_for": "mask",
+    "EMPTY": "logits.select",
+    "NAN": "logits.select",
+    "OK": "logits.select",
+    "Best": "logits.select",
+    "Choice": "logits.select",
+    "Normaliser": "logits.select",
+    "allowed_ids": "logits.mask",
+    "apply_mask": "logits.mask",
+    "logsumexp": "logits.select",
+    "masked_argmax": "logits.select",
+    "masked_sample": "logits.select",
+    "masked_topk": "logits.select",
+    "pack_mask": "logits.mask",
+    "popcount": "logits.mask",
+    "token_logprobs": "logits.select",
+    "unpack_mask": "logits.mask",
+    "warm": "logits.warmup",
+    "words_for": "logits.mask",
 }
 
 __all__ = [

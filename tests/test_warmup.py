@@ -25,7 +25,7 @@ SCRIPT = """
     sys.setprofile(None)
     kernels = {
         node.name: (file, {name.id for name in ast.walk(node) if isinstance(name, ast.Name)})
-        for file in folder.glob("*.py")
+        for file in folder.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if file.name != "compiling.py" and is_kernel(node)
     }

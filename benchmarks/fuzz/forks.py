@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="that each child has")
     arguments = parser.parse_args()
     import torch
-    from trellm.kernels.compiling import keep_quiet
+    from trellm.kernels.jit.compiling import keep_quiet
 
     torch.set_num_threads(1)
     keep_quiet()

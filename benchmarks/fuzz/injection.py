@@ -264,7 +264,7 @@ def main() -> None:
         print(summary(arguments.summary))
         return
     import torch
-    from trellm.kernels.compiling import keep_quiet
+    from trellm.kernels.jit.compiling import keep_quiet
 
     torch.set_num_threads(1)
     keep_quiet()

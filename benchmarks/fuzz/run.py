@@ -68,7 +68,7 @@ class Fuzzer:
         """Load all kernels and libraries, so that no case pays for them, and forks share them."""
         import torch
         from trellm.cli.warmup import warm
-        from trellm.kernels.compiling import keep_quiet
+        from trellm.kernels.jit.compiling import keep_quiet
 
         torch.set_num_threads(1)
         keep_quiet()

@@ -235,7 +235,7 @@ def main() -> None:
     pin_to_one_core()
     from trellm import Vocabulary
     from trellm.cli.warmup import warm
-    from trellm.kernels.compiling import keep_quiet
+    from trellm.kernels.jit.compiling import keep_quiet
 
     keep_quiet()
     warm(lambda name, seconds: None)

@@ -188,7 +188,7 @@ def _asked(make: Callable[[str], Any], answers: Answers, question: Question) -> 
 def probe_all(only: str = "", every: int = 1) -> Counter[str]:
     """Ask every so many-th question; prints what is wrong and counts it by guide."""
     from trellm import Vocabulary
-    from trellm.kernels.compiling import keep_quiet
+    from trellm.kernels.jit.compiling import keep_quiet
 
     keep_quiet()
     vocabulary = Vocabulary.from_bytes()

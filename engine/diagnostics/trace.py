@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ...errors import ModelError
 from ...guides.protocol import Mask
-from ...kernels.mask import popcount
-from ...kernels.select import masked_argmax
+from ...kernels.logits.mask import popcount
+from ...kernels.logits.select import masked_argmax
 from ..arrays import as_list
 
 

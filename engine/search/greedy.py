@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...kernels.select import masked_argmax
+from ...kernels.logits.select import masked_argmax
 from ..arrays import as_list
 
 

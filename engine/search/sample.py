@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...checks import number, whole
 from ...errors import OptionError
-from ...kernels.select import masked_sample
+from ...kernels.logits.select import masked_sample
 from ..arrays import as_list
 
 MANY = 1 << 16

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...kernels.cost import NEVER
+from ...kernels.answers import NEVER
 from ..lift import LiftedGuide
 from ..limits import spend
 from ..protocol import DEAD

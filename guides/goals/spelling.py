@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.align import shorten
-from ...kernels.calling import call
-from ...kernels.cost import NEVER
+from ...kernels.answers import NEVER
+from ...kernels.jit.calling import call
+from ...kernels.trie.align import shorten
 from ..tables import VocabularyTables
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError
-from ...kernels.calling import call
-from ...kernels.cost import NEVER
-from ...kernels.trie import follow_table
+from ...kernels.answers import NEVER
+from ...kernels.jit.calling import call
+from ...kernels.trie.preorder import follow_table
 from ...tokenizers_adapter import Vocabulary
 from ..tables import VocabularyTables
 from .automaton import GoalAutomaton, automaton_of

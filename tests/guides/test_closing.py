@@ -16,7 +16,7 @@ from trellm.guides.closing import FAR
 from trellm.guides.lift import LiftedGuide
 from trellm.guides.limits import Limits
 from trellm.guides.protocol import mask_within, tokens_of
-from trellm.kernels.chart import MOST
+from trellm.kernels.answers import MOST
 from trellm.tokenizers_adapter import Vocabulary
 
 from .naive_guide import PartialMatchGuide

@@ -13,7 +13,7 @@ from trellm.guides.json_schema.lower.strings.lowering import in_quotes, plan
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.lower import Lowering
 from trellm.guides.syntax import Literal, Node, Repeat, Sequence
-from trellm.kernels.chart import CALL
+from trellm.kernels.chart.layout import CALL
 
 OTHER = Repeat(Sequence((Literal(b"ab"), Repeat(Literal(b"c"), 2, 5))), 1, 3)
 CASES = [

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trellm.kernels.arrays import Arrays, Table, Vector
-from trellm.kernels.wide import inner_njit, njit
+from trellm.kernels.jit.arrays import Arrays, Table, Vector
+from trellm.kernels.jit.insides import PORTABLE
+from trellm.kernels.jit.wide import inner_njit, njit
 
 
 class Inside(Arrays):
@@ -72,7 +73,7 @@ def test_what_kernels_cannot_read_is_refused_before_they_do() -> None:
         replace(make(), table=np.zeros((4, 6), np.uint64)[:, ::2])
 
 
-@pytest.mark.skipif(not hasattr(read_all, "overloads"), reason="without the JIT nothing is read by address")
+@pytest.mark.skipif(not hasattr(read_all, "overloads") or PORTABLE, reason="nothing is read by address")
 @pytest.mark.parametrize("address", [KeyboardInterrupt(), None, "there", 2**70], ids=repr)
 def test_an_address_that_cannot_be_had_is_an_error(address: object) -> None:
     class Broken(Outside):
@@ -91,3 +92,21 @@ def test_an_address_that_cannot_be_had_is_an_error(address: object) -> None:
     broken = Broken(arrays.values, arrays.table, arrays.inside)
     with pytest.raises((KeyboardInterrupt, TypeError, OverflowError)):
         compiled(broken, np.zeros(4))
+
+
+@pytest.mark.skipif(not hasattr(read_all, "overloads") or not PORTABLE, reason="what is read is an address")
+@pytest.mark.parametrize("values", [KeyboardInterrupt(), AttributeError(), None, "these"], ids=repr)
+def test_arrays_that_cannot_be_had_are_an_error(values: object) -> None:
+    class Broken(Outside):
+        def __getattribute__(self, name: str) -> object:
+            if name == "table" and isinstance(values, BaseException):
+                raise values
+            return values if name == "table" else super().__getattribute__(name)
+
+        def __post_init__(self) -> None:
+            return
+
+    arrays = make()
+    broken = Broken(arrays.values, arrays.table, arrays.inside)
+    with pytest.raises((KeyboardInterrupt, AttributeError, TypeError)):
+        read_all(broken, np.zeros(4))

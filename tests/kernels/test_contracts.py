@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from trellm import kernels
-from trellm.kernels.mask import unpack_mask
+from trellm.kernels.logits.mask import unpack_mask
 
 LOGITS = np.zeros((2, 64), np.float32)
 MASKS = np.full((2, 2), 0xFFFFFFFF, np.uint32)

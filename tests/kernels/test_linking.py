@@ -44,12 +44,14 @@ def meanings(file: Path, tree: ast.Module) -> dict[str, tuple[str, str]]:
 def test_the_decorators_say_what_python_calls() -> None:
     texts = {file: file.read_text() for file in PACKAGE.rglob("*.py")}
     trees = {
-        file: ast.parse(text) for file, text in texts.items() if "kernels" in text or file.parent.name == "kernels"
+        file: ast.parse(text)
+        for file, text in texts.items()
+        if "kernels" in text or PACKAGE / "kernels" in file.parents
     }
     kernels = {
         (file.stem, node.name): kind
         for file, tree in trees.items()
-        if file.parent.name == "kernels" and file.parent.parent == PACKAGE
+        if PACKAGE / "kernels" in file.parents
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and (kind := decorator_of(node))
     }
@@ -61,7 +63,7 @@ def test_the_decorators_say_what_python_calls() -> None:
 KERNELS = """
 import sys
 import numpy as np
-from trellm.kernels.compiling import inner_njit, njit, shared_njit
+from trellm.kernels.jit.compiling import inner_njit, njit, shared_njit
 
 @inner_njit
 def twice(value):
@@ -102,7 +104,8 @@ def test_kernels_find_each_other_when_they_come_from_the_disk(tmp_path: Path) ->
 
     def run(*names: str) -> str:
         command = [sys.executable, "kernels_here.py", *names]
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
+        settings = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0", "TRELLM_PORTABLE_KERNELS": ""}
+        environment = {**os.environ, **settings}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout

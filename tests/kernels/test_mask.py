@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from trellm import kernels
-from trellm.kernels import reference
+from trellm.kernels.logits import reference
 
 SIZES = [1, 31, 32, 33, 64, 1023, 1024, 1025, 2085]
 DENSITIES = [0.0, "one", 0.02, 0.5, 1.0]

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 from trellm import kernels
-from trellm.kernels import EMPTY, NAN, OK, reference
+from trellm.kernels import EMPTY, NAN, OK
+from trellm.kernels.logits import reference
 
 WIDTHS = [1, 31, 33, 1023, 1024, 1025, 2080, 3333]
 DENSITIES = [0.0, "one", 0.01, 0.5, 1.0]
@@ -313,7 +314,7 @@ def test_logprobs_of_given_tokens() -> None:
 
 
 def test_weights_are_powers_of_two_to_the_accuracy_promised() -> None:
-    from trellm.kernels.blocks import weigh
+    from trellm.kernels.logits.blocks import weigh
 
     values = -np.linspace(0, 150, 30_001, dtype=np.float32)
     values[-1] = np.nan

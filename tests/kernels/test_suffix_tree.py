@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from trellm.kernels.suffix_tree import END, build, measure_common, sort_suffixes
+from trellm.kernels.suffix.tree import END, build, measure_common, sort_suffixes
 
 TEXTS = st.lists(st.sampled_from([0, 97, 98, 0xC3, END]), max_size=40).map(lambda text: bytes([*text, END]))
 

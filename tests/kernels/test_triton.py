@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from trellm import kernels
-from trellm.kernels.contracts import check
+from trellm.kernels.logits.contracts import check
 
 CUDA = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -52,7 +52,7 @@ def test_in_the_interpreter() -> None:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     if CUDA or INTERPRETED:
-        from trellm.kernels import triton_mask, triton_scan, triton_select
+        from trellm.kernels.logits import triton_mask, triton_scan, triton_select
 
         for module in (triton_mask, triton_scan, triton_select):
             monkeypatch.setattr(module, "BLOCK", BLOCK)
@@ -85,7 +85,7 @@ def host(found: tuple[Any, ...]) -> list[np.ndarray]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_apply_mask(width: int, dtype: torch.dtype) -> None:
-    from trellm.kernels import triton_mask
+    from trellm.kernels.logits import triton_mask
 
     given = case(width, dtype)
     moved = on_device(given[0].clone(), *given[1:])
@@ -99,7 +99,7 @@ def test_apply_mask(width: int, dtype: torch.dtype) -> None:
     ("width", "dtype"), [*((width, torch.float32) for width in WIDTHS), *((BLOCK + 3, one) for one in DTYPES[1:])]
 )
 def test_argmax_and_log_sum_exp(width: int, dtype: torch.dtype) -> None:
-    from trellm.kernels import triton_select
+    from trellm.kernels.logits import triton_select
 
     given = case(width, dtype)
     moved = on_device(*given)
@@ -129,8 +129,8 @@ def test_argmax_and_log_sum_exp(width: int, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("filters", FILTERS)
 @pytest.mark.parametrize("width", [BLOCK // 2 + 1, BLOCK + 3])
 def test_sampling(width: int, filters: dict[str, Any]) -> None:
-    from trellm.kernels import triton_select
-    from trellm.kernels.select import _sampling
+    from trellm.kernels.logits import triton_select
+    from trellm.kernels.logits.select import _sampling
 
     given = case(width)
     moved = on_device(*given)
@@ -149,7 +149,7 @@ def test_sampling(width: int, filters: dict[str, Any]) -> None:
 @pytest.mark.parametrize("normalise", ["raw", "masked", "none"])
 @pytest.mark.parametrize(("width", "k"), [(BLOCK // 2 + 1, BLOCK + 1), (BLOCK + 3, 3)])
 def test_best_k_of_beams(width: int, k: int, normalise: str) -> None:
-    from trellm.kernels import triton_select
+    from trellm.kernels.logits import triton_select
 
     given = case(width)
     moved = on_device(*given)
@@ -166,7 +166,7 @@ def test_best_k_of_beams(width: int, k: int, normalise: str) -> None:
 
 @needs_triton
 def test_blocks_of_the_size_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trellm.kernels import triton_scan, triton_select
+    from trellm.kernels.logits import triton_scan, triton_select
 
     monkeypatch.setattr(triton_scan, "BLOCK", 1024)
     given = case(2051)
@@ -179,7 +179,7 @@ def test_blocks_of_the_size_that_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @needs_triton
 def test_a_row_number_outside_the_table_allows_nothing() -> None:
-    from trellm.kernels import triton_select
+    from trellm.kernels.logits import triton_select
 
     logits, masks, _, size = case(33)
     moved = on_device(logits, masks, np.array([4, -2, 1000, 1, 1, -1], np.int32), size)

@@ -62,7 +62,7 @@ def test_a_kernel_compiles(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = getattr(import_module(f"trellm.kernels.{module}"), kernel)
+    function = getattr(import_module(f"trellm.kernels.logits.{module}"), kernel)
     types = ROWS | {"logits": logits} | dict.fromkeys(constants, "constexpr")
     names = function.arg_names
     source = ASTSource(

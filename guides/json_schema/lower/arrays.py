@@ -7,7 +7,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from ....errors import SchemaError
-from ....kernels.chart import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
+from ....kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ...graph import Link
 from ...limits import spend
 from ..algebra import arrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ....kernels.chart import CALL, EPSILON
+from ....kernels.chart.layout import CALL, EPSILON
 from ...graph import Link
 from ...limits import spend
 from ...syntax import Repeat

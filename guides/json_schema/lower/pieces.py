@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ....kernels.chart import EPSILON
+from ....kernels.chart.layout import EPSILON
 from ...graph import Graph
 from ...lower import Lowering
 from ...piece import Piece

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....kernels.chart import CALL, EPSILON
+from ....kernels.chart.layout import CALL, EPSILON
 from ...graph import Graph, Link
 from ...lower import Lowering
 from ...syntax import Literal as Text

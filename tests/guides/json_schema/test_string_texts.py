@@ -25,7 +25,7 @@ from trellm.guides.json_schema.read.formats import PATTERNS
 from trellm.guides.json_schema.witness.languages import PatternLanguage
 from trellm.guides.lift import LiftedGuide
 from trellm.guides.lower import Lowering
-from trellm.kernels.chart import EPSILON
+from trellm.kernels.chart.layout import EPSILON
 from trellm.tokenizers_adapter import Vocabulary
 
 LANGUAGE = PatternLanguage()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .....errors import SchemaError
-from .....kernels.chart import CALL, EPSILON
+from .....kernels.chart.layout import CALL, EPSILON
 from ....graph import Link
 from ...algebra.cases import Object
 from ...algebra.formula import Formula

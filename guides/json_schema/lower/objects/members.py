@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .....errors import SchemaError
-from .....kernels.chart import CALL, EPSILON
+from .....kernels.chart.layout import CALL, EPSILON
 from ....graph import Link
 from ....limits import spend
 from ...algebra.cases import Object, String

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .....kernels.chart import EPSILON
+from .....kernels.chart.layout import EPSILON
 from ....graph import Edge
 from ....lower import Lowering
 from ....regex.charsets import intersect

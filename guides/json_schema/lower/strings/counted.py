@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .....kernels.chart import EPSILON, INCREMENT, LEAVE
+from .....kernels.chart.layout import EPSILON, INCREMENT, LEAVE
 from ....graph import Link
 from ....lower import Lowering
 from ....regex.charsets import intersect

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from .....kernels.texts import WAY_OUT
+from .....kernels.trie.texts import WAY_OUT
 from ....automaton import ChartAutomaton
 from ....dfa import Dfa, byte_runs
 from ....graph import Edge, Graph

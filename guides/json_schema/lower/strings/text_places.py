@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from .....kernels.chart import EPSILON
+from .....kernels.chart.layout import EPSILON
 from ....graph import Link
 from ....lower import Lowering
 from ....regex.charsets import ALL, LAST, negate, single

@@ -1,0 +1,275 @@
+"""Bundles, the call entries that are open when a rule is predicted, and how they and states are interned.
+
+Kernels answer as kernels/answers.py says; the sources are those of layout.py.
+"""
+
+from ..answers import CROWDED, EXHAUSTED, spend
+from ..jit.wide import inner_njit, njit
+from .entries import BEFORE, FEW, add_entry, next_to_end
+from .interning import HI, LO, intern, sort_records
+from .layout import (
+    ACCEPTING,
+    BUNDLES,
+    CANON,
+    COUNTER,
+    ENTRY,
+    ENTRY_COUNT,
+    ENTRY_ORIGIN,
+    ENTRY_RULE,
+    ENTRY_TARGET,
+    FLAGS,
+    GREATEST,
+    HEADER,
+    HORIZON,
+    ITEM,
+    ITEM_COUNT,
+    ITEM_NODE,
+    ITEM_ORIGIN,
+    LEAST,
+    OF_BUNDLE,
+    OF_STATE,
+    OWN_BUNDLE,
+    ROOT,
+    RULE,
+    SELF,
+    SIGNATURE,
+    SIGNATURES,
+    STATES,
+    TAIL,
+    is_set,
+)
+
+
+@inner_njit
+def first_entry(chart, bundle, rule):
+    """Where the entries of `rule` begin among the words of a bundle, which are in order of their rules."""
+    words = chart.words
+    lo = chart.bundles[bundle, LO]
+    low, high = 0, (chart.bundles[bundle, HI] - lo) // ENTRY
+    while low < high:
+        middle = (low + high) // 2
+        if words[lo + ENTRY * middle + ENTRY_RULE] < rule:
+            low = middle + 1
+        else:
+            high = middle
+    return lo + ENTRY * low
+
+
+@inner_njit
+def flatten_tails(graph, chart, entry_count):
+    """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
+
+    Or a code. Those of rules called in this state say which rule hands on to which, and stay as they are meanwhile;
+    all that does not return to the end of a rule is handed on along them, once for each of them.
+    """
+    entries = chart.entries
+    called = entry_count  # entries that return to the end of a rule called in this state are all among these
+    at = 0
+    while at < entry_count:
+        tried = 1
+        if returns_to_end(graph, chart, at):
+            if entries[at, ENTRY_ORIGIN] != SELF:
+                entry_count = flatten_entry(graph, chart, at, entry_count)
+        else:
+            rule, target, count, origin = (
+                entries[at, ENTRY_RULE],
+                entries[at, ENTRY_TARGET],
+                entries[at, ENTRY_COUNT],
+                entries[at, ENTRY_ORIGIN],
+            )
+            i = next_to_end(graph, chart, rule, -1, called)
+            while i >= 0 and entry_count >= 0:
+                entry_count = add_entry(graph, chart, entries[i, ENTRY_RULE], target, count, origin, entry_count)
+                i = next_to_end(graph, chart, rule, i, called)
+                tried += 1
+        if entry_count < 0:
+            return entry_count
+        if spend(chart, tried) < 0:
+            return EXHAUSTED
+        at += 1
+    kept = 0
+    for i in range(entry_count):
+        if not returns_to_end(graph, chart, i):
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
+            kept += 1
+    return kept
+
+
+@inner_njit
+def returns_to_end(graph, chart, at):
+    """Whether an entry returns to the end of a rule, and not to that of the text."""
+    entries = chart.entries
+    return graph.nodes[entries[at, ENTRY_TARGET], FLAGS] & TAIL != 0 and entries[at, ENTRY_ORIGIN] != ROOT
+
+
+@inner_njit
+def flatten_entry(graph, chart, at, entry_count):
+    """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
+
+    The new number of entries, or a code. The bundle was flattened when it was made.
+    """
+    entries, words = chart.entries, chart.words
+    caller, rule, origin = (
+        entries[at, ENTRY_RULE],
+        graph.nodes[entries[at, ENTRY_TARGET], RULE],
+        entries[at, ENTRY_ORIGIN],
+    )
+    tried = 0
+    w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+    while w < end and words[w + ENTRY_RULE] == rule and entry_count >= 0:
+        back = origin if words[w + ENTRY_ORIGIN] == SELF else words[w + ENTRY_ORIGIN]
+        target, count = words[w + ENTRY_TARGET], words[w + ENTRY_COUNT]
+        entry_count = add_entry(graph, chart, caller, target, count, back, entry_count)
+        w += ENTRY
+        tried += 1
+    return EXHAUSTED if tried > FEW and spend(chart, tried) < 0 else entry_count
+
+
+@inner_njit
+def first_record(entries, count, rule):
+    """Where the entries of `rule` begin among those in order of their rules."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle, ENTRY_RULE] < rule:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner_njit
+def need(chart, rule, needed, count):
+    """Note that the entries of a rule are needed; the new number of those that are."""
+    entries, done = chart.entries, chart.done
+    is_sorted = count >= FEW
+    at = first_record(entries, count, rule) if is_sorted else 0
+    while at < count:
+        if entries[at, ENTRY_RULE] == rule:
+            if done[at]:
+                return needed
+            done[at] = 1
+            entries[needed, BEFORE] = at
+            needed += 1
+        elif is_sorted:
+            return needed
+        at += 1
+    return needed
+
+
+@inner_njit
+def prune_entries(graph, chart, leaf_count, entry_count):
+    """Keep the entries, in order, of rules that can still be completed from this state's bundle; their number."""
+    entries, done = chart.entries, chart.done
+    if entry_count >= FEW:
+        sort_records(entries, entry_count, ENTRY, chart.buffer)
+    for i in range(entry_count):
+        done[i] = 0
+    needed, last = 0, -1
+    for i in range(leaf_count):
+        if chart.leaves[i, ITEM_ORIGIN] == SELF:
+            rule = graph.nodes[chart.leaves[i, ITEM_NODE], RULE]
+            if rule != last:
+                needed = need(chart, rule, needed, entry_count)
+                last = rule
+    k = 0
+    while k < needed:
+        i = entries[k, BEFORE]
+        if entries[i, ENTRY_ORIGIN] == SELF:
+            needed = need(chart, graph.nodes[entries[i, ENTRY_TARGET], RULE], needed, entry_count)
+        k += 1
+    kept = 0
+    for i in range(entry_count):
+        if done[i]:
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
+            kept += 1
+    if entry_count < FEW:
+        sort_records(entries, kept, ENTRY, chart.buffer)
+    return kept
+
+
+@inner_njit
+def clamp(graph, horizon, node, count):
+    """What a text of `horizon` bytes can tell of the count at `node`: how near its bounds it is."""
+    counter = graph.nodes[node, COUNTER]
+    if counter == 0:
+        return 0
+    if is_set(graph, counter):
+        return count
+    below = min(max(graph.counters[counter, LEAST] - count, 0), horizon + 1)
+    above = min(graph.counters[counter, GREATEST] - count, horizon + 1)
+    return below * (horizon + 2) + above
+
+
+@inner_njit
+def intern_bundle(graph, chart, leaf_count, entry_count):
+    """The number of the bundle in entries[:entry_count], after flattening and pruning."""
+    entry_count = flatten_tails(graph, chart, entry_count)
+    if entry_count < 0:
+        return entry_count
+    entry_count = prune_entries(graph, chart, leaf_count, entry_count)
+    if entry_count == 0:
+        return 1
+    buffer, entries = chart.buffer, chart.entries
+    length = ENTRY * entry_count
+    if length + 1 > len(buffer):
+        return CROWDED
+    for i in range(entry_count):
+        for k in range(ENTRY):
+            buffer[ENTRY * i + k] = entries[i, k]
+    bundle = intern(chart.words, chart.bundles, chart.bundle_index, buffer, length, chart.sizes, BUNDLES)
+    if bundle < 0 or chart.bundles[bundle, CANON] >= 0:
+        return bundle
+    horizon = chart.sizes[HORIZON]
+    for i in range(entry_count):
+        buffer[ENTRY * i + ENTRY_COUNT] = clamp(graph, horizon, entries[i, ENTRY_TARGET], entries[i, ENTRY_COUNT])
+        if entries[i, ENTRY_ORIGIN] != SELF:
+            buffer[ENTRY * i + ENTRY_ORIGIN] = chart.bundles[entries[i, ENTRY_ORIGIN], CANON]
+    buffer[length] = OF_BUNDLE
+    canon = intern(chart.words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
+    if canon < 0:
+        return canon
+    chart.bundles[bundle, CANON] = canon
+    return bundle
+
+
+@inner_njit
+def intern_state(chart, bundle, accepting, leaf_count):
+    """The number of the state with this bundle and the items in leaves[:leaf_count]."""
+    sort_records(chart.leaves, leaf_count, ITEM, chart.buffer)
+    length = HEADER + ITEM * leaf_count
+    buffer = chart.buffer
+    if length + 1 > len(buffer):
+        return CROWDED
+    buffer[OWN_BUNDLE] = bundle
+    buffer[ACCEPTING] = accepting
+    for i in range(leaf_count):
+        for k in range(ITEM):
+            buffer[HEADER + ITEM * i + k] = chart.leaves[i, k]
+    return intern(chart.words, chart.states, chart.state_index, buffer, length, chart.sizes, STATES)
+
+
+@njit
+def signature(graph, chart, state):
+    """A number that states share when no text of up to `horizon` bytes tells them apart; FULL without room."""
+    known = chart.states[state, SIGNATURE]
+    if known >= 0:
+        return known
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    buffer, words = chart.buffer, chart.words
+    length = hi - lo
+    buffer[OWN_BUNDLE] = chart.bundles[words[lo + OWN_BUNDLE], CANON]
+    buffer[ACCEPTING] = words[lo + ACCEPTING]
+    horizon = chart.sizes[HORIZON]
+    for at in range(HEADER, length, ITEM):
+        node, origin = words[lo + at + ITEM_NODE], words[lo + at + ITEM_ORIGIN]
+        buffer[at + ITEM_NODE] = node
+        buffer[at + ITEM_ORIGIN] = SELF if origin == SELF else chart.bundles[origin, CANON]
+        buffer[at + ITEM_COUNT] = clamp(graph, horizon, node, words[lo + at + ITEM_COUNT])
+    buffer[length] = OF_STATE
+    number = intern(words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
+    if number >= 0:
+        chart.states[state, SIGNATURE] = number
+    return number

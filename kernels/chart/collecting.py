@@ -1,0 +1,163 @@
+"""Making room in the chart: only the states that somebody was given stay, and what they are made of.
+
+Numbers of what stays are as they were; those given up are used again. States that are asleep keep their numbers, and
+have no words.
+"""
+
+import numpy as np
+
+from ..jit.wide import inner_njit, njit
+from .interning import FREE, HI, LO, WORDS
+from .layout import (
+    ASLEEP,
+    BUNDLES,
+    CANON,
+    COUNTER,
+    ENTRY,
+    ENTRY_COUNT,
+    ENTRY_ORIGIN,
+    ENTRY_TARGET,
+    HEADER,
+    ITEM,
+    ITEM_COUNT,
+    ITEM_NODE,
+    ITEM_ORIGIN,
+    KEPT,
+    OF_STATE,
+    OWN_BUNDLE,
+    RESERVED,
+    SIGNATURE,
+    SIGNATURES,
+    STATES,
+    is_large,
+)
+from .sets import SETS
+
+
+@inner_njit
+def is_awake(states, state):
+    """Whether somebody was given the state's number, and it has its words."""
+    return states[state, KEPT] >= 0 and states[state, HI] != ASLEEP
+
+
+@inner_njit
+def mark(bundle, bundles, stack, depth):
+    """Note that a bundle is needed, if it was not known; the new depth of the stack of those to look into."""
+    if bundle < 0 or bundles[bundle]:
+        return depth
+    bundles[bundle] = 1
+    stack[depth] = bundle
+    return depth + 1
+
+
+@njit
+def find_needed(chart, bundles, signatures):
+    """Mark the bundles and signatures (uint8, by number) that kept states need; how many words all that has."""
+    words, sizes = chart.words, chart.sizes
+    total = 0
+    stack = np.empty(len(bundles), np.int32)
+    depth = 0
+    for state in range(sizes[STATES]):
+        if is_awake(chart.states, state):
+            lo, hi = chart.states[state, LO], chart.states[state, HI]
+            total += hi - lo
+            depth = mark(words[lo + OWN_BUNDLE], bundles, stack, depth)
+            for at in range(lo + HEADER, hi, ITEM):
+                depth = mark(words[at + ITEM_ORIGIN], bundles, stack, depth)
+            if chart.states[state, SIGNATURE] >= 0:
+                signatures[chart.states[state, SIGNATURE]] = 1
+    while depth:
+        depth -= 1
+        bundle = stack[depth]
+        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+        total += hi - lo
+        for at in range(lo, hi, ENTRY):
+            depth = mark(words[at + ENTRY_ORIGIN], bundles, stack, depth)
+        if chart.bundles[bundle, CANON] >= 0:
+            signatures[chart.bundles[bundle, CANON]] = 1
+    for number in range(sizes[SIGNATURES]):
+        if signatures[number]:
+            total += chart.signatures[number, HI] - chart.signatures[number, LO]
+    return total
+
+
+@njit
+def keep_needed(chart, bundles, signatures, target):
+    """Copy the words of all that is needed to `target`, and give up the rest; returns nothing of use."""
+    words, sizes, states = chart.words, chart.sizes, chart.states
+    used, free = 0, -1
+    for state in range(sizes[STATES] - 1, -1, -1):
+        if is_awake(states, state):
+            used = move(words, states, state, target, used)
+        elif states[state, HI] != ASLEEP:
+            free = give_up(states, state, free)
+    sizes[FREE + STATES], free = free, -1
+    for bundle in range(sizes[BUNDLES] - 1, RESERVED - 1, -1):
+        if bundles[bundle]:
+            used = move(words, chart.bundles, bundle, target, used)
+        else:
+            free = give_up(chart.bundles, bundle, free)
+    sizes[FREE + BUNDLES], free = free, -1
+    for number in range(sizes[SIGNATURES] - 1, RESERVED - 1, -1):
+        if signatures[number]:
+            used = move(words, chart.signatures, number, target, used)
+        else:
+            free = give_up(chart.signatures, number, free)
+    sizes[FREE + SIGNATURES] = free
+    sizes[WORDS] = used
+    return 0
+
+
+@inner_njit
+def give_up(spans, number, free):
+    """Let a number be used again, before `free`, the next such number; returns the number."""
+    spans[number, :] = -1
+    spans[number, LO] = free
+    return number
+
+
+@inner_njit
+def move(words, spans, number, target, used):
+    """Copy one span's words to target[used:]; the number of words in use there."""
+    lo, hi = spans[number, LO], spans[number, HI]
+    for at in range(lo, hi):
+        target[used + at - lo] = words[at]
+    spans[number, LO] = used
+    spans[number, HI] = used + hi - lo
+    return used + hi - lo
+
+
+@njit
+def keep_sets(graph, chart, target):
+    """Copy the words of the large sets that are still spoken of to `target`, after `keep_needed`; give up the rest."""
+    needed = np.zeros(len(chart.sets), np.uint8)
+    words, sizes = chart.words, chart.set_sizes
+    for state in range(chart.sizes[STATES]):
+        lo, hi = chart.states[state, LO] + HEADER, chart.states[state, HI]
+        mark_sets(graph, words, lo, hi, ITEM, ITEM_NODE, ITEM_COUNT, needed)
+    for bundle in range(chart.sizes[BUNDLES]):
+        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+        mark_sets(graph, words, lo, hi, ENTRY, ENTRY_TARGET, ENTRY_COUNT, needed)
+    for number in range(chart.sizes[SIGNATURES]):
+        lo, last = chart.signatures[number, LO], chart.signatures[number, HI] - 1
+        if last > lo and words[last] == OF_STATE:
+            mark_sets(graph, words, lo + HEADER, last, ITEM, ITEM_NODE, ITEM_COUNT, needed)
+        elif last > lo:
+            mark_sets(graph, words, lo, last, ENTRY, ENTRY_TARGET, ENTRY_COUNT, needed)
+    used, free = 0, -1
+    for number in range(sizes[SETS] - 1, 0, -1):
+        if needed[number]:
+            used = move(chart.set_words, chart.sets, number, target, used)
+        else:
+            free = give_up(chart.sets, number, free)
+    sizes[FREE + SETS] = free
+    sizes[WORDS] = used
+    return 0
+
+
+@inner_njit
+def mark_sets(graph, words, lo, hi, width, node, count, needed):
+    """Note which large sets the records words[lo:hi] speak of, whose columns `node` and `count` are."""
+    for at in range(lo, hi, width):
+        if is_large(graph, graph.nodes[words[at + node], COUNTER]):
+            needed[words[at + count]] = 1

@@ -1,0 +1,126 @@
+"""The chart: hash-consed Earley item sets over a graph of byte edges and calls, as integers on arrays.
+
+A state is a set of items (graph node, origin, count). The origin says what to do when the item's rule is
+complete: it is the number of a *bundle*, the set of call entries (rule, return node, count, origin) that
+were open when the rule was predicted, and it is interned by content. Two prefixes with the same open calls
+therefore share their origins, and with the same items they are the same state. An item predicted inside
+its own state has the origin SELF, which stands for the state's own bundle; that keeps left recursion
+finite. Tail calls are flattened: an entry that would return to the end of a rule is replaced by the entries
+that rule itself returns to, so right recursion does not grow the chart.
+
+Sources: J. Earley, "An efficient context-free parsing algorithm" (1970); J. Leo, "A general context-free
+parsing algorithm running in linear time on every LR(k) grammar" (1991) for the tail calls.
+
+Kernels answer as kernels/answers.py says.
+"""
+
+import numpy as np
+
+from ..jit.arrays import Arrays, Table, Vector
+from ..jit.wide import inner_njit
+
+# Columns of Graph.nodes, and its flags; LOOKED is the graph's own, see guides/graph.py.
+EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
+FINAL, LAZY, TAIL, LOOKED = 1, 2, 4, 8
+# Columns of edges, links and counters, and kinds of links.
+EDGE_FIRST, EDGE_LAST, EDGE_TARGET = range(3)
+LINK_KIND, LINK_TARGET, LINK_ARGUMENT = range(3)
+LEAST, GREATEST = range(2)
+EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
+# Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: -1 until somebody was given the
+# state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see ways.py.
+ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
+STATE = 8
+CANON = 2
+# What PARENT says of a state without a way, or that never sleeps; what HI says of one that is asleep.
+UNSET, PINNED, ASLEEP = -1, -2, -2
+# Entries of Chart.sizes.
+STATES, BUNDLES, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
+# Origins. The first bundles are ROOT, which ends the text, and the empty one; they stay.
+SELF, ROOT, RESERVED = -1, 0, 2
+# A state's words: its bundle, whether it is accepting, then three for every item; a bundle's: four per entry.
+OWN_BUNDLE, ACCEPTING, HEADER = range(3)
+ITEM_NODE, ITEM_ORIGIN, ITEM_COUNT, ITEM = range(4)
+ENTRY_RULE, ENTRY_TARGET, ENTRY_COUNT, ENTRY_ORIGIN, ENTRY = range(5)
+# Columns of Graph.spans and of Chart.seen.
+SPAN_LOW, SPAN_HIGH, SPAN_OTHERS = range(3)
+SEEN_STAMP, SEEN_AT = range(2)
+# The last word of a signature.
+OF_BUNDLE, OF_STATE = -2, -3
+UNBOUNDED = 2**31 - 1
+
+
+class Graph(Arrays):
+    """What can be read where: a graph of byte edges and links.
+
+    nodes: int32 [n, 8], columns EDGE_LO ... SPAN
+    edges: int32 [n, 3], inclusive byte range and target
+    links: int32 [n, 3], kind, target, argument (CALL: the return node; INCREMENT and LEAVE: the counter;
+    EPSILON: a counter that must be below its greatest count, or 0; GUARD: a row of guards)
+    counters: int32 [n, 2], least and greatest count; counter 0 means none. A *set* is a counter whose count is a
+    set of bits: the bits that must be there at the end, and a number below 0 that tells sets apart. The count of a
+    *large set* is the number of a set of bits: -1 - how many of the first bits must be there, and as above
+    guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
+    missing (0 if none need be), those that are kept, and those that are added; of a large set see kernels/chart/sets.py
+    spans: uint64 [n, 3], sets of characters (ASCII in two words, then whether all others): from a node with span
+    k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
+    """
+
+    nodes: Table[np.int32]
+    edges: Table[np.int32]
+    links: Table[np.int32]
+    counters: Table[np.int32]
+    guards: Table[np.int32]
+    spans: Table[np.uint64]
+
+
+class Chart(Arrays):
+    """All states met so far; see the module for what they are.
+
+    words: int32, the contents of states, bundles and signatures
+    states, bundles, signatures: int32 [n, 8 | 3 | 2], spans of words and what belongs to them
+    state_index, bundle_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
+    rows: int32 [n, 256], transition rows; loops: uint64 [n, 3], see kernels/chart/rows.py
+    sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
+    sizes: int64 [12], see above and kernels/chart/interning.py; missing: int32 [n], lazy nodes that were reached
+    meter: int64 [3], see above; it is the call's, not the chart's
+    scratch: items, work, leaves: int32 [n, 3]; entries: int32 [n, 6]; done: int32 [n]; seen: int32 [8n, 2], see
+    kernels/chart/entries.py; buffer
+    """
+
+    words: Vector[np.int32]
+    states: Table[np.int32]
+    bundles: Table[np.int32]
+    signatures: Table[np.int32]
+    state_index: Vector[np.int32]
+    bundle_index: Vector[np.int32]
+    signature_index: Vector[np.int32]
+    rows: Table[np.int32]
+    loops: Table[np.uint64]
+    memo: Table[np.int32]
+    set_words: Vector[np.int32]
+    sets: Table[np.int32]
+    set_index: Vector[np.int32]
+    set_sizes: Vector[np.int64]
+    sizes: Vector[np.int64]
+    missing: Vector[np.int32]
+    meter: Vector[np.int64]
+    items: Table[np.int32]
+    work: Table[np.int32]
+    leaves: Table[np.int32]
+    entries: Table[np.int32]
+    done: Vector[np.int32]
+    seen: Table[np.int32]
+    buffer: Vector[np.int32]
+
+
+@inner_njit
+def is_set(graph, counter):
+    """Whether the counter counts nothing, but holds a set of bits."""
+    return graph.counters[counter, GREATEST] < 0
+
+
+@inner_njit
+def is_large(graph, counter):
+    """Whether the counter holds the number of a set of bits."""
+    return graph.counters[counter, GREATEST] < 0 and graph.counters[counter, LEAST] < 0

@@ -1,0 +1,347 @@
+"""Transition rows: the state after every byte, worked out when it is first asked for, and where a state loops.
+
+Bytes that no edge of a state's items tells apart are read at once. What sets of items have led to is remembered in
+a small table (Chart.memo), because the states of a rule mostly go on alike.
+
+Kernels answer as kernels/answers.py says.
+"""
+
+import numpy as np
+
+from ..answers import CROWDED, DEAD, EXHAUSTED, EXPAND, FULL, spend
+from ..jit.wide import inner_njit, njit, shared_njit
+from .closure import close, push
+from .entries import new_stamp
+from .interning import HI, LO
+from .layout import (
+    ACCEPTING,
+    COUNTER,
+    EDGE_FIRST,
+    EDGE_HI,
+    EDGE_LAST,
+    EDGE_LO,
+    EDGE_TARGET,
+    GREATEST,
+    HEADER,
+    ITEM,
+    ITEM_COUNT,
+    ITEM_NODE,
+    ITEM_ORIGIN,
+    KEPT,
+    OWN_BUNDLE,
+    ROW,
+    ROWS,
+    SELF,
+    STATES,
+    UNBOUNDED,
+    is_set,
+)
+
+# Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), then the flags and the room.
+ASCII_LOW, ASCII_HIGH, ROOM = 0, 1, 2
+HIGH_KNOWN, HIGH_LOOPS, LOOP_KNOWN, COMPLETE = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(8)
+ROOM_SHIFT = np.uint64(8)
+# Columns of Chart.memo: how many items, the state after them, then the items; how many it has room for; what `recall`
+# says of others.
+MEMO_COUNT, MEMO_AFTER, MEMO_HEADER = range(3)
+MEMO_ITEMS, UNKNOWN = 8, -9
+# What a row has for a transition until somebody asks: most states are left by few bytes.
+PENDING = -7
+# States of more words than these count the work of looking through them.
+MANY = 256
+# What `is_shift` answers.
+NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
+
+
+@inner_njit
+def is_shift(graph, chart, state, other):
+    """Whether `other` is `state` with every counter one higher (SHIFTED), perhaps with more items besides (GROWN).
+
+    Bytes that lead from `state` there loop, as far as the counters have room. Items whose counter is then full
+    need not be there any more.
+    """
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    at, end = chart.states[other, LO], chart.states[other, HI]
+    words = chart.words
+    if words[lo + OWN_BUNDLE] != words[at + OWN_BUNDLE]:
+        return NO_SHIFT
+    left = end - at - HEADER
+    same = words[lo + ACCEPTING] == words[at + ACCEPTING]
+    counted = False
+    at += HEADER
+    for item in range(lo + HEADER, hi, ITEM):
+        node = words[item + ITEM_NODE]
+        counter = graph.nodes[node, COUNTER]
+        more = 1 if counter and not is_set(graph, counter) else 0
+        counted |= more == 1
+        if more and words[item + ITEM_COUNT] + 1 >= graph.counters[counter, GREATEST]:
+            continue
+        while at < end and (
+            words[at + ITEM_NODE] != node
+            or words[at + ITEM_ORIGIN] != words[item + ITEM_ORIGIN]
+            or words[at + ITEM_COUNT] != words[item + ITEM_COUNT] + more
+        ):
+            at += ITEM
+        if at >= end:
+            return NO_SHIFT
+        at += ITEM
+        left -= ITEM
+    if not counted:
+        return NO_SHIFT
+    return SHIFTED if same and left == 0 else GROWN
+
+
+@inner_njit
+def room_of(graph, chart, state):
+    """How many more characters the counted loops of `state` have room for."""
+    room = UNBOUNDED
+    words = chart.words
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        counter = graph.nodes[words[at + ITEM_NODE], COUNTER]
+        if counter and not is_set(graph, counter) and graph.counters[counter, GREATEST] != UNBOUNDED:
+            room = min(room, graph.counters[counter, GREATEST] - words[at + ITEM_COUNT])
+    return room
+
+
+@inner_njit
+def recall(chart, count):
+    """The slot of the memo for chart.items[:count], and the state that they have led to, UNKNOWN if that is not there.
+
+    The slot is -1 if there are too many items for one.
+    """
+    items = chart.items
+    if count > MEMO_ITEMS:
+        return -1, UNKNOWN
+    value = int(count)
+    for at in range(count):
+        value = (
+            value * 31
+            + int(items[at, ITEM_NODE]) * 0x5BD1
+            + int(items[at, ITEM_ORIGIN]) * 0x1E35
+            + int(items[at, ITEM_COUNT])
+        ) & 0x7FFFFFFF
+    slot = (value ^ (value >> 11)) & (len(chart.memo) - 1)
+    known = chart.memo[slot]
+    if known[MEMO_COUNT] != count:
+        return slot, UNKNOWN
+    for i in range(count):
+        for k in range(ITEM):
+            if known[MEMO_HEADER + ITEM * i + k] != items[i, k]:
+                return slot, UNKNOWN
+    return slot, known[MEMO_AFTER]
+
+
+@inner_njit
+def close_items(graph, chart, count):
+    """The state of chart.items[:count] and all they imply, DEAD if there are none; or a code."""
+    if count == 0:
+        return DEAD
+    slot, after = recall(chart, count)
+    if after != UNKNOWN:
+        return after
+    items = chart.items
+    new_stamp(chart)
+    length = 0
+    for at in range(count):
+        length = push(chart, items[at, ITEM_NODE], items[at, ITEM_ORIGIN], items[at, ITEM_COUNT], length)
+        if length < 0:
+            return CROWDED
+    after = close(graph, chart, length)
+    if slot >= 0 and after >= DEAD:
+        known = chart.memo[slot]
+        known[MEMO_COUNT] = count
+        known[MEMO_AFTER] = after
+        for i in range(count):
+            for k in range(ITEM):
+                known[MEMO_HEADER + ITEM * i + k] = items[i, k]
+    return after
+
+
+@inner_njit
+def open_row(graph, chart, state):
+    """The number of the state's row, in which at first every transition that some edge has is PENDING; or FULL."""
+    known = chart.states[state, ROW]
+    if known >= 0:
+        return known
+    row = chart.sizes[ROWS]
+    if row >= len(chart.rows):
+        return FULL
+    transitions, words = chart.rows[row], chart.words
+    transitions[:] = DEAD
+    may_loop = False
+    low = high = -1
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    if hi - lo > MANY and spend(chart, hi - lo) < 0:
+        return EXHAUSTED
+    for at in range(lo + HEADER, hi, ITEM):
+        for e in range(graph.nodes[words[at + ITEM_NODE], EDGE_LO], graph.nodes[words[at + ITEM_NODE], EDGE_HI]):
+            if low == graph.edges[e, EDGE_FIRST] and high == graph.edges[e, EDGE_LAST]:
+                continue
+            low, high = graph.edges[e, EDGE_FIRST], graph.edges[e, EDGE_LAST]
+            may_loop |= low < high and low < 0x80
+            for byte in range(low, high + 1):
+                transitions[byte] = PENDING
+    chart.loops[row, :] = 0
+    chart.loops[row, ROOM] = np.uint64(0) if may_loop else LOOP_KNOWN
+    chart.sizes[ROWS] = row + 1
+    chart.states[state, ROW] = row
+    return row
+
+
+@shared_njit
+def step(graph, chart, state, row, byte):
+    """Work out a transition that is PENDING, and with it those of all bytes that no edge tells apart from it.
+
+    Returns the state after the byte, DEAD, or a code.
+    """
+    words, nodes, edges, items = chart.words, graph.nodes, graph.edges, chart.items
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    first, last, count = 0, 0xFF, 0
+    if hi - lo > MANY and spend(chart, hi - lo) < 0:
+        return EXHAUSTED
+    for at in range(lo + HEADER, hi, ITEM):
+        for e in range(nodes[words[at + ITEM_NODE], EDGE_LO], nodes[words[at + ITEM_NODE], EDGE_HI]):
+            low, high = edges[e, EDGE_FIRST], edges[e, EDGE_LAST]
+            if high < byte:
+                first = max(first, high + 1)
+            elif low > byte:
+                last = min(last, low - 1)
+            else:
+                first, last = max(first, low), min(last, high)
+                if count == len(items):
+                    return CROWDED
+                items[count, ITEM_NODE] = edges[e, EDGE_TARGET]
+                items[count, ITEM_ORIGIN] = (
+                    words[lo + OWN_BUNDLE] if words[at + ITEM_ORIGIN] == SELF else words[at + ITEM_ORIGIN]
+                )
+                items[count, ITEM_COUNT] = words[at + ITEM_COUNT]
+                count += 1
+    after = close_items(graph, chart, count)
+    if after >= DEAD:
+        chart.rows[row, first : last + 1] = after
+    return after
+
+
+@shared_njit
+def fill_range(graph, chart, state, row, first, end):
+    """Work out the transitions of a row by the bytes first ... end - 1; 0 or a code."""
+    code = 0
+    for byte in range(first, end):
+        if chart.rows[row, byte] == PENDING:
+            after = step(graph, chart, state, row, byte)
+            if after == EXPAND:
+                # Go on, so that all that is missing is asked for at once.
+                code = EXPAND
+            elif after < DEAD:
+                return after
+    return code
+
+
+@shared_njit
+def loop_row(graph, chart, state):
+    """The number of the state's row, with its loop found, or a code."""
+    row = open_row(graph, chart, state)
+    if row >= 0 and chart.loops[row, ROOM] & LOOP_KNOWN == 0:
+        code = find_loop(graph, chart, state, row)
+        if code < 0:
+            return code
+    return row
+
+
+@shared_njit
+def fill_low(graph, chart, state):
+    """The number of the state's row, with its loop found and all ASCII bytes worked out, or a code."""
+    row = loop_row(graph, chart, state)
+    if row >= 0:
+        code = fill_range(graph, chart, state, row, 0, 0x80)
+        if code < 0:
+            return code
+    return row
+
+
+@njit
+def fill_row(graph, chart, state):
+    """The number of the state's row, with its loop found and all transitions worked out, or a code."""
+    row = loop_row(graph, chart, state)
+    if row >= 0 and chart.loops[row, ROOM] & COMPLETE == 0:
+        code = fill_range(graph, chart, state, row, 0, 0x100)
+        if code < 0:
+            return code
+        chart.loops[row, ROOM] |= COMPLETE
+    return row
+
+
+@shared_njit
+def find_loop(graph, chart, state, row):
+    """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted.
+
+    Only bytes that an edge has in common with others are tried: a loop of one byte is not worth while. 0 or a code.
+    """
+    loops, rows, words = chart.loops, chart.rows, chart.words
+    target, tried, previous = DEAD, 0, DEAD
+    room = UNBOUNDED
+    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    if hi - lo > MANY and spend(chart, hi - lo) < 0:
+        return EXHAUSTED
+    for at in range(lo + HEADER, hi, ITEM):
+        for e in range(graph.nodes[words[at + ITEM_NODE], EDGE_LO], graph.nodes[words[at + ITEM_NODE], EDGE_HI]):
+            low, byte = graph.edges[e, EDGE_FIRST], min(graph.edges[e, EDGE_LAST], 0x7F)
+            if byte <= low or target >= 0 or tried == 4:
+                continue
+            after = rows[row, byte]
+            if after == PENDING:
+                after = step(graph, chart, state, row, byte)
+                if after < DEAD:
+                    return after
+            if after == state:
+                target = state
+            elif after >= 0 and after != previous:
+                tried += 1
+                previous = after
+                if is_shift(graph, chart, state, after) != NO_SHIFT:
+                    target = after
+                    room = room_of(graph, chart, state)
+    if target >= 0:
+        code = fill_range(graph, chart, state, row, 0, 0x80)
+        if code < 0:
+            return code
+        for byte in range(0x80):
+            if rows[row, byte] == target:
+                loops[row, byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
+        loops[row, ROOM] |= np.uint64(room) << ROOM_SHIFT
+    loops[row, ROOM] |= LOOP_KNOWN
+    return 0
+
+
+@njit
+def explore(graph, chart, limit):
+    """Fill the rows of all states that can be reached; how many numbers they have (stops above `limit`), or a code.
+
+    Numbers that were given up, or are asleep, are passed over.
+    """
+    state = 0
+    while state < chart.sizes[STATES] and state <= limit:
+        if spend(chart, 0x100) < 0:
+            return EXHAUSTED
+        row = fill_row(graph, chart, state) if chart.states[state, HI] >= 0 else 0
+        if row < 0:
+            return row
+        state += 1
+    return state
+
+
+@shared_njit
+def advance(graph, chart, state, data, first, last):
+    """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
+    for at in range(first, last):
+        row = open_row(graph, chart, state)
+        if row < 0:
+            return row
+        after = chart.rows[row, data[at]]
+        if after == PENDING:
+            after = step(graph, chart, state, row, data[at])
+        if after < 0:
+            return after
+        state = after
+    chart.states[state, KEPT] = 1
+    return state

@@ -1,0 +1,75 @@
+"""The ways by which states were come to: what lets a state be given up and be worked out again when it is wanted.
+
+A state that a token led to remembers the state before it and where that token's bytes are. Its words may then be
+dropped, so that it is *asleep*; its number stays, and means the same. When it is asked for, the tokens are read again
+from the nearest state on the way that is awake.
+
+Kernels answer as kernels/answers.py says.
+"""
+
+from ..answers import FULL
+from ..jit.wide import njit
+from .interning import HI, LO, WORDS
+from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, UNSET
+from .rows import advance
+
+
+@njit
+def follow(graph, chart, state, data, first, last):
+    """The state after the bytes data[first:last], which are remembered as the way to it if it is new; or a code."""
+    after = advance(graph, chart, state, data, first, last)
+    if after >= 0 and chart.states[after, PARENT] == UNSET:
+        chart.states[after, PARENT] = state
+        chart.states[after, FIRST] = first
+        chart.states[after, LAST] = last
+    return after
+
+
+@njit
+def pin(graph, chart, state, data, first, last):
+    """The state after the bytes data[first:last], which nothing else remembers: it never sleeps; or a code."""
+    after = advance(graph, chart, state, data, first, last)
+    if after >= 0 and chart.states[after, PARENT] == UNSET:
+        chart.states[after, PARENT] = PINNED
+    return after
+
+
+@njit
+def put_to_sleep(states, count, stride):
+    """Put states that nobody was given since the last time to sleep, but for every so many; returns how many."""
+    asleep = 0
+    for state in range(count):
+        is_idle = states[state, KEPT] == 0 and states[state, PARENT] >= 0 and states[state, HI] >= 0
+        if is_idle and state % stride:
+            states[state, LO], states[state, HI] = 0, ASLEEP
+            states[state, ROW], states[state, SIGNATURE] = -1, -1
+            asleep += 1
+    return asleep
+
+
+@njit
+def grow_old(states, count):
+    """Note that nobody was given any of the states from now on."""
+    for state in range(count):
+        if states[state, KEPT] > 0:
+            states[state, KEPT] = 0
+    return 0
+
+
+@njit
+def rouse(graph, chart, state, asleep, data, first, last):
+    """Give the state `asleep` the words of the state after data[first:last], which it is; 0 or a code."""
+    states = chart.states
+    same = advance(graph, chart, state, data, first, last)
+    if same < 0:
+        return same
+    if states[same, PARENT] == UNSET:
+        states[same, KEPT] = -1  # a number of our own, which nobody was given
+    used, lo, hi = chart.sizes[WORDS], states[same, LO], states[same, HI]
+    if used + hi - lo > len(chart.words):
+        return FULL
+    for at in range(lo, hi):
+        chart.words[used + at - lo] = chart.words[at]
+    chart.sizes[WORDS] = used + hi - lo
+    states[asleep, LO], states[asleep, HI], states[asleep, KEPT] = used, used + hi - lo, 1
+    return 0

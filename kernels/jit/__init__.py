@@ -1,0 +1,6 @@
+"""How kernels are compiled.
+
+compiling.py and wide.py hold the decorators, arrays.py what kernels take as one argument, calling.py quick calls.
+insides.py looks whether Numba has inside what makes compiling fast: by_address.py, linking.py and passes.py stand on
+that, and by_value.py does without.
+"""

@@ -1,0 +1,149 @@
+"""Arrays that belong together, as one argument of a kernel.
+
+What kernels are handed is the address of a list of where the arrays are (by_address.py), or the arrays themselves if
+Numba's public means must do (by_value.py).
+"""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
+
+import numpy as np
+from numba import from_dtype, types
+from numba.extending import typeof_impl
+from numpy.typing import NDArray
+
+from .insides import PORTABLE
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+Vector: TypeAlias = Annotated[NDArray[_Scalar], 1]
+Table: TypeAlias = Annotated[NDArray[_Scalar], 2]
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Arrays:
+    """The base of what kernels take as one argument. Fields are annotated Vector, Table, int, or as other `Arrays`.
+
+    Vectors and tables are contiguous, in C's order. Nothing but their contents changes: `dataclasses.replace`
+    makes another. Raises TypeError for a field of another kind.
+
+    address: where the list is; it lives as long as this does
+    """
+
+    _numba_type_: ClassVar[Any]
+    _list: ClassVar[Any]
+    address: ClassVar[int]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, eq=False)(cls)
+        cls._numba_type_ = _type_for(cls)
+
+    def __post_init__(self) -> None:
+        # What a kernel is handed must be right, and there: so it is made before anybody can hand it on.
+        words = self._words()
+        vars(self).update(_list=words, address=words.buffer_info()[0])
+
+    def _words(self) -> array[int]:
+        """For each field: where the array object is, a number, or the address of another list."""
+        words: list[int] = []
+        values = vars(self)
+        for name, (kind, dtype, _) in fields_of(type(self)).items():
+            value = values[name]
+            if dtype is None:
+                words.append(value.address if isinstance(value, Arrays) else value)
+                continue
+            is_array = isinstance(value, np.ndarray)
+            # Equal types are nearly always the same object, which is found out ten times as fast.
+            fits = is_array and (value.dtype is dtype or value.dtype == dtype) and value.ndim == kind.ndim
+            if not fits or not value.flags.c_contiguous:
+                given = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
+                raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {given}")
+            words.append(id(value))
+        return array("q", words)
+
+
+class Field(NamedTuple):
+    """Numba's type of a field, an array's dtype, and where in the list it begins."""
+
+    kind: Any
+    dtype: np.dtype[Any] | None
+    place: int
+
+
+@cache
+def fields_of(which: type[Arrays]) -> dict[str, Field]:
+    """The fields of a subclass by name, in order."""
+    hints = get_type_hints(which, include_extras=True)
+    found: dict[str, Field] = {}
+    for place, field in enumerate(fields(which)):  # type: ignore[arg-type]
+        found[field.name] = Field(*_kind(hints[field.name]), place)
+    return found
+
+
+def _kind(hint: Any) -> tuple[Any, np.dtype[Any] | None]:
+    if hint is int:
+        return types.int64, None
+    if isinstance(hint, type):
+        return hint._numba_type_, None
+    values, dimensions = get_args(hint)
+    dtype = np.dtype(get_args(get_args(values)[1])[0])
+    return types.Array(from_dtype(dtype), dimensions, "C"), dtype
+
+
+class ArraysType(types.Type):
+    """Numba's type of an `Arrays` class."""
+
+    def __init__(self, which: type[Arrays]) -> None:
+        super().__init__(which.__name__)
+        self.which = which
+        self._key = which
+
+    # A plain attribute: Numba compares types by it at every call, and an interrupt there would be lost on the way.
+    key = property(operator.attrgetter("_key"))
+
+    def __reduce__(self) -> Any:
+        return _type_of, (self.which,)
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """As `fields_of`."""
+        return fields_of(self.which)
+
+
+def _type_of(which: type[Arrays]) -> ArraysType:
+    return which._numba_type_
+
+
+def _type_for(which: type[Arrays]) -> ArraysType:
+    if not PORTABLE:
+        return ArraysType(which)
+    kind = type(f"{which.__name__}Type", (ArraysType,), {})
+    by_value.install(kind, fields_of(which))
+    return kind(which)
+
+
+if PORTABLE:
+    from . import by_value
+
+    @typeof_impl.register(Arrays)
+    def _typeof(value: Arrays, context: Any) -> ArraysType:
+        return type(value)._numba_type_
+
+else:
+    from . import by_address
+
+    by_address.install(ArraysType)

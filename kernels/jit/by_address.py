@@ -1,0 +1,78 @@
+"""`Arrays` as one argument of a kernel: the address of a list of where the arrays are.
+
+Kernels are handed one word, hand it on, and read from the list what they want. This takes Numba at its word about what
+is inside it; `insides.py` looks whether it is right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, unbox
+
+from .insides import DATA, SHAPE
+
+_WORD = ir.IntType(64)
+
+
+def install(base: Any) -> None:
+    """Let Numba know how arguments of the types that are instances of `base` are read."""
+    register_model(base)(models.OpaqueModel)
+    unbox(base)(_take)
+    lower_getattr_generic(base)(_read)
+
+    @infer_getattr
+    class _Attributes(AttributeTemplate):
+        key = base
+
+        def generic_resolve(self, kind: Any, name: str) -> Any:
+            field = kind.fields.get(name)
+            return field and field.kind
+
+
+def _take(kind: Any, value: Any, c: Any) -> NativeValue:
+    """The address that an object has; an error where it has none, or a number that is no address."""
+    found = cgutils.alloca_once_value(c.builder, ir.Constant(c.pyapi.voidptr, None))
+    address = c.pyapi.object_getattr_string(value, "address")
+    with c.builder.if_then(cgutils.is_not_null(c.builder, address), likely=True):
+        c.builder.store(c.pyapi.long_as_voidptr(address), found)
+        c.pyapi.decref(address)
+    pointer = c.builder.load(found)
+    return NativeValue(pointer, is_error=cgutils.is_null(c.builder, pointer))
+
+
+def _read(context: Any, builder: Any, kind: Any, pointer: Any, name: str) -> Any:
+    field = kind.fields[name]
+    if field.dtype is None:
+        return _load(builder, pointer, 8 * field.place, context.get_value_type(field.kind))
+    model = context.data_model_manager[field.kind]
+    value = ir.Constant(model.get_value_type(), None)
+
+    def put(word: Any, part: str, *axis: int) -> None:
+        nonlocal value
+        value = builder.insert_value(value, word, [model.get_field_position(part), *axis])
+
+    found = _load(builder, pointer, 8 * field.place, pointer.type)
+    put(_load(builder, found, DATA, context.get_value_type(model.get_member_fe_type("data"))), "data")
+    shape = _load(builder, found, SHAPE, pointer.type)
+    itemsize = _WORD(field.dtype.itemsize)
+    put(itemsize, "itemsize")
+    items = _WORD(1)
+    for axis in reversed(range(field.kind.ndim)):
+        length = _load(builder, shape, 8 * axis, _WORD)
+        put(length, "shape", axis)
+        put(builder.mul(itemsize, items), "strides", axis)
+        items = builder.mul(items, length)
+    put(items, "nitems")
+    return value
+
+
+def _load(builder: Any, pointer: Any, offset: int, kind: Any) -> Any:
+    """What is there so many bytes from a pointer. None of it changes while a kernel runs, whatever that writes to."""
+    place = builder.bitcast(builder.gep(pointer, [_WORD(offset)]), kind.as_pointer())
+    word = builder.load(place)
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word

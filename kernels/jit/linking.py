@@ -1,0 +1,146 @@
+"""How compiled kernels are put together, so that no kernel is optimised and translated more often than needed.
+
+Numba copies everything that a kernel calls into it, and what that calls as well; then it optimises the whole and
+makes machine code of it. A kernel in the middle of many is translated with each of them again. Here there are two
+kinds instead:
+
+- An *inner* kernel is a part of its callers, and nothing but that: it is copied into them, so that they are optimised
+  together, and has no machine code of its own.
+- Any other has machine code, once. Callers refer to it by its symbol, as in a library of C.
+
+What Numba loads from the disk has to find the symbols it refers to, because LLVM ends the process where one is missing.
+So it is kept with a list of those kernels (Numba calls that reload_init), and is loaded after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from types import MethodType
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core import types
+
+
+def make_wide(kernel: Any) -> None:
+    """Have a dispatcher compiled for integers of 64 bits, whatever its callers have or know of them."""
+    template = kernel.get_call_template
+    kernel.get_call_template = lambda args, kws: template([_widened(each) for each in args], kws)
+
+
+def _widened(kind: Any) -> Any:
+    plain = types.unliteral(kind)
+    return types.int64 if plain in (types.int32, types.uint8) else plain
+
+
+def make_inner(kernel: Any) -> None:
+    """Make a dispatcher's compiled code a part of its callers. From Python the function is called as it was written."""
+    flags = kernel._compiler._customize_flags
+
+    def without_machine_code(made: Any) -> Any:
+        made = flags(made)
+        made.no_compile = True
+        return made
+
+    def add_overload(self: Any, result: Any) -> None:
+        result.library.finalize = MethodType(_only_link, result.library)
+        # Other kernels find its code by what would be its address.
+        result = result._replace(entry_point=object())
+        self.targetctx.insert_user_function(result.entry_point, result.fndesc, [result.library])
+        self.overloads[tuple(result.signature.args)] = result
+
+    kernel._compiler._customize_flags = without_machine_code
+    kernel.add_overload = MethodType(add_overload, kernel)
+    _interpret(kernel)
+
+
+def make_shared(kernel: Any, from_python: bool) -> None:
+    """Have a dispatcher's compiled code referred to by its callers. It may be called from Python `from_python`."""
+    compile_or_load, load, add = kernel.compile, kernel._cache.load_overload, kernel.add_overload
+
+    def add_overload(result: Any) -> None:
+        # What Numba keeps on disk to copy into callers. It is also where a later process learns what is defined.
+        result.library._shared_module = _module(result, f"define void {_quoted(result)}() {{ ret void }}")
+        result.reload_init.extend(_needed_by(result.library))
+        if from_python:
+            add(result)
+        else:
+            kernel.overloads[tuple(result.signature.args)] = result
+
+    def compile(signature: Any) -> Any:
+        known = len(kernel.overloads)
+        entry_point = compile_or_load(signature)
+        if len(kernel.overloads) > known:
+            arguments, result = list(kernel.overloads.items())[-1]
+            result.library._shared_module = _module(result, "")
+            result.library.needed = _Needed.of(kernel, arguments)
+        return entry_point
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        try:
+            return load(signature, context)
+        except _OutOfDateError:
+            return None
+
+    kernel.add_overload, kernel.compile, kernel._cache.load_overload = add_overload, compile, load_overload
+    if not from_python:
+        _interpret(kernel)
+
+
+class _OutOfDateError(Exception):
+    """What is on the disk refers to something that is not what is on the disk; two processes compiled at once."""
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """A kernel that others refer to; called before one of these is loaded from the disk."""
+
+    module: str
+    name: str
+    arguments: tuple[Any, ...]
+    symbol: str
+
+    @classmethod
+    def of(cls, kernel: Any, arguments: tuple[Any, ...]) -> _Needed:
+        symbol = kernel.overloads[arguments].fndesc.mangled_name
+        return cls(kernel.py_func.__module__, kernel.py_func.__name__, arguments, symbol)
+
+    def __call__(self) -> None:
+        kernel = getattr(import_module(self.module), self.name)
+        kernel.compile(self.arguments)
+        if kernel.overloads[self.arguments].fndesc.mangled_name != self.symbol:
+            raise _OutOfDateError
+
+
+def _needed_by(library: Any) -> set[_Needed]:
+    """The kernels that a library refers to, itself or in what is copied into it."""
+    found: set[_Needed] = set()
+    for other in library._linking_libraries:
+        needed = getattr(other, "needed", None)
+        found |= _needed_by(other) if needed is None else {needed}
+    return found
+
+
+def _interpret(kernel: Any) -> None:
+    """Have calls from Python run the function itself."""
+    function: Callable[..., Any] = kernel.py_func
+    kernel._compile_for_args = lambda *arguments, **named: function
+
+
+def _only_link(library: Any) -> None:
+    """`CodeLibrary.finalize` of an inner kernel: put together what it calls, and leave the rest to its callers."""
+    for other in dict.fromkeys(library._linking_libraries):
+        library._final_module.link_in(other._get_module_for_linking(), preserve=True)
+    library._finalized = True
+
+
+def _module(result: Any, text: str) -> Any:
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = result.library._final_module.triple, result.library._final_module.data_layout
+    return module
+
+
+def _quoted(result: Any) -> str:
+    return f'@"{result.fndesc.llvm_cpython_wrapper_name}"'

@@ -1,0 +1,250 @@
+"""Compiled pieces of the CPU kernels: loading allowed logits, block maxima, exponentials, a heap.
+
+Logits are handled as the int32 bits of float32. Their order is the order of `key_of`, an integer, so that
+maxima vectorise without any promise about NaN. A disallowed logit is loaded as -inf.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..jit.compiling import inner_njit, njit
+
+WORDS_PER_BLOCK = 32
+BLOCK = 32 * WORDS_PER_BLOCK
+
+MINUS_INFINITY = np.int32(-0x00800000)  # the bits of float32 -inf
+INFINITE = np.int32(0x7F800000)  # the key of +inf; of -inf, its negative
+NO_KEY = np.int32(-0x7FFFFFFF)  # below every key
+_MAGNITUDE = np.int32(0x7FFFFFFF)
+_LANES = np.array([1 << lane for lane in range(32)], np.uint32).view(np.int32)
+
+# Where loops begin; a plain 0 would be a type of its own, and what is called with it compiled twice
+ZERO = np.int64(0)
+
+OK, NAN, EMPTY = 0, 1, 2  # what became of a row; NAN stands for +inf as well
+
+# 2 ** r = 1 + c1 r + ... + c5 r ** 5 for |r| <= 1/2, the largest relative error least: 2e-7 in float32
+_P1, _P2, _P3, _P4, _P5 = (
+    np.float32(0.693147),
+    np.float32(0.24022242),
+    np.float32(0.055507336),
+    np.float32(0.009671513),
+    np.float32(0.0013264727),
+)
+_ONE = np.float32(1)
+_HALF = np.float32(0.5)
+_ZERO = np.float32(0)
+_LOWEST = np.float32(-125)
+_BIAS = np.int32(127)
+_MANTISSA = np.int32(23)
+_FASTMATH = {"reassoc", "contract", "nsz"}
+LOG2E = 1.4426950408889634
+
+
+@inner_njit
+def key_of(bits):
+    """The integer whose order is that of the float32 with these bits; both zeros give 0."""
+    magnitude = np.int32(bits & _MAGNITUDE)
+    return magnitude if bits >= 0 else np.int32(-magnitude)
+
+
+@inner_njit
+def bits_of(key):
+    """The bits of the float32 with this key."""
+    return key if key >= 0 else np.int32(np.int32(-key) | np.int32(-0x80000000))
+
+
+@inner_njit
+def load(row, mask, word, values, bases):
+    """Copy the logits of the next words that allow anything, at most a block of them.
+
+    `mask` int32 [W], or [0] where everything is allowed. Fills `values` int32 [BLOCK] and `bases` int32
+    [WORDS_PER_BLOCK]: value j belongs to token bases[j // 32] + j % 32. Returns how many values were
+    filled, a multiple of 32, and the word to go on with.
+    """
+    words = (row.size + 31) >> 5
+    if mask.size == 0:
+        return _load_all(row, word, values, bases)
+    if row.size - (word << 5) >= BLOCK and _is_filled(mask[word : word + WORDS_PER_BLOCK]):
+        return _load_block(row, mask, word, values, bases)
+    lanes = _LANES
+    count = 0
+    while word < words and count < WORDS_PER_BLOCK:
+        allowed = mask[word]
+        if allowed == 0:
+            word += 1
+            while word + 8 <= words and not _any_of_eight(mask, word):
+                word += 8
+            continue
+        first = word << 5
+        bases[count] = first
+        target = values[count << 5 : (count + 1) << 5]
+        source = row[first : first + 32]
+        if source.size == 32:
+            for lane in range(32):
+                target[lane] = source[lane] if (allowed & lanes[lane]) != 0 else MINUS_INFINITY
+        else:
+            target[:] = MINUS_INFINITY
+            for lane in range(source.size):
+                target[lane] = source[lane] if (allowed & lanes[lane]) != 0 else MINUS_INFINITY
+        count += 1
+        word += 1
+    return count << 5, word
+
+
+@inner_njit
+def _is_filled(words):
+    """Whether so many words allow something that it does not pay to skip the others."""
+    count = 0
+    for word in words:
+        count += word != 0
+    return 4 * count > WORDS_PER_BLOCK
+
+
+@inner_njit
+def _load_block(row, mask, word, values, bases):
+    lanes = _LANES
+    first = word << 5
+    source = row[first : first + BLOCK].reshape(WORDS_PER_BLOCK, 32)
+    target = values.reshape(WORDS_PER_BLOCK, 32)
+    part = mask[word : word + WORDS_PER_BLOCK]
+    for index in range(WORDS_PER_BLOCK):
+        allowed = part[index]
+        bases[index] = first + (index << 5)
+        for lane in range(32):
+            target[index, lane] = source[index, lane] if (allowed & lanes[lane]) != 0 else MINUS_INFINITY
+    return BLOCK, word + WORDS_PER_BLOCK
+
+
+@inner_njit
+def _load_all(row, word, values, bases):
+    first = word << 5
+    source = row[first : first + BLOCK]
+    words = (source.size + 31) >> 5
+    for index in range(source.size):
+        values[index] = source[index]
+    for index in range(source.size, words << 5):
+        values[index] = MINUS_INFINITY
+    for index in range(words):
+        bases[index] = first + (index << 5)
+    return words << 5, word + words
+
+
+@inner_njit
+def _any_of_eight(mask, word):
+    seen = np.int32(0)
+    for offset in range(8):
+        seen |= mask[word + offset]
+    return seen != 0
+
+
+@inner_njit
+def top_of(values, count):
+    """The largest key among the first `count` values, and their largest magnitude (above INFINITE: a NaN)."""
+    top = NO_KEY
+    largest = np.int32(0)
+    for index in range(count):
+        bits = values[index]
+        magnitude = np.int32(bits & _MAGNITUDE)
+        largest = max(largest, magnitude)
+        top = max(top, magnitude if bits >= 0 else np.int32(-magnitude))
+    return top, largest
+
+
+@inner_njit(fastmath=_FASTMATH)
+def weight_of(value, top, scale):
+    """2 ** ((value - top) * scale), 0 where that is below 2 ** -125; float32.
+
+    The relative error is below 4e-7, and another 1e-7 for every octave below 1.
+
+    `top` must be finite and no smaller than `value`. The weight of NaN is 0.
+    """
+    exponent = (value - top) * scale
+    bounded = exponent if exponent > _LOWEST else _LOWEST  # NaN too
+    whole = np.floor(bounded + _HALF)
+    part = bounded - whole
+    power = _ONE + part * (_P1 + part * (_P2 + part * (_P3 + part * (_P4 + part * _P5))))
+    two = np.int32((np.int32(whole) + _BIAS) << _MANTISSA).view(np.float32)
+    return power * two if exponent > _LOWEST else _ZERO
+
+
+@njit(fastmath=_FASTMATH)
+def weigh(values, count, top, scale, weights):
+    """Write the weights of the first `count` values; returns their sum."""
+    total = _ZERO
+    for index in range(count):
+        weight = weight_of(values[index], top, scale)
+        weights[index] = weight
+        total += weight
+    return total
+
+
+@inner_njit
+def merge_sums(top, total, other, amount):
+    """Add `amount` * exp(other) to `total` * exp(top), all float64: the new top and total."""
+    if other == -np.inf:
+        return top, total
+    if other > top:
+        return other, amount + total * np.exp(top - other)
+    return top, total + amount * np.exp(other - top)
+
+
+@inner_njit
+def code_of(key, token):
+    """An int64 that orders candidates: by key, then the lower token first."""
+    return (np.int64(key) << np.int64(32)) | np.int64(0x7FFFFFFF - token)
+
+
+@inner_njit
+def key_in(code):
+    """The key in a code."""
+    return np.int32(code >> np.int64(32))
+
+
+@inner_njit
+def token_in(code):
+    """The token in a code."""
+    return np.int32(0x7FFFFFFF - (code & np.int64(0x7FFFFFFF)))
+
+
+@inner_njit
+def sift_down(heap, size, index):
+    """Restore the order of a min-heap of `size` codes below `index`."""
+    code = heap[index]
+    while 2 * index + 1 < size:
+        child = 2 * index + 1
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= code:
+            break
+        heap[index] = heap[child]
+        index = child
+    heap[index] = code
+
+
+@inner_njit
+def push(heap, size, code):
+    """Offer a code to the heap of the largest codes, `size` of its places taken: the new size."""
+    if size == heap.size:
+        if code > heap[0]:
+            heap[0] = code
+            sift_down(heap, size, ZERO)
+        return size
+    index = size
+    while index > 0 and heap[(index - 1) >> 1] > code:
+        heap[index] = heap[(index - 1) >> 1]
+        index = (index - 1) >> 1
+    heap[index] = code
+    return size + 1
+
+
+@inner_njit
+def sort_heap(heap, size):
+    """Turn a min-heap into codes in descending order."""
+    while size > 1:
+        size -= 1
+        smallest = heap[0]
+        heap[0] = heap[size]
+        heap[size] = smallest
+        sift_down(heap, size, ZERO)

@@ -1,0 +1,37 @@
+"""Compiling, or loading from the cache, every CPU kernel before the first token is wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+
+def thunks() -> list[tuple[str, Callable[[], object]]]:
+    """The kernels on masks and logits, each called once on one short row."""
+    from . import mask, select
+
+    logits = np.zeros((1, 8), np.float32)
+    halves = np.zeros((1, 8), np.float16)
+    masks = np.full((1, 1), 0xFF, np.uint32)
+    return [
+        ("apply_mask", lambda: mask.apply_mask(logits, masks)),
+        ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
+        ("allowed_ids", lambda: mask.allowed_ids(masks[0])),
+        ("popcount", lambda: mask.popcount(masks)),
+        ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
+        ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),
+        ("masked_sample", lambda: select.masked_sample(logits, 0.5, masks, top_p=0.5)),
+    ]
+
+
+def warm(report: Callable[[str, float], None] | None = None) -> float:
+    """Compile or load all CPU kernels; seconds it took. `report` is told each kernel's name and seconds."""
+    begin = time.perf_counter()
+    for name, thunk in thunks():
+        start = time.perf_counter()
+        thunk()
+        if report is not None:
+            report(name, time.perf_counter() - start)
+    return time.perf_counter() - begin

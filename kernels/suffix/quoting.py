@@ -1,0 +1,370 @@
+"""Walks of the token trie down a suffix tree: which tokens go on quoting, and how many tokens a quotation still takes.
+
+A place in the tree is (node, depth): the suffixes below `node`, of which `depth` bytes have been read. With node
+ANY = inner nodes + suffixes, and no limits of length, depth is a position in the text: what follows a quotation
+that is found at one place only depends on where it ends.
+"""
+
+import numpy as np
+
+from ..answers import DEAD, EXHAUSTED, NEVER, SPENT, spend
+from ..jit.arrays import Arrays, Vector
+from ..jit.wide import inner_njit, njit
+from ..trie.branches import OWN, OWN_END, allow
+from .tree import END
+
+# Entries of a place, and columns of the stack of a walk.
+NODE, DEPTH = range(2)
+HELD_BELOW, HELD_NODE, HELD_DEPTH = range(3)
+
+
+class Quotable(Arrays):
+    """A text, the places where quotations begin, as a suffix tree, and those where they may end.
+
+    text: uint8 [n], END where no quotation goes on; ends: uint8 [n], 1 where one may end, before this byte
+    starts ... child: see `suffix_tree.SuffixTree`
+    least, reach: int32 [m], fewest and most bytes of a quotation that begins there (most is exact: one may end
+    there), reach -1 where none begins; furthest: int32 [I], the greatest reach below a node. All three are empty if
+    every quotation may go on to the next END, and end at any end.
+    """
+
+    text: Vector[np.uint8]
+    ends: Vector[np.uint8]
+    starts: Vector[np.int32]
+    lo: Vector[np.int32]
+    hi: Vector[np.int32]
+    depth: Vector[np.int32]
+    child_begin: Vector[np.int32]
+    child_byte: Vector[np.uint8]
+    child: Vector[np.int32]
+    least: Vector[np.int32]
+    reach: Vector[np.int32]
+    furthest: Vector[np.int32]
+
+
+class Work(Arrays):
+    """What a call may take. meter: int64 [3], see kernels/answers.py; kernels answer EXHAUSTED beyond it."""
+
+    meter: Vector[np.int64]
+
+
+@njit
+def spread_reach(lo, hi, child_begin, child, reach, furthest):
+    """Write the greatest reach below each inner node to furthest (int32 [I]).
+
+    Suffixes that end at a node are no children; they come after all that go on, because END is above all bytes.
+    """
+    nodes = len(lo)
+    parent = np.full(nodes, -1, np.int32)
+    furthest[:] = -1
+    waiting = np.zeros(nodes, np.int32)
+    for node in range(nodes):
+        ended = lo[node]
+        for at in range(child_begin[node], child_begin[node + 1]):
+            if child[at] < nodes:
+                parent[child[at]] = node
+                waiting[node] += 1
+                ended = hi[child[at]]
+            else:
+                ended = child[at] - nodes + 1
+                furthest[node] = max(furthest[node], reach[ended - 1])
+        for i in range(ended, hi[node]):
+            furthest[node] = max(furthest[node], reach[i])
+    for first in range(nodes):
+        node = first
+        while node >= 0 and waiting[node] == 0:
+            waiting[node] = -1
+            above = parent[node]
+            if above >= 0:
+                furthest[above] = max(furthest[above], furthest[node])
+                waiting[above] -= 1
+            node = above
+
+
+@inner_njit
+def suffixes_below(quotable, node):
+    """The first suffix below a node that is not ANY, and the one after the last."""
+    nodes = len(quotable.lo)
+    if node < nodes:
+        return np.int64(quotable.lo[node]), np.int64(quotable.hi[node])
+    return np.int64(node - nodes), np.int64(node - nodes + 1)
+
+
+@inner_njit
+def next_place(quotable, node, depth):
+    """Where in the text the next byte stands, for the first suffix below the node."""
+    nodes = len(quotable.lo)
+    if node < nodes:
+        return np.int64(quotable.starts[quotable.lo[node]] + depth)
+    if node < nodes + len(quotable.starts):
+        return np.int64(quotable.starts[node - nodes] + depth)
+    return np.int64(depth)
+
+
+@inner_njit
+def has_room(quotable, node, depth):
+    """Whether some quotation below the node is longer than `depth` bytes, as far as its limit goes."""
+    if len(quotable.reach) == 0:
+        return True
+    nodes = len(quotable.lo)
+    return depth < (quotable.furthest[node] if node < nodes else quotable.reach[node - nodes])
+
+
+@inner_njit
+def step(quotable, node, depth, byte):
+    """The place after a byte; node DEAD if no quotation goes on so."""
+    nodes = len(quotable.lo)
+    if byte == END:
+        return DEAD, 0
+    if node < nodes and depth == quotable.depth[node]:
+        for at in range(quotable.child_begin[node], quotable.child_begin[node + 1]):
+            if quotable.child_byte[at] == byte:
+                after = np.int64(quotable.child[at])
+                return (after, depth + 1) if has_room(quotable, after, depth) else (DEAD, 0)
+        return DEAD, 0
+    if quotable.text[next_place(quotable, node, depth)] != byte or not has_room(quotable, node, depth):
+        return DEAD, 0
+    return node, depth + 1
+
+
+@njit
+def follow(quotable, place, data, first, last):
+    """Move place (int64 [2]: node, depth) on by the bytes data[first:last]; whether some quotation goes on so."""
+    node, depth = place[NODE], place[DEPTH]
+    for at in range(first, last):
+        node, depth = step(quotable, node, depth, data[at])
+        if node < 0:
+            return False
+    place[NODE], place[DEPTH] = node, depth
+    return True
+
+
+@njit
+def read(quotable, place, data, first, last):
+    """As `follow`, and places with equal futures become the same one if that is seen at once (see ANY)."""
+    if not follow(quotable, place, data, first, last):
+        return False
+    nodes = len(quotable.lo)
+    if nodes <= place[NODE] < nodes + len(quotable.starts) and len(quotable.reach) == 0:
+        place[DEPTH] = next_place(quotable, place[NODE], place[DEPTH])
+        place[NODE] = nodes + len(quotable.starts)
+    return True
+
+
+@njit
+def accepts(quotable, node, depth):
+    """Whether a quotation may end here."""
+    nodes = len(quotable.lo)
+    if node == nodes + len(quotable.starts):
+        return quotable.ends[depth] == 1
+    if depth == 0:
+        return False
+    limited = len(quotable.reach) > 0
+    first, last = suffixes_below(quotable, node)
+    for i in range(first, last):
+        if quotable.ends[quotable.starts[i] + depth] and (
+            not limited or quotable.least[i] <= depth <= quotable.reach[i]
+        ):
+            return True
+    return False
+
+
+@inner_njit
+def child_by(trie, node, byte):
+    """The child of a trie node by a byte, or -1."""
+    low, end = np.int64(trie.first[node]), np.int64(trie.first[node + 1])
+    last = end
+    while low < end:
+        middle = (low + end) >> 1
+        if trie.byte[middle] < byte:
+            low = middle + 1
+        else:
+            end = middle
+    return low if low < last and trie.byte[low] == byte else np.int64(-1)
+
+
+@njit
+def count_tokens(text, ends, trie, needed, work):
+    """Write to needed (int32 [n]) how many tokens at least spell the text from each place to one where it may end.
+
+    Answers 0, or EXHAUSTED.
+    """
+    for begin in range(len(text) - 1, -1, -1):
+        if ends[begin]:
+            needed[begin] = 0
+            continue
+        best = np.int32(NEVER)
+        at, byte = begin, text[begin]
+        node = child_by(trie, 0, byte) if byte != END else np.int64(-1)
+        while node >= 0:
+            at += 1
+            if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
+                best = min(best, needed[at] + 1)
+                if best == 1:
+                    break
+            byte = text[at]
+            node = child_by(trie, node, byte) if byte != END else np.int64(-1)
+        needed[begin] = min(best, NEVER)
+        if spend(work, at - begin + 2):
+            return EXHAUSTED
+    return 0
+
+
+@inner_njit
+def one_more(text, trie, needed, begin):
+    """The fewest tokens from a place to an end that is not the place itself."""
+    best = NEVER
+    node, at = np.int64(0), begin
+    while best > 1 and text[at] != END:
+        node = child_by(trie, node, text[at])
+        if node < 0:
+            break
+        at += 1
+        if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
+            best = min(best, needed[at] + 1)
+    return best
+
+
+@inner_njit
+def stays_within(text, trie, needed, begin, last, work):
+    """Whether the first way to spell what is needed from `begin` ends at `last` or before."""
+    first = begin
+    while needed[begin] and begin <= last:
+        node, at = np.int64(0), begin
+        while True:
+            node = child_by(trie, node, text[at])
+            at += 1
+            if trie.tokens[node, OWN_END] > trie.tokens[node, OWN] and needed[at] == needed[begin] - 1:
+                break
+        begin = at
+    work.meter[SPENT] += (begin - first) >> 2
+    return begin <= last
+
+
+@inner_njit
+def spell(quotable, trie, needed, begin, least, last, work):
+    """The fewest tokens from a place to an end between `least` and `last`, which are places too; or EXHAUSTED."""
+    text = quotable.text
+    if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last, work)):
+        return np.int64(needed[begin])
+    for limit in (min(last, max(least, begin) + trie.deepest), last):
+        whole = True
+        fewest = np.full(limit - begin + 1, NEVER, np.int32)
+        for at in range(limit, begin - 1, -1):
+            if at >= least and (needed[at] >= NEVER or stays_within(text, trie, needed, at, last, work)):
+                fewest[at - begin] = needed[at]
+                continue
+            whole = whole and at < least
+            if spend(work, 1):
+                return np.int64(EXHAUSTED)
+            node, to = np.int64(0), at
+            while to < limit:
+                node = child_by(trie, node, text[to])
+                if node < 0:
+                    break
+                to += 1
+                if trie.tokens[node, OWN_END] > trie.tokens[node, OWN]:
+                    fewest[at - begin] = min(fewest[at - begin], fewest[to - begin] + 1)
+            work.meter[SPENT] += (to - at) >> 1
+        if whole or limit == last:
+            break
+    return np.int64(fewest[0])
+
+
+@inner_njit
+def fewest_tokens_of(quotable, trie, needed, i, depth, work):
+    """The fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER if there is no way.
+
+    Or EXHAUSTED.
+    """
+    begin = quotable.starts[i] + depth
+    if len(quotable.reach) == 0:
+        if depth == 0 and needed[begin] == 0:
+            return np.int64(one_more(quotable.text, trie, needed, begin))
+        return np.int64(needed[begin])
+    if depth > quotable.reach[i]:
+        return np.int64(NEVER)
+    start = quotable.starts[i]
+    return spell(quotable, trie, needed, begin, start + quotable.least[i], start + quotable.reach[i], work)
+
+
+@njit
+def fewest_tokens(quotable, trie, needed, stride, node, depth, enough, work):
+    """The fewest tokens to an end from a place, or any number up to `enough` that suffices; or EXHAUSTED.
+
+    stride: with limits of length, from how many suffixes on only every so many of them are looked at. What is found
+    so is never too small, and it shrinks along the way it speaks of, since that way leads to the same suffix.
+    """
+    if node == len(quotable.lo) + len(quotable.starts):
+        return np.int64(needed[depth])
+    first, last = suffixes_below(quotable, node)
+    by = 1
+    if len(quotable.reach) > 0:
+        if accepts(quotable, node, depth):
+            return np.int64(0)
+        if last - first >= stride:
+            by = stride
+            first = (first + stride - 1) // stride * stride
+    best = np.int64(NEVER)
+    for i in range(first, last, by):
+        if spend(work, 2):
+            return np.int64(EXHAUSTED)
+        best = min(best, fewest_tokens_of(quotable, trie, needed, i, depth, work))
+        if best <= enough:
+            break
+    return best
+
+
+@njit
+def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack, out, work):
+    """Allow every token that goes on quoting from a place, and after which `most` tokens complete the quotation.
+
+    Answers 0, or EXHAUSTED.
+
+    root: the trie node whose text was read already, so that only the rest of the tokens below it is
+    most: NEVER asks for nothing; stack: int32 [256 * (deepest + 1), 3], scratch; out: uint32 [words]
+    """
+    nodes = len(quotable.lo)
+    below, node, depth = np.int64(root), np.int64(node), np.int64(depth)
+    top = 0
+    while True:
+        child, end = np.int64(trie.first[below]), np.int64(trie.first[below + 1])
+        if node < nodes and depth == quotable.depth[node]:
+            at, last = quotable.child_begin[node], quotable.child_begin[node + 1]
+            while at < last and child < end:
+                byte, wanted = quotable.child_byte[at], trie.byte[child]
+                if byte == wanted and has_room(quotable, quotable.child[at], depth):
+                    stack[top, HELD_BELOW], stack[top, HELD_NODE], stack[top, HELD_DEPTH] = (
+                        child,
+                        quotable.child[at],
+                        depth + 1,
+                    )
+                    top += 1
+                at += byte <= wanted
+                child += wanted <= byte
+        elif child < end and has_room(quotable, node, depth):
+            byte = quotable.text[next_place(quotable, node, depth)]
+            if byte != END:
+                child = child_by(trie, below, byte)
+                if child >= 0:
+                    stack[top, HELD_BELOW], stack[top, HELD_NODE], stack[top, HELD_DEPTH] = child, node, depth + 1
+                    top += 1
+        if top == 0:
+            return 0
+        if spend(work, 10):
+            return EXHAUSTED
+        top -= 1
+        below, node, depth = (
+            np.int64(stack[top, HELD_BELOW]),
+            np.int64(stack[top, HELD_NODE]),
+            np.int64(stack[top, HELD_DEPTH]),
+        )
+        first, end = trie.tokens[below, OWN], trie.tokens[below, OWN_END]
+        if end > first:
+            fewest = np.int64(0)
+            if most < NEVER:
+                fewest = fewest_tokens(quotable, trie, needed, stride, node, depth, most, work)
+                if fewest == EXHAUSTED:
+                    return EXHAUSTED
+            if fewest <= most:
+                allow(trie, first, end, out)

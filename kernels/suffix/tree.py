@@ -1,0 +1,196 @@
+"""A compact tree of those suffixes of a text that begin at chosen places, on arrays.
+
+The suffixes are sorted by prefix doubling (U. Manber and G. Myers, "Suffix arrays", 1990), beginning with eight
+bytes and going on with what is not settled yet; common prefixes are measured in one pass over the text (T. Kasai
+et al., "Linear-time longest-common-prefix computation", 2001); and the nodes of the tree come from the common
+prefixes with a stack (M. Abouelhoda et al., "Replacing suffix trees with enhanced suffix arrays", 2004).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit.wide import njit
+
+# About 10 ns each: what all but sorting takes, with its first round, and each further round for those still alike
+STEPS_PER_BYTE, STEPS_PER_SUFFIX = 6, 4
+# Stands in the text wherever no suffix goes on; no text of UTF-8 has this byte.
+END = 0xFF
+
+
+class SuffixTree(NamedTuple):
+    """The chosen suffixes in order, and the inner nodes of their tree. Nodes I ... I + m - 1 are the suffixes.
+
+    starts: int32 [m], where each suffix begins
+    lo, hi: int32 [I], the suffixes below an inner node; node 0 is the root
+    depth: int32 [I], how many bytes they have in common
+    child_begin: int32 [I + 1]; child_byte: uint8, the byte that leads to each child, ascending; child: int32
+    """
+
+    starts: NDArray[np.int32]
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    child_begin: NDArray[np.int32]
+    child_byte: NDArray[np.uint8]
+    child: NDArray[np.int32]
+
+
+def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_], spend: Callable[[int], None]) -> SuffixTree:
+    """The tree of the suffixes of `text` (uint8 [n], END last) that begin where `chosen` (bool [n], once at least).
+
+    spend: is told the steps of work that are about to be taken, and may raise
+    """
+    spend(STEPS_PER_BYTE * len(text))
+    order = sort_suffixes(text, spend)
+    common = np.empty(len(text), np.int32)
+    measure_common(text, order, common)
+    kept = np.flatnonzero(chosen[order])
+    starts = order[kept]
+    between = np.zeros(len(starts) + 1, np.int32)
+    between[1:-1] = np.minimum.reduceat(common[: kept[-1] + 1], kept[:-1] + 1) if len(kept) > 1 else 0
+    del order, common, kept
+    room = len(starts) + 1
+    inner = np.zeros((4, room), np.int32)
+    parents = np.empty(room, np.int32)
+    count = find_nodes(between, inner, parents)
+    lo, hi, depth, above = (column[:count].copy() for column in inner)
+    child_begin = np.zeros(count + 1, np.int32)
+    child = np.empty(count + len(starts), np.int32)
+    child_byte = np.empty(len(child), np.uint8)
+    by_lo = np.argsort(lo, kind="stable").astype(np.int32)
+    used = list_children(text, starts, lo, depth, above, parents, by_lo, child_begin, child_byte, child)
+    return SuffixTree(starts, lo, hi, depth, child_begin, child_byte[:used].copy(), child[:used].copy())
+
+
+def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDArray[np.int32]:
+    """Where each suffix begins, in order: int32 [n]; beyond the end of the text stand zeros."""
+    count = len(text)
+    padded = np.zeros(count + 8, np.uint8)
+    padded[:count] = text
+    key = np.zeros(count, np.uint64)
+    for ahead in range(8):
+        key <<= np.uint64(8)
+        key |= padded[ahead : ahead + count]
+    order = np.argsort(key).astype(np.int32)
+    key = key[order]
+    place = np.arange(count, dtype=np.int32)
+    rank = np.empty(count + 1, np.int32)
+    rank[count] = -1
+    first = np.ones(count, np.bool_)
+    first[1:] = key[1:] != key[:-1]
+    del key
+    length = 8
+    while True:
+        # Equal so far: the place of the first of them is the rank of all.
+        group = np.maximum.accumulate(np.where(first, place, 0))
+        rank[order[place]] = group
+        alone = first & np.append(first[1:], True)
+        place, group = place[~alone], group[~alone]
+        if not len(place):
+            return order
+        spend(STEPS_PER_SUFFIX * len(place))
+        suffixes = order[place]
+        after = rank[np.minimum(suffixes.astype(np.int64) + length, count)]
+        key = (group.astype(np.int64) << 32) + after
+        sorting = np.argsort(key)
+        order[place] = suffixes[sorting]
+        key = key[sorting]
+        first = np.ones(len(place), np.bool_)
+        first[1:] = key[1:] != key[:-1]
+        length *= 2
+
+
+@njit
+def measure_common(text, order, common):
+    """Write how many bytes each suffix in `order` shares with the one before it, up to END, to common (int32 [n])."""
+    count = len(order)
+    before = np.empty(count, np.int32)
+    before[order[0]] = -1
+    for i in range(1, count):
+        before[order[i]] = order[i - 1]
+    shared = 0
+    for at in range(count):
+        other = before[at]
+        if other < 0:
+            shared = 0
+        else:
+            while at + shared < count and other + shared < count:
+                byte = text[at + shared]
+                if byte != text[other + shared] or byte == END:
+                    break
+                shared += 1
+        before[at] = shared
+        shared = max(0, shared - 1)
+    for i in range(count):
+        common[i] = before[order[i]]
+
+
+@njit
+def find_nodes(between, inner, parents):
+    """Write the inner nodes to inner (int32 [4, m + 1]: lo, hi, depth, parent) and each suffix's parent; their number.
+
+    between: int32 [m + 1], what each suffix shares with the one before it; 0 at both ends
+    """
+    lo, hi, depth, above = inner[0], inner[1], inner[2], inner[3]
+    count = len(between) - 1
+    stack = np.empty(count + 1, np.int32)
+    stack[0] = 0
+    hi[0] = count
+    above[0] = -1
+    top, nodes = 0, 1
+    for i in range(1, count + 1):
+        shared = between[i]
+        if shared > depth[stack[top]]:
+            lo[nodes], depth[nodes] = i - 1, shared
+            top += 1
+            stack[top] = nodes
+            nodes += 1
+        parents[i - 1] = stack[top]
+        while depth[stack[top]] > shared:
+            closed = stack[top]
+            hi[closed] = i
+            top -= 1
+            if depth[stack[top]] < shared:
+                lo[nodes], depth[nodes] = lo[closed], shared
+                top += 1
+                stack[top] = nodes
+                nodes += 1
+            above[closed] = stack[top]
+    return nodes
+
+
+@njit
+def list_children(text, starts, lo, depth, above, parents, by_lo, child_begin, child_byte, child):
+    """Fill the lists of children, in the order of their bytes; how many there are.
+
+    above, parents: int32, the parents of inner nodes and of suffixes; by_lo: int32 [I], inner nodes in order of lo
+    """
+    nodes, count = len(lo), len(starts)
+    for node in range(1, nodes):
+        child_begin[above[node] + 1] += 1
+    for i in range(count):
+        if text[starts[i] + depth[parents[i]]] != END:
+            child_begin[parents[i] + 1] += 1
+    for node in range(nodes):
+        child_begin[node + 1] += child_begin[node]
+    fill = child_begin[:nodes].copy()
+    at = 0
+    for i in range(count):
+        while at < nodes and lo[by_lo[at]] == i:
+            node = by_lo[at]
+            at += 1
+            if node:
+                parent = above[node]
+                child[fill[parent]] = node
+                child_byte[fill[parent]] = text[starts[i] + depth[parent]]
+                fill[parent] += 1
+        parent = parents[i]
+        byte = text[starts[i] + depth[parent]]
+        if byte != END:
+            child[fill[parent]] = nodes + i
+            child_byte[fill[parent]] = byte
+            fill[parent] += 1
+    return child_begin[nodes]

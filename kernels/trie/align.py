@@ -1,0 +1,84 @@
+"""Literal text in front of a constraint, along the token trie: how tokens spell it, and where they go beyond it.
+
+The text is uint8 [n]. A place in it is 0 ... n; an edge is a token that spells what lies between two places.
+"""
+
+from ..jit.wide import inner_njit, njit
+
+
+@inner_njit
+def child_of(trie, node, value):
+    """The child of a trie node by its byte, -1 if there is none."""
+    child, end = node + 1, trie.skip[node]
+    while child < end:
+        if trie.byte[child] >= value:
+            return child if trie.byte[child] == value else -1
+        child = trie.skip[child]
+    return -1
+
+
+@njit
+def nodes_along(trie, data, begin, out):
+    """Write the nodes of data[begin:begin + 1], data[begin:begin + 2] ... to out (int32); how many there are."""
+    node, count = 0, 0
+    while begin + count < len(data):
+        node = child_of(trie, node, data[begin + count])
+        if node < 0:
+            break
+        out[count] = node
+        count += 1
+    return count
+
+
+@njit
+def end_nodes(trie, data, out):
+    """Write the node of data[place:] for each place to out (int32 [n]), -1 where no token begins so."""
+    for place in range(len(data)):
+        node, at = 0, place
+        if len(data) - place > trie.deepest:
+            node = -1
+        while node >= 0 and at < len(data):
+            node = child_of(trie, node, data[at])
+            at += 1
+        out[place] = node
+
+
+@njit
+def shorten(trie, data, cost, needed):
+    """Lower needed (int32 [n + 1]), what it takes from each place, to what it takes with edges at `cost` each."""
+    for place in range(len(data) - 1, -1, -1):
+        node, at = 0, place
+        while at < len(data):
+            node = child_of(trie, node, data[at])
+            at += 1
+            if node < 0:
+                break
+            if trie.token_start[node + 1] > trie.token_start[node]:
+                needed[place] = min(needed[place], needed[at] + cost)
+
+
+@njit
+def first_unspellable(trie, data, bounds, spelt):
+    """The first text that no tokens spell, -1 if there is none; text i is data[bounds[i] : bounds[i + 1]].
+
+    spelt: uint8 [longest text + 1], scratch; afterwards 1 for each beginning of that text that is spelt, by its length
+    """
+    for number in range(len(bounds) - 1):
+        begin, end = bounds[number], bounds[number + 1]
+        spelt[: end - begin + 1] = 0
+        spelt[0] = 1
+        for place in range(begin, end):
+            if not spelt[place - begin]:
+                continue
+            node, at = 0, place
+            while at < end:
+                node = child_of(trie, node, data[at])
+                at += 1
+                if node < 0:
+                    break
+                if trie.token_start[node + 1] > trie.token_start[node]:
+                    spelt[at - begin] = 1
+        if not spelt[end - begin]:
+            spelt[end - begin + 1 :] = 0
+            return number
+    return -1

@@ -1,0 +1,76 @@
+"""Which characters loop in a state, ASCII and others: where all of them lead back to it.
+
+Kernels answer as kernels/answers.py says.
+"""
+
+import numpy as np
+
+from ..answers import DEAD
+from ..chart.rows import HIGH_KNOWN, HIGH_LOOPS, ROOM, fill_range, fill_row
+from ..jit.wide import inner_njit, shared_njit
+from .branches import FORMS, LAST_LEAD, LAST_SECOND, LEAD, MORE, SECOND
+
+
+@inner_njit
+def only_lead(chart, row, first, last, target):
+    """Whether the bytes first ... last lead to `target` and all others nowhere."""
+    for byte in range(256):  # noqa: SIM110
+        if chart.rows[row, byte] != (target if first <= byte <= last else DEAD):
+            return False
+    return True
+
+
+@inner_njit
+def form_loops(graph, chart, state, form, target):
+    """1 if what follows a lead byte of one form of UTF-8, from `state`, leads just to `target`, else 0; or a code."""
+    last = FORMS[form, MORE]
+    first, final = FORMS[form, SECOND], FORMS[form, LAST_SECOND]
+    while True:
+        row = fill_row(graph, chart, state)
+        if row < 0:
+            return row
+        after = target if last == 0 else chart.rows[row, first]
+        if after < 0 or not only_lead(chart, row, first, final, after):
+            return 0
+        if last == 0:
+            return 1
+        state, first, final, last = after, 0x80, 0xBF, last - 1
+
+
+@inner_njit
+def loop_target(chart, row):
+    """The state that the loop bytes of a row lead to, or DEAD without a loop."""
+    for half in range(2):
+        bits = chart.loops[row, half]
+        if bits:
+            byte = 0
+            while bits >> np.uint64(byte) & np.uint64(1) == 0:
+                byte += 1
+            return chart.rows[row, 64 * half + byte]
+    return DEAD
+
+
+@shared_njit
+def high_loops(graph, chart, state, row):
+    """1 if every character above ASCII loops as the row's ASCII loop does, else 0; or a code. Remembers the answer."""
+    info = chart.loops[row, ROOM]
+    if info & HIGH_KNOWN:
+        return 1 if info & HIGH_LOOPS else 0
+    code = fill_range(graph, chart, state, row, 0x80, 0x100)
+    if code < 0:
+        return code
+    target = loop_target(chart, row)
+    answer = 1
+    previous, previous_form = DEAD, -1
+    for form in range(len(FORMS)):
+        for lead in range(FORMS[form, LEAD], FORMS[form, LAST_LEAD] + 1):
+            after = chart.rows[row, lead]
+            if after < 0:
+                answer = 0
+            elif answer == 1 and (after != previous or form != previous_form):
+                answer = form_loops(graph, chart, after, form, target)
+                if answer < 0:
+                    return answer
+                previous, previous_form = after, form
+    chart.loops[row, ROOM] |= HIGH_KNOWN | (HIGH_LOOPS if answer == 1 else np.uint64(0))
+    return answer

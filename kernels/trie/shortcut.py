@@ -1,0 +1,96 @@
+"""Which shortcut there is to the mask of a state.
+
+Kernels answer as kernels/answers.py says.
+"""
+
+from typing import NamedTuple
+
+from ..answers import DEAD
+from ..chart.bundles import signature
+from ..chart.interning import HI, LO
+from ..chart.layout import HEADER, ITEM, ITEM_NODE, SPAN, SPAN_HIGH, SPAN_LOW, SPAN_OTHERS
+from ..chart.rows import ASCII_HIGH, ASCII_LOW, fill_low
+from ..jit.wide import inner_njit, njit
+from .loops import high_loops, loop_target
+
+# Kinds of shortcuts.
+NONE, LOOP, BESIDE, SPANNED = range(4)
+# Where `probe` puts what, in the order of `Shortcut`.
+LOW, HIGH, OTHERS, USUAL, KIND = range(5)
+# So many of the 95 printable characters must lead to the usual state.
+MANY = 60
+
+
+class Shortcut(NamedTuple):
+    """What `probe` found: the characters of the loop or the span (ASCII in two words of bits, then whether all others);
+    the state beside which `walk_beside` may walk; NONE, LOOP, BESIDE or SPANNED. What does not go with the kind means
+    nothing.
+    """
+
+    low: int
+    high: int
+    others: int
+    usual: int
+    kind: int
+
+
+@inner_njit
+def usual_state(chart, state, row):
+    """The looping state that most printable ASCII characters lead to from another one; DEAD if there is none.
+
+    The majority is found as by Boyer and Moore.
+    """
+    usual, lead, count = DEAD, 0, 0
+    for byte in range(0x20, 0x7F):
+        after = chart.rows[row, byte]
+        if lead == 0:
+            usual = after
+        lead += 1 if after == usual else -1
+    for byte in range(0x20, 0x7F):
+        count += chart.rows[row, byte] == usual
+    return usual if usual >= 0 and usual != state and count >= MANY else DEAD
+
+
+@njit
+def probe(graph, chart, state, found):
+    """The signature of a state, or a code; what shortcut there is to its mask.
+
+    found: uint64 [5], a `Shortcut` by fields
+    """
+    code = find_shortcut(graph, chart, state, found)
+    if code < 0:
+        return code
+    found[KIND] = code
+    return signature(graph, chart, state)
+
+
+@inner_njit
+def find_shortcut(graph, chart, state, found):
+    """What shortcut there is to the mask of a state, as `probe`; its kind, or a code."""
+    row = fill_low(graph, chart, state)
+    if row < 0:
+        return row
+    usual = usual_state(chart, state, row)
+    if usual >= 0:
+        beside = fill_low(graph, chart, usual)
+        if beside < 0:
+            return beside
+        if loop_target(chart, beside) == usual:
+            found[USUAL] = usual
+            return BESIDE
+    loop = NONE
+    low, high = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
+    if low | high:
+        wide = high_loops(graph, chart, state, row)
+        if wide < 0:
+            return wide
+        found[LOW], found[HIGH], found[OTHERS] = low, high, wide
+        loop = LOOP
+    words = chart.words
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        span = graph.nodes[words[at + ITEM_NODE], SPAN]
+        if span and (loop == NONE or low != graph.spans[span, SPAN_LOW] or high != graph.spans[span, SPAN_HIGH]):
+            found[LOW], found[HIGH] = graph.spans[span, SPAN_LOW], graph.spans[span, SPAN_HIGH]
+            found[OTHERS] = graph.spans[span, SPAN_OTHERS]
+            return SPANNED
+    return loop

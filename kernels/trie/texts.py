@@ -1,0 +1,199 @@
+"""The tree of many texts, beside an automaton that goes on wherever a byte leaves the tree."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..answers import NOWHERE
+from ..chart.layout import EDGE_FIRST, EDGE_LAST, EDGE_TARGET
+from ..jit.compiling import inner_njit, njit
+
+WAY_OUT = -1
+# Columns of the scratch of `grow_tree`.
+PLACE_FIRST, PLACE_LAST, PLACE_DEPTH, PLACE_STATE = range(4)
+
+Ints = NDArray[np.int32]
+
+
+@njit
+def grow_tree(
+    texts: NDArray[np.uint8],
+    bounds: NDArray[np.int64],
+    behind: int,
+    runs: Ints,
+    offsets: NDArray[np.int64],
+    start: int,
+    places: Ints,
+    edges: Ints,
+    ends: Ints,
+) -> int:
+    """Write the root of the tree, the states of the automaton, and the other nodes of the tree; how many there are.
+
+    texts: sorted, different, none empty or the beginning of another; text i is texts[bounds[i] : bounds[i + 1]]
+    behind: the target behind a text, WAY_OUT or NOWHERE
+    runs: [n, 3], byte range and target of what the automaton reads, ascending; those of state s from offsets[s] to
+    offsets[s + 1]. A target is a state or WAY_OUT
+    start: the state at the root, or NOWHERE; the automaton goes on along the tree as far as it can
+    places: [nodes of the tree, 4], scratch: the texts first ... last - 1 that go through a node, depth and state
+    edges: [n, 3], byte range and target; ends: [nodes], where the edges of each node end
+    """
+    states = len(offsets) - 1
+    places[0, PLACE_FIRST], places[0, PLACE_LAST], places[0, PLACE_DEPTH], places[0, PLACE_STATE] = (
+        0,
+        len(bounds) - 1,
+        0,
+        start,
+    )
+    at, known, count = 0, 1, 0
+    while at < known:
+        first, last, depth, state = (
+            places[at, PLACE_FIRST],
+            places[at, PLACE_LAST],
+            places[at, PLACE_DEPTH],
+            places[at, PLACE_STATE],
+        )
+        run, end_of_runs = (offsets[state], offsets[state + 1]) if state >= 0 else (0, 0)
+        low = 0
+        while first < last:
+            byte = int(texts[bounds[first] + depth])
+            while run < end_of_runs and runs[run, EDGE_LAST] < byte:
+                count = _write(
+                    edges, count, max(low, runs[run, EDGE_FIRST]), runs[run, EDGE_LAST], runs[run, EDGE_TARGET]
+                )
+                run += 1
+            after = NOWHERE
+            if run < end_of_runs and runs[run, EDGE_FIRST] <= byte:
+                count = _write(edges, count, max(low, runs[run, EDGE_FIRST]), byte - 1, runs[run, EDGE_TARGET])
+                after = runs[run, EDGE_TARGET]
+            low = byte + 1
+            end = first + 1
+            while end < last and texts[bounds[end] + depth] == byte:
+                end += 1
+            if bounds[first] + depth + 1 == bounds[first + 1]:
+                if behind != NOWHERE:
+                    count = _write(edges, count, byte, byte, behind)
+            else:
+                places[known, PLACE_FIRST], places[known, PLACE_LAST], places[known, PLACE_DEPTH] = (
+                    first,
+                    end,
+                    depth + 1,
+                )
+                places[known, PLACE_STATE] = NOWHERE if after < 0 else after
+                edges[count, EDGE_FIRST], edges[count, EDGE_LAST], edges[count, EDGE_TARGET] = (
+                    byte,
+                    byte,
+                    states + known,
+                )
+                count += 1
+                known += 1
+            first = end
+        for rest in range(run, end_of_runs):
+            count = _write(
+                edges, count, max(low, runs[rest, EDGE_FIRST]), runs[rest, EDGE_LAST], runs[rest, EDGE_TARGET]
+            )
+        ends[at + states if at else 0] = count
+        if at == 0:
+            for state in range(states):
+                for run in range(offsets[state], offsets[state + 1]):
+                    count = _write(edges, count, runs[run, EDGE_FIRST], runs[run, EDGE_LAST], runs[run, EDGE_TARGET])
+                ends[1 + state] = count
+        at += 1
+    return known + states
+
+
+@inner_njit
+def _write(edges: Ints, count: int, low: int, high: int, target: int) -> int:
+    """Write an edge to a state of the automaton, unless it is empty; how many edges there are."""
+    if low > high:
+        return count
+    edges[count, EDGE_FIRST], edges[count, EDGE_LAST] = low, high
+    edges[count, EDGE_TARGET] = target + 1 if target >= 0 else target
+    return count + 1
+
+
+@njit
+def share_prefixes(
+    texts: NDArray[np.uint8],
+    bounds: NDArray[np.int64],
+    order: NDArray[np.int64],
+    shared: Ints,
+    stays: NDArray[np.uint8],
+) -> int:
+    """Write how many bytes each text has in common with the one before it; how many nodes `lay_tree` will make.
+
+    texts, bounds: as for `grow_tree`, but the texts may be empty, repeated, and the beginnings of others
+    order: the numbers of the texts, sorted; shared: [n], by place in the order, -1 for a text that is repeated
+    stays: [n], 1 for a text that is the beginning of another, or empty; 0 before
+    """
+    nodes = 1
+    before = own = 0
+    for i in range(len(order)):
+        begin, end = bounds[order[i]], bounds[order[i] + 1]
+        common = 0
+        if i > 0:
+            most = min(own, end - begin)
+            while common < most and texts[before + common] == texts[begin + common]:
+                common += 1
+            if common == own == end - begin:
+                shared[i] = -1
+                stays[i] = stays[i - 1]
+                continue
+            if common == own and own > 0:
+                last = i - 1
+                while shared[last] < 0:
+                    last -= 1
+                stays[last] = 1
+                nodes += 1
+        shared[i] = common
+        before, own = begin, end - begin
+        if own == 0:
+            stays[i] = 1
+        else:
+            nodes += int(own - 1 - common)
+    return nodes
+
+
+@njit
+def lay_tree(
+    texts: NDArray[np.uint8],
+    bounds: NDArray[np.int64],
+    order: NDArray[np.int64],
+    shared: Ints,
+    stays: NDArray[np.uint8],
+    path: Ints,
+    edges: Ints,
+    ends: Ints,
+    exits: Ints,
+) -> int:
+    """Write the tree of many texts in preorder, the root first; how many nodes have an exit.
+
+    texts ... stays: as `share_prefixes` has and writes them; path: [longest text + 1], scratch
+    edges: [n, 3], one for each node but the root and one for each text that is no beginning of another, which leads
+    to WAY_OUT; ends: [nodes], where the edges of each node end, 0 before; exits: [n], the nodes behind the other texts
+    """
+    found = 0
+    path[0] = 0
+    for turn in range(2):  # the edges of each node are counted, and then written
+        known = 1
+        for i in range(len(order)):
+            if shared[i] < 0:
+                continue
+            begin = bounds[order[i]]
+            length = bounds[order[i] + 1] - begin
+            for depth in range(shared[i], length):
+                parent, target = path[depth], WAY_OUT
+                if depth + 1 < length or stays[i]:
+                    target = path[depth + 1] = known
+                    known += 1
+                if turn:
+                    edge = ends[parent]
+                    byte = texts[begin + depth]
+                    edges[edge, EDGE_FIRST], edges[edge, EDGE_LAST], edges[edge, EDGE_TARGET] = byte, byte, target
+                ends[parent] += 1
+            if turn and stays[i]:
+                exits[found] = path[length]
+                found += 1
+        if turn == 0:
+            start = 0
+            for node in range(known):
+                start, ends[node] = start + ends[node], start
+    return found

@@ -1,0 +1,255 @@
+"""Walks of the token trie over the chart's transition rows: which tokens may follow a state.
+
+A walk visits the trie in preorder and drops a subtree as soon as its bytes lead nowhere. Two shortcuts keep
+it from visiting what it need not: a subtree all of whose bytes stay in a *loop* of the state (as inside a
+JSON string) is allowed whole, and a state that is such a loop is answered from the vocabulary's tables for
+that loop (see `Split`), so that only the tokens that leave it are walked.
+
+Kernels answer as kernels/answers.py says.
+"""
+
+import numpy as np
+
+from ..answers import DEAD, EXHAUSTED, EXPAND, spend
+from ..chart.interning import HI, LO
+from ..chart.layout import HEADER, ROW
+from ..chart.rows import (
+    ASCII_HIGH,
+    ASCII_LOW,
+    COMPLETE,
+    LOOP_KNOWN,
+    PENDING,
+    ROOM,
+    ROOM_SHIFT,
+    fill_row,
+    loop_row,
+    open_row,
+    step,
+)
+from ..jit.wide import inner_njit, njit
+from .branches import (
+    BEGUN_SHIFT,
+    BELOW_HIGH,
+    BELOW_LOW,
+    BEYOND,
+    ILL_FORMED,
+    KIND_MASK,
+    OWN,
+    OWN_END,
+    SUBTREE_END,
+    WELL_FORMED,
+    allow,
+    refuse,
+)
+from .loops import high_loops
+
+# Of how many nodes the work is counted at a time.
+BATCH = 1024
+# Columns of the stack of a walk, and of one beside another state.
+HELD_ROW, HELD_STATE, HELD_AT, HELD_END, HELD_OTHER, HELD_USUAL = range(6)
+HELD, HELD_BESIDE = 4, 6
+
+
+@inner_njit
+def is_covered(graph, chart, trie, node, state, row):
+    """1 if all that is below a node of the trie stays in the loop of `state`, else 0; or a code."""
+    low, high, beyond = trie.below[node, BELOW_LOW], trie.below[node, BELOW_HIGH], trie.below[node, BEYOND]
+    if low & ~chart.loops[row, ASCII_LOW] or high & ~chart.loops[row, ASCII_HIGH]:
+        return 0
+    if beyond & KIND_MASK == ILL_FORMED or beyond >> BEGUN_SHIFT > chart.loops[row, ROOM] >> ROOM_SHIFT:
+        return 0
+    return high_loops(graph, chart, state, row) if beyond & KIND_MASK == WELL_FORMED else 1
+
+
+@njit
+def walk(graph, chart, trie, state, root, out):
+    """Allow every token below the node `root` of Branches whose bytes after it can be read from `state`; 0 or a code.
+
+    What is known already is read from the arrays in place: a call per node would cost more than the node.
+    Where a lazy node is in the way the walk goes on elsewhere, to ask for all of them at once.
+    """
+    row = open_row(graph, chart, state)
+    if row < 0:
+        return row
+    missing = 0
+    stack = np.empty((trie.deepest + 1, HELD), np.int32)
+    level = visited = 0
+    first, byte, tokens, rows, states, loops = trie.first, trie.byte, trie.tokens, chart.rows, chart.states, chart.loops
+    at, end = first[root], first[root + 1]
+    while True:
+        while at < end and rows[row, byte[at]] == DEAD:
+            at += 1
+        if at == end:
+            if level == 0:
+                return EXHAUSTED if spend(chart, visited) < 0 else missing
+            level -= 1
+            row, state, at, end = (
+                stack[level, HELD_ROW],
+                stack[level, HELD_STATE],
+                stack[level, HELD_AT],
+                stack[level, HELD_END],
+            )
+            continue
+        child = at
+        at += 1
+        after = rows[row, byte[child]]
+        if after == PENDING:
+            after = step(graph, chart, state, row, byte[child])
+        if after < 0:
+            if after == EXPAND:
+                missing = EXPAND
+            elif after < DEAD:
+                return after
+            continue
+        if first[child] == first[child + 1]:
+            allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
+            continue
+        below = states[after, ROW]
+        if below < 0 or loops[below, ROOM] & LOOP_KNOWN == 0:
+            below = loop_row(graph, chart, after)
+        covered = 0
+        if below >= 0 and loops[below, ASCII_LOW] | loops[below, ASCII_HIGH]:
+            covered = is_covered(graph, chart, trie, child, after, below)
+        if below == EXPAND or covered == EXPAND:
+            missing = EXPAND
+            continue
+        if below < 0 or covered < 0:
+            return min(below, covered)
+        if covered:
+            allow(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
+            continue
+        allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
+        stack[level, HELD_ROW], stack[level, HELD_STATE], stack[level, HELD_AT], stack[level, HELD_END] = (
+            row,
+            state,
+            at,
+            end,
+        )
+        level += 1
+        row, state, at, end = below, after, first[child], first[child + 1]
+        visited += end - at
+        if visited > BATCH:
+            if spend(chart, visited) < 0:
+                return EXHAUSTED
+            visited = 0
+
+
+@inner_njit
+def leads_on(chart, state):
+    """Whether the state has items, so that more bytes may follow."""
+    return chart.states[state, HI] - chart.states[state, LO] > HEADER
+
+
+@inner_njit
+def leave(graph, chart, trie, node, after, out):
+    """Allow the tokens at and below a node whose byte led to `after`; 0 or a code."""
+    allow(trie, trie.tokens[node, OWN], trie.tokens[node, OWN_END], out)
+    if trie.first[node] < trie.first[node + 1] and leads_on(chart, after):
+        return walk(graph, chart, trie, after, node, out)
+    return 0
+
+
+@njit
+def walk_beside(graph, chart, trie, state, usual, out):
+    """Turn the mask of the state `usual` in `out` into that of `state`; 0 or a code.
+
+    Both are read side by side. Where they come to the same state there is nothing to do, and so this is quick for
+    states that most bytes lead back to the usual one, as in the names of an object that may have others as well.
+    """
+    row, other = open_row(graph, chart, state), open_row(graph, chart, usual)
+    if row < 0 or other < 0:
+        return min(row, other)
+    missing = 0
+    stack = np.empty((trie.deepest + 1, HELD_BESIDE), np.int32)
+    level = visited = 0
+    first, byte, tokens, rows = trie.first, trie.byte, trie.tokens, chart.rows
+    at, end = first[0], first[1]
+    while True:
+        while at < end and rows[row, byte[at]] == rows[other, byte[at]] and rows[row, byte[at]] != PENDING:
+            at += 1
+        if at == end:
+            if level == 0:
+                return EXHAUSTED if spend(chart, visited) < 0 else missing
+            level -= 1
+            row, state, other, usual = (
+                stack[level, HELD_ROW],
+                stack[level, HELD_STATE],
+                stack[level, HELD_OTHER],
+                stack[level, HELD_USUAL],
+            )
+            at, end = stack[level, HELD_AT], stack[level, HELD_END]
+            continue
+        child = at
+        at += 1
+        after, common = rows[row, byte[child]], rows[other, byte[child]]
+        if after == PENDING:
+            after = step(graph, chart, state, row, byte[child])
+        if common == PENDING:
+            common = step(graph, chart, usual, other, byte[child])
+        code = min(after, common)
+        if code >= DEAD and after != common:
+            if after < 0:
+                refuse(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
+            elif common < 0:
+                code = leave(graph, chart, trie, child, after, out)
+            elif first[child] < first[child + 1]:
+                below, beside = open_row(graph, chart, after), open_row(graph, chart, common)
+                code = min(below, beside)
+                if code >= 0:
+                    (
+                        stack[level, HELD_ROW],
+                        stack[level, HELD_STATE],
+                        stack[level, HELD_OTHER],
+                        stack[level, HELD_USUAL],
+                    ) = row, state, other, usual
+                    stack[level, HELD_AT], stack[level, HELD_END] = at, end
+                    level += 1
+                    row, state, other, usual = below, after, beside, common
+                    at, end = first[child], first[child + 1]
+                    visited += end - at
+                    if visited > BATCH:
+                        code = min(code, spend(chart, visited))
+                        visited = 0
+        if code == EXPAND:
+            missing = EXPAND
+        elif code < DEAD:
+            return code
+
+
+@njit
+def successors(graph, chart, trie, state, root, out):
+    """Write the state after each token below `root`, read from its bytes after it, to out; 0 or a code.
+
+    out: int32, in the order of trie.ids; DEAD where the token is not allowed
+    """
+    out[:] = DEAD
+    stack = np.empty(trie.deepest + 1, np.int32)
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row
+    stack[0] = row
+    starts, skip, rows, states = trie.token_start, trie.skip, chart.rows, chart.states
+    base, first = trie.depth[root], starts[root + 1]
+    node, end, visited = root + 1, skip[root], 0
+    while node < end:
+        level = trie.depth[node] - base
+        visited += 1
+        if visited == BATCH:
+            if spend(chart, visited) < 0:
+                return EXHAUSTED
+            visited = 0
+        after = rows[stack[level - 1], trie.byte[node]]
+        if after < 0:
+            node = skip[node]
+            continue
+        for at in range(starts[node], starts[node + 1]):
+            out[at - first] = after
+        if skip[node] > node + 1:
+            row = states[after, ROW]
+            if row < 0 or chart.loops[row, ROOM] & COMPLETE == 0:
+                row = fill_row(graph, chart, after)
+                if row < 0:
+                    return row
+            stack[level] = row
+        node += 1
+    return spend(chart, visited)
