@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..guides.json_schema import CompiledSchema
-from ..guides.json_schema.dialects import is_array, is_object
-from ..guides.json_schema.subschema import Subschema
+from ..guides.json_schema.read.dialects import is_array, is_object
+from ..guides.json_schema.read.subschema import Subschema
 
 if TYPE_CHECKING:
     from ..guides.quotation import Quote

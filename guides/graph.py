@@ -100,7 +100,7 @@ class Graph:
     def held_bytes(self) -> int:
         """How much memory the records in use take."""
         records = (self._nodes, self._edges, self._links, self._counters, self._guards)
-        return 4 * sum([each.count * each.width for each in records])
+        return sum(each.count * each.array.strides[0] for each in records)
 
     def arrays(self) -> GraphArrays:
         """The graph as it stands, for the kernels; valid until the next change."""

@@ -14,11 +14,10 @@ from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
 from .given import vocabulary_of
 from .graph import Graph, span_of
-from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
-from .json_schema.lowering import RISKY
+from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, check
+from .json_schema.automata.spelling import PLAIN, Escapes
+from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
-from .json_schema.spelling import PLAIN, Escapes
-from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
 from .limits import Limits, Meter, check_cancelled
 from .pausing import paused
@@ -117,8 +116,7 @@ class JSONGuide(LiftedGuide):
     ) -> None:
         self.schema = schema = CompiledSchema(*given, options, contexts=quotes)
         schema.check_has_instance()
-        if schema.mentions(RISKY):
-            SchemaLowering(schema, form).check()
+        check(schema, form)
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.split(span_of(PLAIN), at_once=True)

@@ -69,6 +69,21 @@ def part_of(module: Module) -> str:
     return module[0] if module else "__init__"
 
 
+# The rooms of guides/json_schema in the order in which they import one another
+JSON_SCHEMA = ("guides", "json_schema")
+ROOMS = ("read", "algebra", "automata", "witness", "compiled", "lower", "quoting", "outline")
+
+
+def inside_json_schema() -> set[Module]:
+    """The modules of guides/json_schema, the package itself among them."""
+    return {module for module in KNOWN if module[:2] == JSON_SCHEMA}
+
+
+def room_of(module: Module) -> int:
+    """The number of a module's room; the package itself, which hands on what others import, is the last one."""
+    return ROOMS.index(module[2]) if len(module) > 2 else len(ROOMS)
+
+
 KNOWN = modules()
 IMPORTS = {module: imports(file, KNOWN) for module, file in KNOWN.items()}
 
@@ -84,6 +99,20 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     loaded = {module: targets - {module} for module, (_, targets) in IMPORTS.items()}
     order = list(TopologicalSorter(loaded).static_order())
     assert set(order) == set(KNOWN)
+
+
+def test_rooms_of_json_schema_import_one_way() -> None:
+    """Whatever imports are for, and wherever they stand: a room imports itself and those before it."""
+    for module in inside_json_schema():
+        for target in IMPORTS[module][0] & inside_json_schema():
+            assert room_of(target) <= room_of(module), f"{'.'.join(module)} must not import {'.'.join(target)}"
+
+
+def test_json_schema_has_no_circle_of_any_kind() -> None:
+    inside = inside_json_schema()
+    graph = {module: (IMPORTS[module][0] & inside) - {module} for module in inside}
+    order = list(TopologicalSorter(graph).static_order())
+    assert set(order) == inside
 
 
 @pytest.mark.parametrize("module", sorted(KNOWN), ids=lambda module: ".".join(module) or "trellm")

@@ -1,7 +1,15 @@
-"""JSON Schema, read into a normal form that is worked out on demand, and lowered to a graph as it is reached."""
+"""JSON Schema, read into a normal form that is worked out on demand, and lowered to a graph as it is reached.
 
-from .compiled import CompiledSchema, Options
-from .lowering import Form, Order, SchemaLowering
-from .whitespace import Spacing
+Rooms, each of which imports only those before it: `read` (documents), `algebra` (formulas and sets of values),
+`automata` (sets of strings), `witness` (instances), `compiled` (a schema with all of these), `lower` (the graph).
+`outline` and `quoting` look at a compiled schema. A JSON type has the same name in each of them.
+"""
 
-__all__ = ["CompiledSchema", "Form", "Options", "Order", "SchemaLowering", "Spacing"]
+from .compiled import CompiledSchema
+from .lower.check import check
+from .lower.form import Form, Order
+from .lower.schema import SchemaLowering
+from .lower.whitespace import Spacing
+from .read.options import Options
+
+__all__ = ["CompiledSchema", "Form", "Options", "Order", "SchemaLowering", "Spacing", "check"]

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 from ...errors import LimitError, SchemaError
 from ..limits import spend
 from ..quotation import Quote
-from .cases import Normal, Object, String
-from .conflict import conflict
-from .dialects import MAX_DIGITS, is_array, is_object, only_strings
-from .documents import Documents
-from .formula import EVERYTHING, NOTHING, Formula, Formulas
-from .instances import NO_INSTANCE
-from .languages import PatternLanguage
-from .normalise import Normaliser
-from .objects import member
-from .options import Options
-from .showing import show
-from .strings import StringLanguage
-from .witness import Witnesses
-from .witness_objects import ANY_NAME
+from .algebra import strings
+from .algebra.cases import Normal, Object, String
+from .algebra.formula import EVERYTHING, NOTHING, Formula, Formulas
+from .algebra.normalise import Normaliser
+from .algebra.objects import member
+from .algebra.strings import StringLanguage
+from .read.dialects import is_array, is_object, only_strings
+from .read.documents import Documents
+from .read.options import Options
+from .read.text import parsed
+from .witness.conflict import conflict
+from .witness.instances import NO_INSTANCE
+from .witness.languages import PatternLanguage
+from .witness.objects import ANY_NAME
+from .witness.witnesses import Witnesses
 
 
 class CompiledSchema:
@@ -43,7 +42,7 @@ class CompiledSchema:
         contexts: Mapping[str, Quote] | None = None,
     ) -> None:
         options = options or Options()
-        self._value = value = _parsed(schema)
+        self._value = value = parsed(schema)
         self.language: StringLanguage = language or PatternLanguage()
         self.formulas = Formulas()
         self.documents = Documents(resources or {}, self.language.check, contexts)
@@ -122,47 +121,20 @@ class CompiledSchema:
         """Whether a JSON value satisfies a formula, judged by its normal form alone."""
         return self._witnesses.membership.accepts(formula, value)
 
+    def constants(self, formula: Formula) -> list[Any] | None:
+        """The values of a formula, if they are finitely many constants."""
+        normal = self.cases(formula)
+        if normal.arrays or normal.objects:
+            return None
+        found: list[Any] = [None] if normal.null else []
+        found += sorted(normal.booleans)
+        for case in (*normal.numbers, *normal.strings):
+            if case.values is None:
+                return None
+            found += sorted(case.values)
+        return found + list(normal.constants)
 
-def _parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
-    value: Any = schema
-    if isinstance(schema, str):
-        try:
-            value = json.loads(
-                schema, parse_float=_decimal, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_members
-            )
-        except RecursionError:
-            raise LimitError("the schema's text is nested too deep to be read; pass it as a dict") from None
-        except ValueError as error:
-            raise SchemaError(f"the schema's text is no JSON: {error}", "#") from None
-    if isinstance(value, bool) or is_object(value):
-        return value
-    raise SchemaError(f"a schema is an object, true or false, not {type(value).__name__}", "#")
-
-
-def _decimal(text: str) -> Fraction | float:
-    digits, _, exponent = text.lower().partition("e")
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number has {len(digits)} digits; the limit is {MAX_DIGITS}")
-    if len(exponent) > 9 or (exponent and abs(int(exponent)) > MAX_DIGITS):
-        raise ValueError(f"the number {show(text)} is beyond 1e{MAX_DIGITS}")
-    return Fraction(text)
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
-    return int(text)
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    spend(50 + 20 * len(pairs))
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has two members called {show(twice)}")
-    return found
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON number")
+    def overlaps(self, a: String, b: String) -> bool:
+        """Whether two sets of strings have a common one."""
+        both = strings.intersect(a, b, self.language)
+        return both is not None and not self.language.is_empty(both)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from .cases import NO_NAMES, Array, Normal, Number, Object, String
+from .algebra.cases import NO_NAMES, Array, Normal, Number, Object, String
+from .algebra.formula import EVERYTHING, NOTHING, Formula
 from .compiled import CompiledSchema
-from .formula import EVERYTHING, NOTHING, Formula
 
 SHOWN = 8
 MAX_INLINE = 100

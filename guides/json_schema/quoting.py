@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..source import Span
+from .algebra.formula import Formula
 from .compiled import CompiledSchema
-from .dialects import is_array, is_object
-from .formula import Formula
+from .read.dialects import is_array, is_object
 
 QUOTING = frozenset(("x-quote",))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from trellm.guides.json_schema import objects
-from trellm.guides.json_schema.absorption import absorbed
-from trellm.guides.json_schema.cases import Object, Rule, String
-from trellm.guides.json_schema.formula import EVERYTHING, NOTHING, Formulas
+from trellm.guides.json_schema.algebra import objects
+from trellm.guides.json_schema.algebra.absorption import absorbed
+from trellm.guides.json_schema.algebra.cases import Object, Rule, String
+from trellm.guides.json_schema.algebra.formula import EVERYTHING, NOTHING, Formulas
 
 FORMULAS = Formulas()
 WRONG = [FORMULAS.negation(FORMULAS.values([number])) for number in range(3)]

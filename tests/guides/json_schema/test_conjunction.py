@@ -10,7 +10,9 @@ import pytest
 from trellm.errors import SchemaError
 from trellm.guides.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import name_choice, pieces, text
+from trellm.guides.json_schema.lower import pieces
+from trellm.guides.json_schema.lower.objects import name_choice
+from trellm.guides.json_schema.lower.strings import lowering
 
 from .test_guide_suite import BYTES
 
@@ -18,7 +20,7 @@ PATTERNS = ["a", "^a", "b$", "ab", "^[ab]*$", "^.{0,2}$", "c|é", "^a{2,3}$", "(
 
 
 def guide_of(schema: dict[str, Any], **options: Any) -> JSONGuide:
-    for cached in (text.plan, text.counted, pieces.string_piece):
+    for cached in (lowering.plan, lowering.counted, pieces.string_piece):
         cached.cache_clear()
     return JSONGuide(schema, BYTES, whitespace="compact", **options)
 
@@ -41,8 +43,8 @@ def test_strings_under_several_conditions(escapes: Any, monkeypatch: pytest.Monk
             schema["maxLength"] = random.randrange(2, 6)
         guides: list[JSONGuide] = []
         for most in (0, 500):
-            monkeypatch.setattr(text, "MANY_CONDITIONS", 1)
-            monkeypatch.setattr(text, "MAX_JOINT_STATES", most)
+            monkeypatch.setattr(lowering, "MANY_CONDITIONS", 1)
+            monkeypatch.setattr(lowering, "MAX_JOINT_STATES", most)
             try:
                 guides.append(guide_of({**schema, "$comment": f"{turn} {most} {escapes}"}, escapes=escapes))
             except SchemaError:

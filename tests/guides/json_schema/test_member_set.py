@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from trellm.guides.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import member_names, member_set
+from trellm.guides.json_schema.lower.objects import member_names, member_set
 
 from .test_guide_suite import BYTES
 

@@ -8,11 +8,11 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.json_schema import strings
-from trellm.guides.json_schema.cases import ANY_STRING, String
-from trellm.guides.json_schema.formats import EXAMPLES, PATTERNS
-from trellm.guides.json_schema.languages import PatternLanguage
-from trellm.guides.json_schema.spelling import all_spelt, spelt
+from trellm.guides.json_schema.algebra import strings
+from trellm.guides.json_schema.algebra.cases import ANY_STRING, String
+from trellm.guides.json_schema.automata.spelling import all_spelt, spelt
+from trellm.guides.json_schema.read.formats import EXAMPLES, PATTERNS
+from trellm.guides.json_schema.witness.languages import PatternLanguage
 
 LANGUAGE = PatternLanguage()
 TEXTS = ["".join(chars) for length in range(5) for chars in product("abé", repeat=length)]

@@ -1,0 +1,218 @@
+"""Unevaluated members: a schema as alternatives, each with the members that it has evaluated.
+
+Which members are evaluated depends on which branches hold. An alternative assumes that certain branches
+hold; if others hold as well, more members are evaluated and less is forbidden, so the alternatives that
+assume those, too, take such values in. Their union is exact without saying that a branch does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Protocol
+
+from ....errors import LimitError
+from ...limits import spend
+from ..read.dialects import is_array
+from .cases import ANY, Array, Normal, Object, Rule, String
+from .formula import EVERYTHING, NOTHING, Formula, Formulas
+from .objects import lacking, requiring
+from .translate import Place, references
+
+
+class SchemaReader(Protocol):
+    """What reading needs of the normaliser."""
+
+    @property
+    def formulas(self) -> Formulas:
+        """Makes formulas."""
+        ...
+
+    @property
+    def max_cases(self) -> int:
+        """How many alternatives are too many."""
+        ...
+
+    def place(self, formula: Formula) -> Place:
+        """The subschema of a formula."""
+        ...
+
+    def parts(self, place: Place) -> list[Formula]:
+        """The conjuncts of a subschema."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What a schema that holds has evaluated.
+
+    names, patterns: of members, or every member; items: how many from the front, or every item;
+    matching: items that satisfy one of these
+    """
+
+    names: frozenset[str] = frozenset()
+    patterns: frozenset[str] = frozenset()
+    every_member: bool = False
+    items: int = 0
+    every_item: bool = False
+    matching: tuple[Formula, ...] = ()
+
+    def __or__(self, other: Evaluated) -> Evaluated:
+        return Evaluated(
+            self.names | other.names,
+            self.patterns | other.patterns,
+            self.every_member or other.every_member,
+            max(self.items, other.items),
+            self.every_item or other.every_item,
+            self.matching + other.matching,
+        )
+
+
+Alternative = tuple[Formula, Evaluated]
+NOTHING_EVALUATED = Evaluated()
+
+
+class Reader:
+    """Reads subschemas with what they evaluate."""
+
+    def __init__(self, reader: SchemaReader) -> None:
+        self._reader = reader
+        self._formulas = reader.formulas
+        self._depth = 0
+
+    def formula(self, place: Place) -> Formula:
+        """What a subschema with unevaluated members asks for."""
+        return self._formulas.any_of(formula for formula, _ in self.alternatives(place))
+
+    def alternatives(self, place: Place) -> list[Alternative]:
+        """The ways in which a subschema can hold, and what each evaluates."""
+        found: list[Alternative] = [(EVERYTHING, NOTHING_EVALUATED)]
+        if place.schema.resource.dialect.ref_alone and place.has("$ref"):
+            parts = [self._of(formula) for formula in references(place)]
+        else:
+            parts = list(self._parts(place))
+        for part in parts:
+            found = self._both(found, part)
+        if place.has("unevaluatedProperties"):
+            found = [self._close_members(place, formula, seen) for formula, seen in found]
+        if place.has("unevaluatedItems"):
+            found = [self._close_items(place, formula, seen) for formula, seen in found]
+        return found
+
+    def _of(self, formula: Formula) -> list[Alternative]:
+        """The alternatives of a formula that is a subschema (or true or false)."""
+        if formula.kind != "schema":
+            return [(formula, NOTHING_EVALUATED)] if formula is not NOTHING else []
+        self._depth += 1
+        if self._depth > 100:
+            raise LimitError("schemas nested more than 100 deep beside unevaluated members")
+        found = self.alternatives(self._reader.place(formula))
+        self._depth -= 1
+        return self._simplified(found)
+
+    def _simplified(self, found: list[Alternative]) -> list[Alternative]:
+        """Alternatives that evaluate the same, as one."""
+        by_seen: dict[Evaluated, list[Formula]] = {}
+        for formula, seen in found:
+            by_seen.setdefault(seen, []).append(formula)
+        return [(self._formulas.any_of(formulas), seen) for seen, formulas in by_seen.items()]
+
+    def _both(self, a: list[Alternative], b: list[Alternative]) -> list[Alternative]:
+        if len(a) * len(b) > self._reader.max_cases:
+            raise LimitError(
+                f"unevaluated members depend on more than {self._reader.max_cases} combinations of "
+                "branches; the option max_cases raises the limit"
+            )
+        spend(1000 * len(a) * len(b))
+        both = self._formulas.all_of
+        return self._simplified([(both((f, g)), seen | more) for f, seen in a for g, more in b])
+
+    def _parts(self, place: Place) -> Iterator[list[Alternative]]:
+        kept = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas")
+        yield [(self._without(place, kept), self._own(place))]
+        for formula in references(place):
+            yield self._of(formula)
+        for schema in place.keyword("allOf", ()):
+            yield self._of(place.inner(schema))
+        if place.has("anyOf"):
+            yield self._any([place.inner(schema) for schema in place.keyword("anyOf")])
+        if place.has("oneOf"):
+            yield self._one([place.inner(schema) for schema in place.keyword("oneOf")])
+        if place.has("if"):
+            yield self._conditional(place)
+        for name, schema in place.keyword("dependentSchemas", {}).items():
+            without = self._formulas.plain(replace(ANY, objects=(lacking(name),)))
+            having = self._formulas.plain(Normal(objects=(requiring((name,)),)))
+            held = self._both([(having, NOTHING_EVALUATED)], self._of(place.inner(schema)))
+            yield [(without, NOTHING_EVALUATED), *held]
+
+    def _without(self, place: Place, keywords: tuple[str, ...]) -> Formula:
+        """The bounds of a subschema with some keywords, and the unevaluated ones, left out."""
+        gone = {*keywords, "unevaluatedItems", "unevaluatedProperties"}
+        schema = place.schema
+        value = {key: content for key, content in schema.value.items() if key not in gone}
+        bare = type(schema)(value, schema.resource, schema.parent, schema.keys)
+        return self._formulas.all_of(self._reader.parts(replace(place, schema=bare)))
+
+    def _own(self, place: Place) -> Evaluated:
+        items: Any = place.keyword("items")
+        prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
+        closed = place.has("additionalItems") if is_array(items) else items is not None
+        newest = place.schema.resource.dialect.draft >= 2020
+        return Evaluated(
+            frozenset(place.keyword("properties", ())),
+            frozenset(place.keyword("patternProperties", ())),
+            place.has("additionalProperties"),
+            len(prefix),
+            closed,
+            (place.inner(place.keyword("contains")),) if newest and place.has("contains") else (),
+        )
+
+    def _any(self, branches: list[Formula]) -> list[Alternative]:
+        read = [self._of(branch) for branch in branches]
+        silent = [formula for found in read for formula, seen in found if seen == NOTHING_EVALUATED]
+        telling = [pairs for found in read if (pairs := [pair for pair in found if pair[1] != NOTHING_EVALUATED])]
+        if 2 ** len(telling) > self._reader.max_cases:
+            raise LimitError(
+                f"unevaluated members depend on {len(telling)} branches; the option max_cases raises the limit"
+            )
+        result: list[Alternative] = [(self._formulas.any_of(silent), NOTHING_EVALUATED)] if silent else []
+        for count in range(1, len(telling) + 1):
+            for chosen in combinations(telling, count):
+                found: list[Alternative] = [(EVERYTHING, NOTHING_EVALUATED)]
+                for part in chosen:
+                    found = self._both(found, part)
+                result.extend(found)
+        return self._simplified(result)
+
+    def _one(self, branches: list[Formula]) -> list[Alternative]:
+        result: list[Alternative] = []
+        for index, branch in enumerate(branches):
+            others = self._formulas.any_of(branches[:index] + branches[index + 1 :])
+            alone = [(self._formulas.negation(others), NOTHING_EVALUATED)]
+            result.extend(self._both(self._of(branch), alone))
+        return self._simplified(result)
+
+    def _conditional(self, place: Place) -> list[Alternative]:
+        condition = place.inner(place.keyword("if"))
+        then = self._both(self._of(condition), self._of(place.inner(place.keyword("then", True))))
+        otherwise = [(self._formulas.negation(condition), NOTHING_EVALUATED)]
+        return then + self._both(otherwise, self._of(place.inner(place.keyword("else", True))))
+
+    def _close_members(self, place: Place, formula: Formula, seen: Evaluated) -> Alternative:
+        inner = place.inner(place.keyword("unevaluatedProperties"))
+        if not seen.every_member and inner is not EVERYTHING:
+            others = Rule(String(not_patterns=seen.patterns, excluded=seen.names), inner)
+            closed = self._formulas.plain(replace(ANY, objects=(Object(rules=(others,)),)))
+            formula = self._formulas.all_of((formula, closed))
+        return formula, replace(seen, every_member=True)
+
+    def _close_items(self, place: Place, formula: Formula, seen: Evaluated) -> Alternative:
+        inner = place.inner(place.keyword("unevaluatedItems"))
+        rest = self._formulas.any_of((inner, *seen.matching))
+        if not seen.every_item and rest is not EVERYTHING:
+            case = Array((EVERYTHING,) * seen.items, rest)
+            closed = self._formulas.plain(replace(ANY, arrays=(case,)))
+            formula = self._formulas.all_of((formula, closed))
+        return formula, replace(seen, every_item=True)

@@ -1,0 +1,89 @@
+"""Sets of arrays: intersection and complement of `Array`."""
+
+from __future__ import annotations
+
+from ...limits import spend
+from .cases import ANY_ARRAY, Array, Contains
+from .formula import EVERYTHING, NOTHING, Formula, Formulas
+
+
+def item(case: Array, index: int) -> Formula:
+    """What the item at `index` satisfies."""
+    return case.prefix[index] if index < len(case.prefix) else case.rest
+
+
+def intersect(a: Array, b: Array, formulas: Formulas) -> Array | None:
+    """What is in both sets; None if nothing is, as far as lengths and impossible items tell."""
+    if a is ANY_ARRAY:
+        return b
+    if b is ANY_ARRAY:
+        return a
+    if a.unique is not None and b.unique is not None and a.unique != b.unique:
+        return None
+    length = max(len(a.prefix), len(b.prefix))
+    spend(300 + 200 * length)
+    prefix = tuple(formulas.all_of((item(a, index), item(b, index))) for index in range(length))
+    if a.max_items is None or b.max_items is None:
+        max_items = a.max_items if b.max_items is None else b.max_items
+    else:
+        max_items = min(a.max_items, b.max_items)
+    contains = a.contains + tuple(part for part in b.contains if part not in a.contains)
+    unique = a.unique if b.unique is None else b.unique
+    rest = formulas.all_of((a.rest, b.rest))
+    return tidy(Array(prefix, rest, max(a.min_items, b.min_items), max_items, contains, unique))
+
+
+def tidy(case: Array) -> Array | None:
+    """The same set with a maximum that items known to be impossible set; None if it is empty."""
+    maximum = case.max_items
+    prefix = case.prefix
+    if NOTHING in prefix:
+        maximum = min(prefix.index(NOTHING), len(prefix) if maximum is None else maximum)
+    elif case.rest is NOTHING and (maximum is None or maximum > len(prefix)):
+        maximum = len(prefix)
+    if maximum is not None:
+        prefix = prefix[:maximum]
+        if case.min_items > maximum:
+            return None
+    rest = case.rest if maximum is None or maximum > len(prefix) else EVERYTHING
+    for part in case.contains:
+        if part.max is not None and part.min > part.max:
+            return None
+        if maximum is not None and part.start + part.min > maximum:
+            return None
+    minimum = max((case.min_items, *(part.start + part.min for part in case.contains if part.min)))
+    if case.unique is False:
+        minimum = max(minimum, 2)
+    return Array(prefix, rest, minimum, maximum, case.contains, case.unique)
+
+
+def containing(part: Contains, formulas: Formulas) -> Array | None:
+    """The arrays that meet one `contains`; without a minimum above 0 or a maximum that is every array."""
+    if part.max == 0:
+        return Array((EVERYTHING,) * part.start, formulas.negation(part.formula)) if part.min == 0 else None
+    if part.min == 0 and part.max is None:
+        return ANY_ARRAY
+    return tidy(Array(contains=(part,)))
+
+
+def complement(case: Array, formulas: Formulas) -> list[Array]:
+    """The arrays that are not in the set, as alternatives."""
+    parts: list[Array | None] = []
+    for index, formula in enumerate(case.prefix):
+        if formula is not EVERYTHING:
+            wrong = (EVERYTHING,) * index + (formulas.negation(formula),)
+            parts.append(tidy(Array(wrong, min_items=index + 1)))
+    if case.rest is not EVERYTHING:
+        parts.append(containing(Contains(formulas.negation(case.rest), len(case.prefix)), formulas))
+    if case.min_items:
+        parts.append(Array(max_items=case.min_items - 1))
+    if case.max_items is not None:
+        parts.append(Array(min_items=case.max_items + 1))
+    for part in case.contains:
+        if part.min:
+            parts.append(containing(Contains(part.formula, part.start, 0, part.min - 1), formulas))
+        if part.max is not None:
+            parts.append(containing(Contains(part.formula, part.start, part.max + 1), formulas))
+    if case.unique is not None:
+        parts.append(tidy(Array(unique=not case.unique)))
+    return [part for part in parts if part is not None]

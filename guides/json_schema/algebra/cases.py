@@ -1,0 +1,146 @@
+"""The normal form: for every type a list of alternatives, each a plain set of bounds.
+
+A value satisfies a `Normal` iff it satisfies one alternative of its type. Alternatives may overlap. Inside
+arrays and objects the members are formulas, not yet worked out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from ...quotation import Quote
+from .formula import EVERYTHING, Formula
+
+Rational = int | Fraction
+NO_NAMES: frozenset[str] = frozenset()
+NO_NUMBERS: frozenset[Rational] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Numbers that meet all bounds.
+
+    multiple_of: the value is a multiple of it (1 for integers)
+    not_multiple_of: the value is a multiple of none of these
+    notation: "integer" where a fraction or exponent must not be written, "real" where one must be (draft 4)
+    values: only these (then nothing else is set but the notation); excluded: none of these
+    """
+
+    minimum: Rational | None = None
+    maximum: Rational | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    multiple_of: Rational | None = None
+    not_multiple_of: frozenset[Rational] = NO_NUMBERS
+    notation: Literal["integer", "real"] | None = None
+    values: frozenset[Rational] | None = None
+    excluded: frozenset[Rational] = NO_NUMBERS
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    """Strings that meet all bounds; also used for sets of member names.
+
+    Lengths count code points. Patterns are ECMA-262, found anywhere in the string.
+    values: only these (then nothing else is set); excluded: none of these
+    quote: a quotation of this kind (then nothing but lengths is set)
+    """
+
+    min_length: int = 0
+    max_length: int | None = None
+    patterns: frozenset[str] = NO_NAMES
+    not_patterns: frozenset[str] = NO_NAMES
+    formats: frozenset[str] = NO_NAMES
+    not_formats: frozenset[str] = NO_NAMES
+    values: frozenset[str] | None = None
+    excluded: frozenset[str] = NO_NAMES
+    quote: Quote | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """Of the items from index `start` on, at least `min` and at most `max` satisfy `formula`."""
+
+    formula: Formula
+    start: int = 0
+    min: int = 1
+    max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Arrays that meet all bounds.
+
+    prefix: the formulas of the first items, as far as they exist; rest: of every later item
+    unique: True if no two items are equal, False if some two are, None if it does not matter
+    """
+
+    prefix: tuple[Formula, ...] = ()
+    rest: Formula = EVERYTHING
+    min_items: int = 0
+    max_items: int | None = None
+    contains: tuple[Contains, ...] = ()
+    unique: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Members whose name is in `names` have a value that satisfies `formula`."""
+
+    names: String
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Object:
+    """Objects that meet all bounds.
+
+    properties: formulas of named members, in schema order; rules: further formulas, also of named members
+    required: names that are there, all of them among the properties
+    some: for each rule, at least one member has a name in `names` and a value that satisfies `formula`
+    """
+
+    properties: Mapping[str, Formula] = field(default_factory=dict[str, Formula])
+    rules: tuple[Rule, ...] = ()
+    required: frozenset[str] = NO_NAMES
+    some: tuple[Rule, ...] = ()
+    min_properties: int = 0
+    max_properties: int | None = None
+
+
+ANY_NUMBER = Number()
+ANY_STRING = String()
+ANY_ARRAY = Array()
+ANY_OBJECT = Object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Normal:
+    """The alternatives of every type. `constants` are whole arrays and objects, allowed beside the cases."""
+
+    null: bool = False
+    booleans: frozenset[bool] = frozenset()
+    numbers: tuple[Number, ...] = ()
+    strings: tuple[String, ...] = ()
+    arrays: tuple[Array, ...] = ()
+    objects: tuple[Object, ...] = ()
+    constants: tuple[Any, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no alternative is left."""
+        return not (
+            self.null or self.booleans or self.numbers or self.strings or self.arrays or self.objects or self.constants
+        )
+
+    def size(self) -> int:
+        """How many alternatives there are."""
+        return len(self.numbers) + len(self.strings) + len(self.arrays) + len(self.objects)
+
+
+BOOLEANS = frozenset((True, False))
+ANY = Normal(True, BOOLEANS, (ANY_NUMBER,), (ANY_STRING,), (ANY_ARRAY,), (ANY_OBJECT,))
+NONE = Normal()

@@ -1,0 +1,231 @@
+"""Formulas over schemas: what a value has to satisfy, as interned values.
+
+    EVERYTHING, NOTHING    any value; no value
+    schema                 a subschema at its place, in a dynamic scope
+    values                 one of finitely many constants
+    plain                  a normal form, given outright
+    names                  no object, or one whose members' names satisfy a formula
+    not, all, any, one     negation, conjunction, disjunction, exactly one
+
+Formulas are hash-consed: equal formulas are the same object, so whatever is worked out about one is worked
+out once, and loops of a recursive schema close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from ....errors import LimitError
+from ...limits import spend
+from ..read.dialects import exact, is_array, is_number, only_strings
+from ..read.showing import show
+from ..read.subschema import Resource, Subschema
+
+Kind = Literal["everything", "nothing", "schema", "values", "plain", "names", "not", "all", "any", "one"]
+Scope = tuple[Resource, ...]
+
+
+class Formula:
+    """A condition on a JSON value; compared by identity. `number` orders formulas by their creation."""
+
+    __slots__ = ("kind", "number", "parts", "subject")
+
+    def __init__(self, kind: Kind, number: int, parts: tuple[Formula, ...] = (), subject: Any = None) -> None:
+        self.kind: Kind = kind
+        self.number = number
+        self.parts = parts
+        self.subject = subject
+
+    def __repr__(self) -> str:
+        if self.kind == "schema":
+            return self.subject[0].pointer
+        if self.kind == "values":
+            return f"one of {show(list(self.subject.values()))}"
+        if not self.parts:
+            return self.kind
+        return f"{self.kind}({', '.join(map(repr, self.parts))})"
+
+
+# Keywords that ask for nothing.
+SILENT = frozenset(
+    (
+        *("$comment", "$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary", "$defs", "definitions"),
+        *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
+    )
+)
+MAX_PLACES = 3
+
+EVERYTHING = Formula("everything", 0)
+NOTHING = Formula("nothing", 1)
+
+
+class Formulas:
+    """The formulas of one compiled schema; each constructor simplifies and interns."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Formula] = {}
+        self._places: dict[Formula, list[Subschema]] = {}
+        self._count = 2
+
+    def schema(self, place: Subschema, scope: Scope = (), key: Any = None) -> Formula:
+        """What a subschema asks for, entered from the resources in `scope` (outermost first).
+
+        Subschemas with the same `key` say the same; by default every place is its own.
+        """
+        return self._intern("schema", (place, scope) if key is None else key, (), (place, scope))
+
+    def entered(self, place: Subschema, scope: Scope, read: Callable[[], Formula]) -> Formula:
+        """The formula of a subschema; `read` works it out the first time."""
+        key = ("entered", place, scope)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = read()
+            self._places.setdefault(found, []).append(place)
+        return found
+
+    def pointer_of(self, formula: Formula) -> str:
+        """The JSON pointer of the first place that a formula or part of it stands at."""
+        waiting = [formula]
+        seen: set[Formula] = set()
+        while waiting:
+            one = waiting.pop()
+            found = [one.subject[0]] if one.kind == "schema" else self._places.get(one)
+            if found:
+                return found[0].pointer
+            if one not in seen:
+                seen.add(one)
+                waiting += reversed(one.parts)
+        return "#"
+
+    def place_of(self, formula: Formula) -> str:
+        """Where a formula stands in the schema, with the keywords there: "#/items (type, minimum)".
+
+        Subschemas that say the same are one formula, which stands at several places.
+        """
+        found = self._places.get(formula, [])
+        if not found:
+            inner = dict.fromkeys(self.place_of(part) for part in formula.parts)
+            return " and ".join(inner) or repr(formula)
+        pointers = [place.pointer for place in found[:MAX_PLACES]]
+        more = f" or {len(found) - MAX_PLACES} more" if len(found) > MAX_PLACES else ""
+        keywords = dict.fromkeys(key for place in found for key in place.value if key not in SILENT)
+        return f"{' or '.join(pointers)}{more} ({', '.join(keywords)})"
+
+    def values(self, values: Iterable[Any]) -> Formula:
+        """One of these JSON values, compared as JSON does: 1 is 1.0, false is not 0."""
+        listed = list(values)
+        spend(10 * len(listed))
+        try:
+            keys: Iterable[Any] = listed if only_strings(listed) else map(json_key, listed)
+            by_key: Mapping[Any, Any] = dict(zip(keys, listed, strict=True))
+        except RecursionError:
+            raise LimitError("a constant is nested too deep to be compared") from None
+        return self._values(by_key)
+
+    def _values(self, by_key: Mapping[Any, Any]) -> Formula:
+        """One of the values of a mapping, whose keys are their `json_key`."""
+        return self._intern("values", frozenset(by_key), (), by_key) if by_key else NOTHING
+
+    def plain(self, normal: Any) -> Formula:
+        """A normal form as a formula; never interned, so build it once."""
+        return self._new("plain", (), normal)
+
+    def names(self, formula: Formula) -> Formula:
+        """What is no object, or an object whose members' names satisfy `formula`."""
+        return self._intern("names", formula, (), formula)
+
+    def negation(self, formula: Formula) -> Formula:
+        """What does not satisfy `formula`."""
+        if formula.kind == "not":
+            return formula.parts[0]
+        if formula is EVERYTHING:
+            return NOTHING
+        if formula is NOTHING:
+            return EVERYTHING
+        return self._intern("not", formula, (formula,), None)
+
+    def all_of(self, formulas: Iterable[Formula]) -> Formula:
+        """What satisfies every formula."""
+        return self._joined("all", formulas, EVERYTHING, NOTHING)
+
+    def any_of(self, formulas: Iterable[Formula]) -> Formula:
+        """What satisfies at least one formula."""
+        return self._joined("any", formulas, NOTHING, EVERYTHING)
+
+    def one_of(self, formulas: Iterable[Formula]) -> Formula:
+        """What satisfies exactly one formula."""
+        parts = tuple(formula for formula in formulas if formula is not NOTHING)
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return NOTHING
+        return self._intern("one", parts, parts, None)
+
+    def _joined(self, kind: Kind, formulas: Iterable[Formula], neutral: Formula, absorbing: Formula) -> Formula:
+        listed = list(formulas)
+        spend(20 * len(listed))
+        parts: dict[Formula, None] = {}
+        for formula in listed:
+            if formula is absorbing:
+                return absorbing
+            if formula.kind == kind:
+                spend(10 * len(formula.parts))
+                parts.update(dict.fromkeys(formula.parts))
+            elif formula is not neutral:
+                parts[formula] = None
+        if not parts:
+            return neutral
+        if len(parts) == 1:
+            return next(iter(parts))
+        for formula in parts:
+            if formula.kind == "not" and formula.parts[0] in parts:
+                return absorbing
+        if kind == "all" and any(formula.kind == "values" for formula in parts):
+            return self._fewer(parts)
+        return self._intern(kind, frozenset(parts), tuple(parts), None)
+
+    def _fewer(self, parts: dict[Formula, None]) -> Formula:
+        """A conjunction in which there are constants, those that other constants rule out left away."""
+        kept: Mapping[Any, Any] | None = None
+        others: list[Formula] = []
+        for formula in parts:
+            if formula.kind == "values":
+                keys: Mapping[Any, Any] = formula.subject
+                spend(10 * len(keys if kept is None else kept))
+                kept = keys if kept is None else {key: kept[key] for key in kept if key in keys}
+            elif formula.kind != "not" or formula.parts[0].kind != "values":
+                others.append(formula)
+        assert kept is not None
+        for formula in parts:
+            if formula.kind == "not" and formula.parts[0].kind == "values":
+                kept = {key: value for key, value in kept.items() if key not in formula.parts[0].subject}
+        few = self._values(kept)
+        if few is NOTHING or not others:
+            return few
+        joined = (few, *others)
+        return self._intern("all", frozenset(joined), joined, None)
+
+    def _intern(self, kind: Kind, key: Any, parts: tuple[Formula, ...], subject: Any) -> Formula:
+        found = self._known.get((kind, key))
+        if found is None:
+            found = self._known[(kind, key)] = self._new(kind, parts, subject)
+        return found
+
+    def _new(self, kind: Kind, parts: tuple[Formula, ...], subject: Any) -> Formula:
+        self._count += 1
+        return Formula(kind, self._count, parts, subject)
+
+
+def json_key(value: Any) -> Any:
+    """A hashable key, the same for JSON values that are equal: numbers by value, objects without order."""
+    if isinstance(value, str):
+        return value
+    spend(150)
+    if value is None or isinstance(value, bool):
+        return ("literal", str(value))
+    if is_number(value):
+        return exact(value)
+    if is_array(value):
+        return ("array", *map(json_key, value))
+    return ("object", frozenset((name, json_key(item)) for name, item in value.items()))

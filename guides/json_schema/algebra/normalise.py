@@ -1,0 +1,397 @@
+"""Formulas to normal forms: negation pushed inward, conjunctions multiplied out type by type, on demand.
+
+The algebra follows "Witness Generation for JSON Schema" (Attouche et al., VLDB 2022): every type has its own
+disjunction of cases, and members of arrays and objects stay formulas, so rewriting stops at each container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ....errors import LimitError
+from ...limits import spend
+from ..read.documents import Documents
+from ..read.options import Options
+from ..read.subschema import Subschema
+from . import annotations, arrays, numbers, objects, strings, translate
+from .absorption import covers, key_of, sum_of, without_absorbed
+from .cases import (
+    ANY,
+    ANY_ARRAY,
+    ANY_NUMBER,
+    ANY_OBJECT,
+    ANY_STRING,
+    BOOLEANS,
+    NONE,
+    Array,
+    Normal,
+    Number,
+    Object,
+    Rule,
+    String,
+)
+from .constants import as_case, constants
+from .formula import EVERYTHING, NOTHING, Formula, Formulas, json_key
+from .membership import Membership
+from .names import NameSets
+from .strings import StringLanguage
+
+MAX_GLANCES = 3
+MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
+"""How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
+
+MAX_NESTING = 100
+"""How deep formulas are worked out within one another."""
+
+Case = TypeVar("Case")
+
+
+class _BusyError(Exception):
+    """A formula is asked for while it is being worked out."""
+
+
+class _DeepError(Exception):
+    """A formula is asked for deep within others: it must be worked out first, so that no stack overflows."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
+
+
+class Normaliser:
+    """Works out normal forms and remembers them."""
+
+    def __init__(self, documents: Documents, formulas: Formulas, language: StringLanguage, options: Options) -> None:
+        self.documents = documents
+        self.formulas = formulas
+        self.language = language
+        self.formats = options.formats
+        self.max_cases = options.max_cases
+        self.membership = Membership(formulas, language, self.normal)
+        self._names = NameSets(formulas, language, self.meaning)
+        self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
+        self._meaning: dict[Formula, Formula] = {}
+        self._busy: set[Formula] = set()
+        self._glances = 0
+        self._pairs = 0
+        self._max_pairs = max(MIN_PAIRS, PAIRS_PER_CASE * options.max_cases)
+
+    def normal(self, formula: Formula) -> Normal:
+        """The normal form; alternatives without an instance may be left in it.
+
+        Raises SchemaError for a reference loop without progress, LimitError where too many alternatives
+        or nested combinators arise.
+        """
+        known = self._known.get(formula)
+        if known is not None:
+            return known
+        if formula in self._busy:
+            if self._glances:
+                raise _BusyError
+            raise self._place(formula).error("a reference leads back to itself without progress")
+        if len(self._busy) >= MAX_NESTING:
+            raise _DeepError(formula)
+        if self._busy:
+            return self._worked_out(formula)
+        self._pairs = 0
+        return self._from_below(formula)
+
+    def _from_below(self, formula: Formula) -> Normal:
+        """The normal form of a formula, those that lie too deep within it before it."""
+        waiting = {formula: None}
+        while True:
+            last = next(reversed(waiting))
+            try:
+                result = self._worked_out(last)
+            except _DeepError as error:
+                if error.formula in waiting:
+                    raise self._place(formula).error("a reference leads back to itself without progress") from None
+                waiting[error.formula] = None
+                continue
+            del waiting[last]
+            if not waiting:
+                return result
+
+    def _worked_out(self, formula: Formula) -> Normal:
+        spend(500)
+        self._busy.add(formula)
+        try:
+            result = self._work_out(formula)
+        finally:
+            self._busy.discard(formula)
+        self._known[formula] = result
+        return result
+
+    def _place(self, formula: Formula) -> Subschema:
+        while formula.kind != "schema":
+            formula = formula.parts[0]
+        return formula.subject[0]
+
+    def _work_out(self, formula: Formula) -> Normal:
+        match formula.kind:
+            case "schema":
+                return self.normal(self.meaning(formula))
+            case "plain":
+                return formula.subject
+            case "names":
+                return self._named(formula)
+            case "values":
+                return constants(formula.subject)
+            case "all":
+                return self._conjunction(self.normal(part) for part in formula.parts)
+            case "any":
+                return self._union([self.normal(part) for part in formula.parts])
+            case "one":
+                return self._union([self._only(formula.parts, index) for index in range(len(formula.parts))])
+            case _:
+                return self._negation(formula.parts[0])
+
+    def _negation(self, formula: Formula) -> Normal:
+        refuse = self.formulas.negation
+        match formula.kind:
+            case "schema":
+                return self.normal(refuse(self.meaning(formula)))
+            case "all":
+                return self._union([self.normal(refuse(part)) for part in formula.parts])
+            case "any":
+                return self._conjunction(self.normal(refuse(part)) for part in formula.parts)
+            case "one":
+                parts = formula.parts
+                none = self.formulas.all_of(map(refuse, parts))
+                pairs = (self.formulas.all_of((parts[i], parts[j])) for i in range(len(parts)) for j in range(i))
+                return self._union([self.normal(none), *map(self.normal, pairs)])
+            case _:
+                return self._complement(self.normal(formula))
+
+    # What a subschema means
+
+    def meaning(self, formula: Formula) -> Formula:
+        """A subschema as a conjunction of its own bounds and of formulas over its parts."""
+        known = self._meaning.get(formula)
+        if known is None:
+            known = self._meaning[formula] = self._read(formula)
+        return known
+
+    def enter(self, root: Subschema) -> Formula:
+        """The formula of a document's root."""
+        return translate.Place(root, (), self.formulas, self.documents).enter(root)
+
+    def place(self, formula: Formula) -> translate.Place:
+        """The subschema of a formula, ready to be read."""
+        schema, scope = formula.subject
+        return translate.Place(schema, scope, self.formulas, self.documents)
+
+    def _read(self, formula: Formula) -> Formula:
+        place = self.place(formula)
+        if place.schema.resource.dialect.ref_alone and place.has("$ref"):
+            return self.formulas.all_of(translate.references(place))
+        if place.has("unevaluatedItems") or place.has("unevaluatedProperties"):
+            return annotations.Reader(self).formula(place)
+        return self.formulas.all_of(self.parts(place))
+
+    def parts(self, place: translate.Place) -> list[Formula]:
+        """The conjuncts of a subschema, without its unevaluated members."""
+        found = translate.groups(place)
+        own = translate.plain(place, found, self.formats) if found & translate.BOUNDS else ANY
+        parts: list[Formula] = [] if own is ANY else [self.formulas.plain(own)]
+        if found & (translate.JOIN | translate.VALUES):
+            parts.extend(translate.joined(place))
+        return parts
+
+    def _named(self, formula: Formula) -> Normal:
+        """Objects whose members' names satisfy a formula, and all other values."""
+        others = self._names.of(self.formulas.negation(formula.subject))
+        return replace(ANY, objects=(Object(rules=tuple(Rule(case, NOTHING) for case in others)),))
+
+    # Products and sums of normal forms
+
+    def _conjunction(self, normals: Iterable[Normal]) -> Normal:
+        result = ANY
+        for normal in normals:
+            result = self.conjoin(result, normal)
+            if result.is_empty:
+                break
+        return result
+
+    def conjoin(self, a: Normal, b: Normal) -> Normal:
+        """What satisfies both."""
+        if a is ANY:
+            return b
+        if b is ANY:
+            return a
+        kept, a_arrays, a_objects = self._held(a.constants, b, self.membership.in_containers)
+        more, b_arrays, b_objects = self._held(b.constants, a, self.membership.in_cases)
+        return Normal(
+            a.null and b.null,
+            a.booleans & b.booleans,
+            self._product(a.numbers, b.numbers, ANY_NUMBER, numbers.intersect),
+            self._product(a.strings, b.strings, ANY_STRING, self._both_strings),
+            self._product(a.arrays + a_arrays, b.arrays + b_arrays, ANY_ARRAY, self._both_arrays),
+            self._product(a.objects + a_objects, b.objects + b_objects, ANY_OBJECT, self._both_objects),
+            kept + more,
+        )
+
+    def _held(
+        self, constants: tuple[Any, ...], normal: Normal, accepts: Callable[[Normal, Any], bool]
+    ) -> tuple[tuple[Any, ...], tuple[Array, ...], tuple[Object, ...]]:
+        """The constants that a normal form accepts; as cases those that this very work must decide."""
+        kept: list[Any] = []
+        cases: list[Array | Object] = []
+        self._glances += 1
+        try:
+            for value in constants:
+                spend(100)
+                try:
+                    if accepts(normal, value):
+                        kept.append(value)
+                except _BusyError:
+                    cases.append(as_case(value, self.formulas))
+        finally:
+            self._glances -= 1
+        return (
+            tuple(kept),
+            tuple(case for case in cases if isinstance(case, Array)),
+            tuple(case for case in cases if isinstance(case, Object)),
+        )
+
+    def _product(
+        self,
+        a: tuple[Case, ...],
+        b: tuple[Case, ...],
+        any_case: Case,
+        intersect: Callable[[Case, Case], Case | None],
+    ) -> tuple[Case, ...]:
+        if not a or not b:
+            return ()
+        if a == (any_case,):
+            return b
+        if b == (any_case,):
+            return a
+        found: dict[Any, Any] = {}
+        for ours in a:
+            # Where one alternative holds anyway, the others add nothing.
+            held = any(covers(theirs, ours) for theirs in b)
+            for case in (ours,) if held else (intersect(ours, theirs) for theirs in b):
+                if case is None:
+                    continue
+                parts: list[Any] = self._settled(case) if isinstance(case, Object) else [case]
+                found.update({key_of(part): part for part in parts})
+            self._pairs += 1 if held else len(b)
+            spend(1000 if held else 1000 * len(b))
+            if len(found) > self.max_cases or self._pairs > self._max_pairs:
+                raise LimitError(
+                    f"the schema falls into more than {self.max_cases} alternatives for one value, or takes as long "
+                    "as if it did; the option max_cases raises the limit"
+                )
+        return without_absorbed(tuple(found.values()))
+
+    def _both_strings(self, a: String, b: String) -> String | None:
+        return strings.intersect(a, b, self.language)
+
+    def _both_arrays(self, a: Array, b: Array) -> Array | None:
+        return arrays.intersect(a, b, self.formulas)
+
+    def _both_objects(self, a: Object, b: Object) -> Object | None:
+        return objects.intersect(a, b, self.formulas, self.language, self.clashes)
+
+    def _settled(self, case: Object) -> list[Object]:
+        """The case with its `some` turned into required members, where no names but known ones are allowed."""
+        allowed = objects.only_names(case) if case.some else None
+        if allowed is None:
+            return [case]
+        rule, left = case.some[0], case.some[1:]
+        parts: list[Object] = []
+        for name in case.properties:
+            if name not in allowed or not self.language.contains(rule.names, name):
+                continue
+            formula = self.formulas.all_of((case.properties[name], rule.formula))
+            if not self.clashes(formula):
+                properties = {**case.properties, name: formula}
+                one = replace(case, properties=properties, required=case.required | {name}, some=left)
+                if case.max_properties is None or len(one.required) <= case.max_properties:
+                    parts.extend(self._settled(one))
+        return parts
+
+    def _union(self, normals: list[Normal]) -> Normal:
+        if len(normals) == 1:
+            return normals[0]
+        if ANY in normals:
+            return ANY
+        constants = {json_key(value): value for normal in normals for value in normal.constants}
+        return Normal(
+            any(normal.null for normal in normals),
+            BOOLEANS.intersection(value for normal in normals for value in normal.booleans),
+            sum_of([normal.numbers for normal in normals], ANY_NUMBER),
+            sum_of([normal.strings for normal in normals], ANY_STRING),
+            sum_of([normal.arrays for normal in normals], ANY_ARRAY),
+            sum_of([normal.objects for normal in normals], ANY_OBJECT),
+            tuple(constants.values()),
+        )
+
+    def _complement(self, normal: Normal) -> Normal:
+        array_cases: tuple[Array, ...] = (ANY_ARRAY,)
+        object_cases: tuple[Object, ...] = (ANY_OBJECT,)
+        constants = [as_case(value, self.formulas) for value in normal.constants]
+        number_cases: tuple[Number, ...] = (ANY_NUMBER,)
+        string_cases: tuple[String, ...] = (ANY_STRING,)
+        for number in normal.numbers:
+            others = tuple(numbers.complement(number))
+            number_cases = self._product(number_cases, others, ANY_NUMBER, numbers.intersect)
+        for string in normal.strings:
+            outside = tuple(strings.complement(string))
+            string_cases = self._product(string_cases, outside, ANY_STRING, self._both_strings)
+        for array in (*normal.arrays, *(case for case in constants if isinstance(case, Array))):
+            lists = tuple(arrays.complement(array, self.formulas))
+            array_cases = self._product(array_cases, lists, ANY_ARRAY, self._both_arrays)
+        for object_ in (*normal.objects, *(case for case in constants if isinstance(case, Object))):
+            rest = tuple(objects.complement(object_, self.formulas))
+            object_cases = self._product(object_cases, rest, ANY_OBJECT, self._both_objects)
+        return Normal(
+            not normal.null, BOOLEANS - normal.booleans, number_cases, string_cases, array_cases, object_cases
+        )
+
+    def _only(self, parts: tuple[Formula, ...], index: int) -> Normal:
+        """What satisfies the formula at `index` and none of the others; disjoint ones need no negation."""
+        chosen = parts[index]
+        result = self.normal(chosen)
+        holding = self._conjuncts(chosen, frozenset())
+        for other in parts[:index] + parts[index + 1 :]:
+            if result.is_empty:
+                break
+            if not self.clashes(self.formulas.all_of((chosen, other))):
+                left = self._conjuncts(other, frozenset(holding))
+                refuted = self.formulas.any_of(self.formulas.negation(part) for part, leaf in left.items() if leaf)
+                result = self.conjoin(result, self.normal(refuted))
+        return result
+
+    def _conjuncts(self, formula: Formula, holding: frozenset[Formula]) -> dict[Formula, bool]:
+        """The formulas that a formula asserts together, down to the `holding` ones; True for the last of them."""
+        found: dict[Formula, bool] = {}
+        waiting = [formula]
+        while waiting:
+            part = waiting.pop()
+            if part in found or part in holding:
+                continue
+            spend(100)
+            inner = part.parts if part.kind == "all" else ()
+            if part.kind == "schema":
+                inner = (self.meaning(part),)
+            found[part] = not inner
+            waiting.extend(reversed(inner))
+        return found
+
+    def clashes(self, formula: Formula) -> bool:
+        """Whether a formula has no instance, as far as a short look shows."""
+        known = self._known.get(formula)
+        if known is not None:
+            return known.is_empty
+        if self._glances >= MAX_GLANCES:
+            return False
+        self._glances += 1
+        try:
+            return self.normal(formula).is_empty
+        except (_BusyError, _DeepError, LimitError):
+            return False
+        finally:
+            self._glances -= 1

@@ -1,0 +1,237 @@
+"""Sets of numbers: intersection, complement, emptiness and membership of `Number`, in exact arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import count, islice
+from math import gcd, lcm
+from typing import Any
+
+from ...limits import spend
+from ..read.dialects import exact
+from .cases import ANY_NUMBER, NO_NUMBERS, Number, Rational
+
+
+def of_values(values: frozenset[Rational]) -> Number:
+    """Exactly these numbers."""
+    return Number(values=values)
+
+
+def least_common_multiple(a: Rational, b: Rational) -> Rational:
+    """The smallest positive number that is a multiple of both."""
+    if isinstance(a, int) and isinstance(b, int):
+        return lcm(a, b)
+    common = Fraction(lcm(a.numerator, b.numerator), gcd(a.denominator, b.denominator))
+    return common.numerator if common.denominator == 1 else common
+
+
+def contains(case: Number, value: Rational, notation: str | None = None) -> bool:
+    """Whether a number is in the set; `notation` is how it is written, if that is known."""
+    if case.notation is not None and notation is not None and case.notation != notation:
+        return False
+    if case.values is not None:
+        return value in case.values
+    if case.minimum is not None and (value < case.minimum or (case.exclusive_minimum and value == case.minimum)):
+        return False
+    if case.maximum is not None and (value > case.maximum or (case.exclusive_maximum and value == case.maximum)):
+        return False
+    if case.multiple_of is not None and value % case.multiple_of:
+        return False
+    return value not in case.excluded and all(value % factor for factor in case.not_multiple_of)
+
+
+def accepts(case: Number, literal: Any) -> bool:
+    """Whether a JSON number, as Python reads it, is in the set."""
+    return contains(case, exact(literal), "integer" if isinstance(literal, int) else "real")
+
+
+def tidy(case: Number) -> Number | None:
+    """The same set with bounds that are attained, constants where few are left, None if it is empty."""
+    if case.values is not None:
+        return case if case.values else None
+    step = case.multiple_of
+    if step is not None:
+        case = _on_multiples(case, step)
+    low, high = case.minimum, case.maximum
+    if low is not None and high is not None:
+        if low > high or (low == high and (case.exclusive_minimum or case.exclusive_maximum)):
+            return None
+        if low == high and case.notation is None:
+            return of_values(frozenset((low,))) if contains(case, low) else None
+        if low == high and not contains(case, low):
+            return None
+    if step is None or not (case.not_multiple_of or case.excluded):
+        return case
+    return case if _has_member(case, step) else None
+
+
+def _on_multiples(case: Number, step: Rational) -> Number:
+    low, high = case.minimum, case.maximum
+    if low is not None and (low % step or case.exclusive_minimum):
+        low = (low // step + 1) * step
+    if high is not None and (high % step or case.exclusive_maximum):
+        high = (high // step - (high % step == 0)) * step
+    if low is case.minimum and high is case.maximum:
+        return case
+    return replace(case, minimum=low, maximum=high, exclusive_minimum=False, exclusive_maximum=False)
+
+
+def _has_member(case: Number, step: Rational) -> bool:
+    """Whether some multiple of `step` within the bounds is neither excluded nor a forbidden multiple."""
+    if any(step % factor == 0 for factor in case.not_multiple_of):
+        return False
+    low, high = case.minimum, case.maximum
+    if low is None or high is None:
+        return True
+    period = step
+    for factor in case.not_multiple_of:
+        period = least_common_multiple(period, factor)
+    if (high - low) // period > len(case.excluded):
+        return True
+    return any(contains(case, low + index * step) for index in _counted(int((high - low) // step) + 1))
+
+
+def _counted(size: int) -> Iterator[int]:
+    for index in range(size):
+        spend(200)
+        yield index
+
+
+def smallest(case: Number) -> Rational:
+    """A member with a short text. The set must not be empty."""
+    if case.values is not None:
+        return min(case.values, key=lambda value: (len(str(value)), value))
+    for value in (0, 1):
+        if contains(case, value):
+            return value
+    return next(value for value in _tried(case) if contains(case, value))
+
+
+def some(case: Number, wanted: int) -> list[Rational]:
+    """Up to `wanted` different members; fewer only if there are no more. The set must not be empty."""
+    if case.values is not None:
+        return sorted(case.values)[:wanted]
+    return list(islice((value for value in _tried(case) if contains(case, value)), wanted))
+
+
+def _tried(case: Number) -> Iterator[Rational]:
+    for value in _spelled_out(case):
+        spend(200)
+        yield value
+
+
+def _spelled_out(case: Number) -> Iterator[Rational]:
+    """Every multiple of the step within the bounds, or ever more numbers between the bounds."""
+    low, high, step = case.minimum, case.maximum, case.multiple_of
+    if step is None:
+        yield from _between(case)
+        return
+    if low is not None or high is not None:
+        start, last, sign = (low, high, 1) if low is not None else (high, None, -1)
+        assert start is not None
+        steps = count() if last is None else range(int((last - start) // step) + 1)
+        yield from (start + sign * index * step for index in steps)
+        return
+    yield 0
+    for index in count(1):
+        yield index * step
+        yield -index * step
+
+
+def _between(case: Number) -> Iterator[Rational]:
+    low, high = case.minimum, case.maximum
+    left: Rational = low if low is not None else high - 1 if high is not None else 0
+    right: Rational = high if high is not None else left + 1
+    seen: set[Rational] = set()
+    # An unbounded side yields whole steps first, so that the numbers stay short.
+    for index in range(-1, 64):
+        for value in (0, left + index, right - index):
+            if value not in seen:
+                seen.add(value)
+                yield value
+    parts = 2
+    while left < right:
+        for index in range(1, parts):
+            value = left + Fraction(right - left) * index / parts
+            if value not in seen:
+                seen.add(value)
+                yield value
+        parts *= 5
+
+
+def intersect(a: Number, b: Number) -> Number | None:
+    """What is in both sets; None if nothing is."""
+    if a is ANY_NUMBER:
+        return b
+    if b is ANY_NUMBER:
+        return a
+    if a.values is not None or b.values is not None:
+        few, other = (a, b) if a.values is not None else (b, a)
+        assert few.values is not None
+        if few.notation and other.notation and few.notation != other.notation:
+            return None
+        kept = frozenset(value for value in few.values if contains(other, value))
+        notation = few.notation or other.notation
+        if notation == "integer":
+            kept = frozenset(value for value in kept if value % 1 == 0)
+        return Number(values=kept, notation=notation) if kept else None
+    if a.notation and b.notation and a.notation != b.notation:
+        return None
+    minimum, exclusive_minimum = _tighter(a.minimum, a.exclusive_minimum, b.minimum, b.exclusive_minimum, 1)
+    maximum, exclusive_maximum = _tighter(a.maximum, a.exclusive_maximum, b.maximum, b.exclusive_maximum, -1)
+    if a.multiple_of is None or b.multiple_of is None:
+        multiple_of = a.multiple_of if b.multiple_of is None else b.multiple_of
+    else:
+        multiple_of = least_common_multiple(a.multiple_of, b.multiple_of)
+    return tidy(
+        Number(
+            minimum,
+            maximum,
+            exclusive_minimum,
+            exclusive_maximum,
+            multiple_of,
+            a.not_multiple_of | b.not_multiple_of,
+            a.notation or b.notation,
+            None,
+            a.excluded | b.excluded,
+        )
+    )
+
+
+def _tighter(
+    a: Rational | None, a_open: bool, b: Rational | None, b_open: bool, sign: int
+) -> tuple[Rational | None, bool]:
+    if a is None or b is None:
+        return (b, b_open) if a is None else (a, a_open)
+    if a == b:
+        return a, a_open or b_open
+    return (a, a_open) if (a - b) * sign > 0 else (b, b_open)
+
+
+def complement(case: Number) -> list[Number]:
+    """The numbers that are not in the set, as alternatives."""
+    if case.values is not None:
+        others = [Number(excluded=case.values)]
+        if case.notation is not None:
+            others.append(Number(values=case.values, notation="real" if case.notation == "integer" else "integer"))
+        return others
+    parts: list[Number] = []
+    if case.minimum is not None:
+        parts.append(Number(maximum=case.minimum, exclusive_maximum=not case.exclusive_minimum))
+    if case.maximum is not None:
+        parts.append(Number(minimum=case.maximum, exclusive_minimum=not case.exclusive_maximum))
+    if case.notation == "integer":
+        parts.append(Number(notation="real"))
+        if case.multiple_of not in (None, 1):
+            parts.append(Number(not_multiple_of=frozenset((case.multiple_of,))))
+    else:
+        if case.multiple_of is not None:
+            parts.append(Number(not_multiple_of=frozenset((case.multiple_of,))))
+        if case.notation == "real":
+            parts.append(Number(notation="integer", multiple_of=1))
+    parts.extend(Number(multiple_of=factor) for factor in sorted(case.not_multiple_of))
+    if case.excluded != NO_NUMBERS:
+        parts.append(of_values(case.excluded))
+    return parts

@@ -1,0 +1,125 @@
+"""Sets of objects: intersection and complement of `Object`, and what a member of a given name satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...limits import spend
+from .cases import ANY_OBJECT, NO_NAMES, Object, Rule, String
+from .formula import EVERYTHING, NOTHING, Formula, Formulas
+from .strings import StringLanguage
+
+STEPS_PER_RULE = 200
+"""Steps of work to find out whether a rule is about a name."""
+
+
+def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
+    """What the member called `name` satisfies if it is there."""
+    if case.rules:
+        spend(STEPS_PER_RULE * len(case.rules))
+    return _member(case, name, formulas, language)
+
+
+def _member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
+    """As `member`, where its steps are counted with those of others."""
+    formula = case.properties.get(name, EVERYTHING)
+    if not case.rules:
+        return formula
+    matching = [rule.formula for rule in case.rules if language.contains(rule.names, name)]
+    return formulas.all_of((formula, *matching)) if matching else formula
+
+
+def intersect(
+    a: Object,
+    b: Object,
+    formulas: Formulas,
+    language: StringLanguage,
+    clashes: Callable[[Formula], bool],
+) -> Object | None:
+    """What is in both sets; None if nothing is, as far as counts and required members tell at first sight."""
+    if a is ANY_OBJECT:
+        return b
+    if b is ANY_OBJECT:
+        return a
+    required = a.required | b.required
+    if a.max_properties is None or b.max_properties is None:
+        maximum = a.max_properties if b.max_properties is None else b.max_properties
+    else:
+        maximum = min(a.max_properties, b.max_properties)
+    minimum = max(a.min_properties, b.min_properties)
+    if maximum is not None and max(len(required), minimum) > maximum:
+        return None
+    per_name = 60 + STEPS_PER_RULE * (len(a.rules) + len(b.rules))
+    spend(200 + 20 * (len(a.properties) + len(b.properties)) + per_name * len(required))
+    for name in required:
+        ours, theirs = _member(a, name, formulas, language), _member(b, name, formulas, language)
+        if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(formulas.all_of((ours, theirs))):
+            return None
+    properties = dict(a.properties)
+    for name, formula in b.properties.items():
+        known = properties.get(name)
+        properties[name] = formula if known is None else formulas.all_of((known, formula))
+    rules = a.rules + tuple(rule for rule in b.rules if rule not in a.rules)
+    some = a.some + tuple(rule for rule in b.some if rule not in a.some)
+    return Object(properties, rules, required, some, minimum, maximum)
+
+
+def complement(case: Object, formulas: Formulas) -> list[Object]:
+    """The objects that are not in the set, as alternatives."""
+    parts: list[Object] = []
+    for name, formula in case.properties.items():
+        if formula is not EVERYTHING:
+            wrong = {name: formulas.negation(formula)}
+            # A required member is missing or wrong: one alternative, as an optional member that is wrong.
+            parts.append(Object(wrong, required=NO_NAMES if name in case.required else frozenset((name,))))
+        elif name in case.required:
+            parts.append(lacking(name))
+    for rule in case.rules:
+        parts.append(Object(some=(Rule(rule.names, formulas.negation(rule.formula)),)))
+    for rule in case.some:
+        parts.append(Object(rules=(Rule(rule.names, formulas.negation(rule.formula)),)))
+    if case.min_properties:
+        parts.append(Object(max_properties=case.min_properties - 1))
+    if case.max_properties is not None:
+        parts.append(Object(min_properties=case.max_properties + 1))
+    return parts
+
+
+def only_names(case: Object) -> frozenset[str] | None:
+    """The names that members may have, if all of them are properties."""
+    for rule in case.rules:
+        if rule.formula is NOTHING and rule.names == String(excluded=rule.names.excluded):
+            return rule.names.excluded
+    return None
+
+
+def covers(wide: Object, narrow: Object) -> bool:
+    """Whether everything in `narrow` is in `wide`, as far as their words show."""
+    if not wide.required <= narrow.required or wide.min_properties > narrow.min_properties:
+        return False
+    longest = narrow.max_properties
+    if wide.max_properties is not None and (longest is None or longest > wide.max_properties):
+        return False
+    if any(rule not in narrow.rules for rule in wide.rules) or any(rule not in narrow.some for rule in wide.some):
+        return False
+    for name, formula in wide.properties.items():
+        if formula is EVERYTHING:
+            continue
+        other = narrow.properties.get(name, EVERYTHING)
+        if other is formula or other is NOTHING:
+            continue
+        asked = formula.parts if formula.kind == "all" else (formula,)
+        if other.kind != "all" or any(part not in other.parts for part in asked):
+            return False
+    return True
+
+
+def requiring(names: Iterable[str]) -> Object:
+    """The objects that have these members."""
+    named = dict.fromkeys(names, EVERYTHING)
+    return Object(named, required=frozenset(named))
+
+
+def lacking(name: str) -> Object:
+    """The objects that do not have this member."""
+    return Object({name: NOTHING})

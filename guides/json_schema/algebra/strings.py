@@ -1,0 +1,146 @@
+"""Sets of strings: intersection and complement of `String`, and what must be asked of regular languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from ....errors import SchemaError
+from .cases import ANY_STRING, NO_NAMES, String
+
+
+class StringLanguage(Protocol):
+    """Answers about strings under patterns and formats; whatever automaton is at hand may implement it."""
+
+    def contains(self, case: String, text: str) -> bool:
+        """Whether a string is in the set."""
+        ...
+
+    def is_empty(self, case: String) -> bool:
+        """Whether the set has no string."""
+        ...
+
+    def examples(self, case: String, count: int) -> list[str]:
+        """Up to `count` different members, short ones first; fewer only if there are no more."""
+        ...
+
+    def check(self, pattern: str) -> str | None:
+        """Why an ECMA-262 pattern cannot be used, or None."""
+        ...
+
+
+def of_values(values: Iterable[str]) -> String:
+    """Exactly these strings."""
+    return String(values=frozenset(values))
+
+
+def is_plain(case: String) -> bool:
+    """Whether the set has no pattern and no format."""
+    return not (case.patterns or case.not_patterns or case.formats or case.not_formats or case.quote)
+
+
+def intersect(a: String, b: String, language: StringLanguage) -> String | None:
+    """What is in both sets; None if nothing is, as far as lengths and constants tell."""
+    if a is ANY_STRING or a == b:
+        return b
+    if b is ANY_STRING:
+        return a
+    if a.values is not None or b.values is not None:
+        few, other = (a, b) if a.values is not None else (b, a)
+        assert few.values is not None
+        if other == String(excluded=other.excluded):
+            kept = few.values - other.excluded
+        else:
+            kept = frozenset(text for text in few.values if language.contains(other, text))
+        return of_values(kept) if kept else None
+    if a.quote is not None or b.quote is not None:
+        return _quoted(a, b)
+    if a.patterns & b.not_patterns or a.not_patterns & b.patterns:
+        return None
+    if a.formats & b.not_formats or a.not_formats & b.formats:
+        return None
+    if b.max_length is None or a.max_length is None:
+        max_length = a.max_length if b.max_length is None else b.max_length
+    else:
+        max_length = min(a.max_length, b.max_length)
+    min_length = max(a.min_length, b.min_length)
+    if max_length is not None and min_length > max_length:
+        return None
+    return String(
+        min_length,
+        max_length,
+        a.patterns | b.patterns,
+        a.not_patterns | b.not_patterns,
+        a.formats | b.formats,
+        a.not_formats | b.not_formats,
+        None,
+        a.excluded | b.excluded,
+    )
+
+
+def _quoted(a: String, b: String) -> String | None:
+    """Quotations of a kind within bounds on their length."""
+    quote = a.quote or b.quote
+    assert quote is not None
+    for case in (a, b):
+        if case != String(case.min_length, case.max_length, quote=case.quote) or case.quote not in (None, quote):
+            raise SchemaError(
+                "a string with x-quote can have minLength, maxLength, enum and const besides, but no pattern, format, "
+                "negation or other x-quote: what is quoted is enforced by the document's own automaton",
+                "#",
+            )
+    most = min((case.max_length for case in (a, b) if case.max_length is not None), default=None)
+    return narrowed(String(max(a.min_length, b.min_length), most, quote=quote))
+
+
+def narrowed(case: String) -> String | None:
+    """The quotations of a case, their lengths made a part of the quote; None if there are none."""
+    assert case.quote is not None
+    quote = case.quote.within(case.min_length, case.max_length)
+    return None if quote is None else String(quote=quote)
+
+
+def complement(case: String) -> list[String]:
+    """The strings that are not in the set, as alternatives."""
+    if case.quote is not None:
+        raise SchemaError("x-quote cannot be negated (by not, if, oneOf or dependencies)", "#")
+    if case.values is not None:
+        return [String(excluded=case.values)]
+    parts: list[String] = []
+    if case.min_length:
+        parts.append(String(max_length=case.min_length - 1))
+    if case.max_length is not None:
+        parts.append(String(min_length=case.max_length + 1))
+    parts.extend(String(not_patterns=frozenset((pattern,))) for pattern in sorted(case.patterns))
+    parts.extend(String(patterns=frozenset((pattern,))) for pattern in sorted(case.not_patterns))
+    parts.extend(String(not_formats=frozenset((name,))) for name in sorted(case.formats))
+    parts.extend(String(formats=frozenset((name,))) for name in sorted(case.not_formats))
+    if case.excluded != NO_NAMES:
+        parts.append(of_values(case.excluded))
+    return parts
+
+
+def difference(a: String, b: String, language: StringLanguage) -> list[String]:
+    """What is in `a` and not in `b`, as alternatives without common members."""
+    parts: list[String] = []
+    inside: String | None = a
+    for outside in complement(b):
+        if inside is None:
+            break
+        part = intersect(inside, outside, language)
+        if part is not None:
+            parts.append(part)
+        inverse = complement(outside)
+        inside = intersect(inside, inverse[0], language) if inverse else None
+    return parts
+
+
+def exclude(case: String, names: Iterable[str], language: StringLanguage) -> String | None:
+    """The set without these strings."""
+    left = frozenset(names)
+    if case.values is not None:
+        kept = case.values - left
+        return of_values(kept) if kept else None
+    gone = frozenset(name for name in left if language.contains(case, name)) if not is_plain(case) else left
+    return replace(case, excluded=case.excluded | gone) if gone - case.excluded else case

@@ -1,0 +1,396 @@
+"""What a subschema says, as formulas: its own bounds as one normal form, its combinators over its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ...limits import spend
+from ..read.dialects import TYPES, exact, is_array, is_number, only_strings, type_of
+from ..read.documents import Documents
+from ..read.formats import MAX_LENGTH, OLD_HOSTNAME
+from ..read.formats import PATTERNS as FORMATS
+from ..read.subschema import Subschema
+from . import numbers
+from .arrays import containing, tidy
+from .cases import (
+    ANY,
+    ANY_ARRAY,
+    ANY_NUMBER,
+    ANY_OBJECT,
+    ANY_STRING,
+    BOOLEANS,
+    Array,
+    Contains,
+    Normal,
+    Number,
+    Object,
+    Rational,
+    Rule,
+    String,
+)
+from .formula import EVERYTHING, NOTHING, Formula, Formulas, Scope, json_key
+from .objects import lacking, requiring
+
+NUMBER, STRING, ARRAY, OBJECT, JOIN, TYPE, VALUES = 1, 2, 4, 8, 16, 32, 64
+GROUPS = {
+    "type": TYPE,
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "format", "x-quote"), STRING),
+    **dict.fromkeys(("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"), ARRAY),
+    **dict.fromkeys(("properties", "patternProperties", "additionalProperties", "required"), OBJECT),
+    **dict.fromkeys(("minProperties", "maxProperties"), OBJECT),
+    **dict.fromkeys(("enum", "const"), VALUES),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "not", "if", "dependencies"), JOIN),
+    **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef", "contains", "propertyNames"), JOIN),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas"), JOIN),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), JOIN),
+}
+UNREACHED = 2**31 - 1
+BOUNDS = NUMBER | STRING | ARRAY | OBJECT | TYPE
+NO_PATTERNS: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A subschema entered in a dynamic scope, with what its keywords need to become formulas."""
+
+    schema: Subschema
+    scope: Scope
+    formulas: Formulas
+    documents: Documents
+
+    def keyword(self, name: str, default: Any = None) -> Any:
+        """The value of a keyword that the dialect knows."""
+        value = self.schema.value.get(name, default)
+        return value if name in self.schema.resource.dialect.keywords else default
+
+    @property
+    def notation(self) -> Literal["integer"] | None:
+        """How integers must be written, where the draft says so."""
+        return "integer" if self.schema.resource.dialect.integer_is_notation else None
+
+    def has(self, name: str) -> bool:
+        """Whether a keyword that the dialect knows is there."""
+        return name in self.schema.value and name in self.schema.resource.dialect.keywords
+
+    def inner(self, schema: Any) -> Formula:
+        """The formula of a schema that lies inside."""
+        if isinstance(schema, bool):
+            return EVERYTHING if schema else NOTHING
+        return self.enter(self.documents.at(schema)) if schema else EVERYTHING
+
+    def enter(self, place: Subschema | bool) -> Formula:
+        """The formula of a schema that is entered from here."""
+        if isinstance(place, bool):
+            return EVERYTHING if place else NOTHING
+        scope = self._scope_in(place)
+        return self.formulas.entered(place, scope, lambda: _read(replace(self, schema=place, scope=scope)))
+
+    def _scope_in(self, place: Subschema) -> Scope:
+        """The dynamic scope in a schema that is entered from here."""
+        if self.documents.has_dynamic_scope and place.resource not in self.scope:
+            return (*self.scope, place.resource)
+        return self.scope
+
+    def only_refers(self) -> bool:
+        """Whether the subschema says nothing but where to read on."""
+        if not self.has("$ref"):
+            return False
+        dialect = self.schema.resource.dialect
+        return dialect.ref_alone or sum(key in GROUPS and key in dialect.keywords for key in self.schema.value) == 1
+
+    def after_reference(self) -> Place | bool:
+        """The place that the reference of the subschema leads to."""
+        target = self.documents.resolve(self.schema, "$ref")
+        return target if isinstance(target, bool) else replace(self, schema=target, scope=self._scope_in(target))
+
+
+def _read(place: Place) -> Formula:
+    """The formula of a subschema; chains of references are followed without recursion."""
+    passed: list[Place] = []
+    end: Place | bool = place
+    while not isinstance(end, bool) and end.only_refers():
+        spend(500)
+        passed.append(end)
+        end = end.after_reference()
+    if not passed:
+        return _entered(place)
+    found = (EVERYTHING if end else NOTHING) if isinstance(end, bool) else end.enter(end.schema)
+    for before in passed[1:]:
+        place.formulas.entered(before.schema, before.scope, lambda: found)
+    return found
+
+
+def _entered(place: Place) -> Formula:
+    """The formula of a subschema: simple ones are told apart by what they say, not by where they stand."""
+    found = groups(place)
+    value = place.schema.value
+    formulas = place.formulas
+    if not found:
+        return EVERYTHING
+    if found & TYPE == found:
+        return formulas.schema(place.schema, place.scope, ("type", repr(value["type"]), place.notation))
+    if found & (TYPE | VALUES) == found and found & VALUES and (place.notation is None or not found & TYPE):
+        return _constants(place)
+    if not found & (JOIN | ARRAY | OBJECT | VALUES):
+        said = tuple((key, json_key(value[key])) for key in sorted(value) if key in GROUPS and place.has(key))
+        return formulas.schema(place.schema, place.scope, (said, place.notation))
+    return formulas.schema(place.schema, place.scope)
+
+
+def _constants(place: Place) -> Formula:
+    """The formula of a subschema that says nothing but which constants it allows, and of which types."""
+    types = place.keyword("type", TYPES)
+    allowed = (types,) if isinstance(types, str) else types
+    return place.formulas.all_of(place.formulas.values(_of_types(values, allowed)) for values in _listed(place))
+
+
+def _of_types(values: list[Any], types: Collection[str]) -> list[Any]:
+    if only_strings(values):
+        return values if "string" in types else []
+    return [value for value in values if _is_of(value, types)]
+
+
+def _is_of(value: Any, types: Iterable[str]) -> bool:
+    if is_number(value):
+        return "number" in types or ("integer" in types and isinstance(exact(value), int))
+    return type_of(value) in types
+
+
+def _listed(place: Place) -> list[list[Any]]:
+    listed: list[list[Any]] = [place.keyword("enum")] if place.has("enum") else []
+    return [*listed, [place.keyword("const")]] if place.has("const") else listed
+
+
+def groups(place: Place) -> int:
+    """Which groups of keywords a subschema has."""
+    found = 0
+    keywords = place.schema.resource.dialect.keywords
+    for key in place.schema.value:
+        group = GROUPS.get(key)
+        if group is not None and key in keywords:
+            found |= group
+    return found
+
+
+def plain(place: Place, found: int, assert_formats: bool) -> Normal:
+    """The bounds that a subschema sets by itself, without its combinators."""
+    null, booleans, number, integer, string, array, object_ = _types(place)
+    numbers_: tuple[Number, ...] = ()
+    if number or integer:
+        case = _number(place) if found & NUMBER else ANY_NUMBER
+        if case is not None and not number:
+            case = numbers.intersect(case, Number(multiple_of=1, notation=place.notation))
+        numbers_ = () if case is None else (case,)
+    strings: tuple[String, ...] = ()
+    if string:
+        text = _string(place, assert_formats) if found & STRING else ANY_STRING
+        strings = () if text is None else (text,)
+    arrays: tuple[Array, ...] = ()
+    if array:
+        items = _array(place) if found & ARRAY else ANY_ARRAY
+        arrays = () if items is None else (items,)
+    objects: tuple[Object, ...] = ()
+    if object_:
+        members = _object(place) if found & OBJECT else ANY_OBJECT
+        objects = () if members is None else (members,)
+    return Normal(null, BOOLEANS if booleans else frozenset(), numbers_, strings, arrays, objects)
+
+
+def _types(place: Place) -> tuple[bool, ...]:
+    named: Any = place.keyword("type")
+    if named is None:
+        return (True,) * 7
+    names = (named,) if isinstance(named, str) else named
+    return tuple(name in names for name in ("null", "boolean", "number", "integer", "string", "array", "object"))
+
+
+def _number(place: Place) -> Number | None:
+    minimum, exclusive_minimum = _bound(place, "minimum", "exclusiveMinimum", max)
+    maximum, exclusive_maximum = _bound(place, "maximum", "exclusiveMaximum", min)
+    multiple_of = place.keyword("multipleOf")
+    return numbers.tidy(
+        Number(
+            minimum,
+            maximum,
+            exclusive_minimum,
+            exclusive_maximum,
+            None if multiple_of is None else exact(multiple_of),
+        )
+    )
+
+
+def _bound(
+    place: Place, inclusive: str, exclusive: str, tighter: Callable[..., Rational]
+) -> tuple[Rational | None, bool]:
+    closed, open_ = place.keyword(inclusive), place.keyword(exclusive)
+    bound = None if closed is None else exact(closed)
+    if open_ is None or open_ is False or (open_ is True and bound is None):
+        return bound, False
+    if open_ is True:
+        return bound, True
+    strict = exact(open_)
+    if bound is None or strict == bound or tighter(strict, bound) == strict:
+        return strict, True
+    return bound, False
+
+
+def _count(place: Place, keyword: str) -> int | None:
+    """A count; a greatest one that no text reaches is none."""
+    value = place.keyword(keyword)
+    return None if value is None or (value >= UNREACHED and keyword.startswith("max")) else int(value)
+
+
+def _string(place: Place, assert_formats: bool) -> String | None:
+    minimum, maximum = _count(place, "minLength") or 0, _count(place, "maxLength")
+    pattern, name = place.keyword("pattern"), place.keyword("format")
+    patterns = NO_PATTERNS if pattern is None else frozenset((pattern,))
+    formats = NO_PATTERNS
+    if name == "hostname" and place.schema.resource.dialect.draft <= 6:
+        name = OLD_HOSTNAME
+    if assert_formats and name in FORMATS:
+        formats = frozenset((name,))
+        if name in MAX_LENGTH:
+            maximum = min(MAX_LENGTH[name], MAX_LENGTH[name] if maximum is None else maximum)
+    if maximum is not None and minimum > maximum:
+        return None
+    if place.has("x-quote"):
+        if patterns or formats:
+            raise place.schema.error("x-quote can have no pattern or format beside it", "x-quote")
+        quote = place.documents.quote(place.schema).within(minimum, maximum)
+        return None if quote is None else String(quote=quote)
+    return String(minimum, maximum, patterns, formats=formats)
+
+
+def _array(place: Place) -> Array | None:
+    items = place.keyword("items", True)
+    if is_array(items):
+        first: list[Any] = items
+        rest = place.keyword("additionalItems", True)
+    else:
+        first, rest = place.keyword("prefixItems", []), items
+    unique = True if place.keyword("uniqueItems") else None
+    return tidy(
+        Array(
+            tuple(place.inner(schema) for schema in first),
+            place.inner(rest),
+            _count(place, "minItems") or 0,
+            _count(place, "maxItems"),
+            (),
+            unique,
+        )
+    )
+
+
+def _object(place: Place) -> Object | None:
+    named = {name: place.inner(schema) for name, schema in place.keyword("properties", {}).items()}
+    patterns: dict[str, Any] = place.keyword("patternProperties", {})
+    rules = [
+        Rule(String(patterns=frozenset((pattern,))), formula)
+        for pattern, schema in patterns.items()
+        if (formula := place.inner(schema)) is not EVERYTHING
+    ]
+    others = place.inner(place.keyword("additionalProperties", True))
+    if others is not EVERYTHING:
+        rules.append(Rule(String(not_patterns=frozenset(patterns), excluded=frozenset(named)), others))
+    # Required names are always among the named ones, so that those who read a case find all names in one place.
+    required = frozenset(place.keyword("required", ()))
+    named.update((name, EVERYTHING) for name in place.keyword("required", ()) if name not in named)
+    minimum, maximum = _count(place, "minProperties") or 0, _count(place, "maxProperties")
+    if maximum is not None and max(minimum, len(required)) > maximum:
+        return None
+    return Object(named, tuple(rules), required, (), minimum, maximum)
+
+
+def joined(place: Place) -> list[Formula]:
+    """The formulas of a subschema's combinators."""
+    formulas = place.formulas
+    parts: list[Formula] = references(place)
+    parts.extend(map(formulas.values, _listed(place)))
+    parts.extend(place.inner(schema) for schema in place.keyword("allOf", ()))
+    if place.has("anyOf"):
+        parts.append(formulas.any_of(place.inner(schema) for schema in place.keyword("anyOf")))
+    if place.has("oneOf"):
+        parts.append(formulas.one_of(place.inner(schema) for schema in place.keyword("oneOf")))
+    if place.has("not"):
+        parts.append(formulas.negation(place.inner(place.keyword("not"))))
+    if place.has("if"):
+        parts.append(_conditional(place))
+    if place.has("contains"):
+        parts.append(_contains(place))
+    if place.has("propertyNames"):
+        parts.append(formulas.names(place.inner(place.keyword("propertyNames"))))
+    parts.extend(_dependencies(place))
+    return parts
+
+
+def references(place: Place) -> list[Formula]:
+    """The formulas of the schemas that a subschema refers to."""
+    found: list[Formula] = []
+    if place.has("$ref"):
+        found.append(place.enter(place.documents.resolve(place.schema, "$ref")))
+    if place.has("$dynamicRef"):
+        found.append(place.enter(_dynamic(place)))
+    if place.has("$recursiveRef"):
+        found.append(place.enter(_recursive(place)))
+    return found
+
+
+def _dynamic(place: Place) -> Subschema | bool:
+    target = place.documents.resolve(place.schema, "$dynamicRef")
+    name = place.keyword("$dynamicRef").rpartition("#")[2]
+    if isinstance(target, bool) or target.resource.dynamic_anchors.get(name) is not target:
+        return target
+    for resource in place.scope:
+        if name in resource.dynamic_anchors:
+            return resource.dynamic_anchors[name]
+    return target
+
+
+def _recursive(place: Place) -> Subschema | bool:
+    target = place.documents.resolve(place.schema, "$recursiveRef")
+    if isinstance(target, bool) or not target.resource.is_recursive:
+        return target
+    for resource in place.scope:
+        if resource.is_recursive and resource.root is not None:
+            return resource.root
+    return target
+
+
+def _only(place: Place, **cases: Any) -> Formula:
+    """Values of the other types, or those of the given cases."""
+    normal = {name: getattr(ANY, name) for name in ("null", "booleans", "numbers", "strings", "arrays", "objects")}
+    return place.formulas.plain(Normal(**(normal | cases)))
+
+
+def _conditional(place: Place) -> Formula:
+    formulas = place.formulas
+    condition = place.inner(place.keyword("if"))
+    then = place.inner(place.keyword("then", True))
+    other = place.inner(place.keyword("else", True))
+    return formulas.any_of((formulas.all_of((condition, then)), formulas.all_of((formulas.negation(condition), other))))
+
+
+def _contains(place: Place) -> Formula:
+    minimum, maximum = _count(place, "minContains"), _count(place, "maxContains")
+    part = Contains(place.inner(place.keyword("contains")), 0, 1 if minimum is None else minimum, maximum)
+    case = containing(part, place.formulas)
+    return _only(place, arrays=() if case is None else (case,))
+
+
+def _dependencies(place: Place) -> list[Formula]:
+    """`a` implies what depends on it: nothing is called `a`, or what depends on it holds."""
+    parts: list[Formula] = []
+    for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
+        for name, needed in place.keyword(keyword, {}).items():
+            if is_array(needed):
+                names: list[str] = needed
+                cases = (lacking(name), requiring(names)) if names else (ANY_OBJECT,)
+                parts.append(_only(place, objects=cases))
+            else:
+                formula = place.inner(needed)
+                without = place.formulas.plain(Normal(objects=(lacking(name),)))
+                parts.append(place.formulas.any_of((_only(place, objects=()), without, formula)))
+    return parts

@@ -1,0 +1,235 @@
+"""Syntax trees as automata over characters, by Brzozowski's derivatives: a state is what is left to match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ....errors import LimitError
+from ...limits import spend
+from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
+from .narrowing import size
+
+STATE_LIMIT = 20_000
+MAX_CODE_POINT = 0x10FFFF
+LEAD_BYTES = ((0xC0, 0xDF, 1), (0xE0, 0xEF, 2), (0xF0, 0xF4, 3))
+"""First bytes of UTF-8 sequences, with how many bytes follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a table has left to match from one of its states."""
+
+    table: Table
+    state: int
+
+
+Left = Node | Rest
+
+
+class Expression:
+    """The language of a syntax tree, as an automaton over characters whose states are made when reached."""
+
+    def __init__(self, node: Node) -> None:
+        self._effort = 200 * size(node)
+        """What a derivative takes: it is about as large as the node, and is compared as a whole."""
+        self._nodes: list[Left] = [node]
+        self._numbers: dict[Left, int] = {node: 0}
+        self._steps: list[dict[str, int]] = [{}]
+        self._accepting: list[bool] = [nullable(node)]
+        self._dead: list[bool] = [node == NOTHING]
+        self._bounds: list[tuple[int, ...] | None] = [None]
+
+    def step(self, state: int, char: str) -> int:
+        """The state after a character."""
+        after = self._steps[state].get(char)
+        if after is None:
+            spend(self._effort)
+            node = derivative(self._nodes[state], ord(char))
+            after = self._numbers.get(node, -1)
+            if after < 0:
+                after = self._add(node)
+            self._steps[state][char] = after
+        return after
+
+    def _add(self, node: Left) -> int:
+        number = len(self._nodes)
+        if number >= STATE_LIMIT:
+            raise LimitError(f"a pattern has more than {STATE_LIMIT} states")
+        self._numbers[node] = number
+        self._nodes.append(node)
+        self._steps.append({})
+        self._accepting.append(nullable(node))
+        self._dead.append(node == NOTHING)
+        self._bounds.append(None)
+        return number
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is in the language."""
+        return self._accepting[state]
+
+    def is_dead(self, state: int) -> bool:
+        """Whether no continuation is in the language."""
+        return self._dead[state]
+
+    def bounds(self, state: int) -> tuple[int, ...]:
+        """Code points at which characters begin to lead elsewhere."""
+        known = self._bounds[state]
+        if known is None:
+            known = self._bounds[state] = tuple(sorted(first_bounds(self._nodes[state])))
+        return known
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is in the language."""
+        state = 0
+        spend(20 * len(text))
+        for char in text:
+            state = self.step(state, char)
+        return self._accepting[state]
+
+
+def nullable(node: Left) -> bool:
+    """Whether the empty text is in the language."""
+    match node:
+        case Literal():
+            return not node.data
+        case Sequence():
+            return all(nullable(item) for item in node.items)
+        case Alternation():
+            return any(nullable(item) for item in node.items)
+        case Repeat():
+            return node.min == 0 or nullable(node.item)
+        case Table():
+            return bool(node.accepting[node.start])
+        case Rest():
+            return bool(node.table.accepting[node.state])
+        case _:
+            return False
+
+
+def derivative(node: Left, point: int) -> Left:
+    """What may follow after the character `point`. Its steps are counted where a node has several items."""
+    match node:
+        case Chars():
+            return EMPTY if any(low <= point <= high for low, high in node.ranges) else NOTHING
+        case Literal():
+            begin = _utf8(point)
+            return Literal(node.data[len(begin) :]) if node.data.startswith(begin) else NOTHING
+        case Sequence():
+            return _after_sequence(node.items, point)
+        case Alternation():
+            spend(100 * len(node.items))
+            return alternation(derivative(item, point) for item in node.items)
+        case Repeat():
+            if node.max == 0:
+                return NOTHING
+            left = None if node.max is None else node.max - 1
+            rest: Node = Repeat(node.item, max(0, node.min - 1), left) if left != 0 else EMPTY
+            return sequence(derivative(node.item, point), rest)
+        case Table():
+            return _after_table(node, node.start, point)
+        case Rest():
+            return _after_table(node.table, node.state, point)
+        case _:
+            raise TypeError(f"{type(node).__name__} does not occur in a pattern")
+
+
+def _utf8(point: int) -> bytes:
+    return chr(point).encode("utf-8", "surrogatepass")
+
+
+def _after_table(table: Table, state: int, point: int) -> Left:
+    for byte in _utf8(point):
+        state = int(table.transitions[state, byte])
+        if state < 0:
+            return NOTHING
+    return Rest(table, state)
+
+
+def _after_sequence(items: tuple[Left, ...], point: int) -> Left:
+    parts: list[Left] = []
+    for index, item in enumerate(items):
+        spend(100 + 20 * (len(items) - index))
+        parts.append(sequence(derivative(item, point), *items[index + 1 :]))
+        if not nullable(item):
+            break
+    return alternation(parts)
+
+
+def sequence(*items: Left) -> Left:
+    """A sequence, flattened, without empty items."""
+    flat: list[Left] = []
+    for item in items:
+        if item == NOTHING:
+            return NOTHING
+        if isinstance(item, Sequence):
+            flat.extend(item.items)
+        elif item != EMPTY:
+            flat.append(item)
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat)) if flat else EMPTY  # type: ignore[arg-type]
+
+
+def alternation(items: Iterable[Left]) -> Left:
+    """An alternation, flattened, each item once."""
+    flat: dict[Left, None] = {}
+    for item in items:
+        flat.update(dict.fromkeys(item.items if isinstance(item, Alternation) else (item,)))
+    return next(iter(flat)) if len(flat) == 1 else Alternation(tuple(flat))  # type: ignore[arg-type]
+
+
+def first_bounds(node: Left) -> set[int]:
+    """Code points at which the derivative may change; always with 0."""
+    match node:
+        case Chars():
+            return {0}.union(*((low, high + 1) for low, high in node.ranges))
+        case Literal():
+            if not node.data:
+                return {0}
+            point = ord(node.data.decode("utf-8", "surrogatepass")[0])
+            return {0, point, point + 1}
+        case Sequence():
+            found = {0}
+            for item in node.items:
+                found |= first_bounds(item)
+                if not nullable(item):
+                    break
+            return found
+        case Alternation():
+            return {0}.union(*(first_bounds(item) for item in node.items))
+        case Repeat():
+            return first_bounds(node.item)
+        case Table():
+            return set(_table_bounds(node, node.start))
+        case Rest():
+            return set(_table_bounds(node.table, node.state))
+        case _:
+            raise TypeError(f"{type(node).__name__} does not occur in a pattern")
+
+
+@lru_cache(maxsize=4096)
+def _table_bounds(table: Table, state: int) -> tuple[int, ...]:
+    row = table.transitions[state]
+    found = [0, *(point for point in range(1, 128) if row[point] != row[point - 1]), 0x80]
+    for first, last, follow in LEAD_BYTES:
+        width = 64**follow
+        for lead in range(first, last + 1):
+            base = (lead - first) * width
+            found.append(base)
+            if row[lead] >= 0:
+                found.extend(base + offset for offset, _ in _outcomes(table, int(row[lead]), follow))
+    return tuple(point for point in found if point <= MAX_CODE_POINT)
+
+
+@lru_cache(maxsize=16_384)
+def _outcomes(table: Table, state: int, follow: int) -> tuple[tuple[int, int], ...]:
+    """Where `follow` continuation bytes lead from a state: offsets at which the outcome changes, with it."""
+    if state < 0 or follow == 0:
+        return ((0, state),)
+    width = 64 ** (follow - 1)
+    merged: list[tuple[int, int]] = []
+    for index in range(64):
+        for offset, outcome in _outcomes(table, int(table.transitions[state, 0x80 + index]), follow - 1):
+            if not merged or merged[-1][1] != outcome:
+                merged.append((index * width + offset, outcome))
+    return tuple(merged)

@@ -1,0 +1,131 @@
+"""Lengths of the texts of a syntax node, and nodes narrowed to the texts within given lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as ListOf
+
+from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
+
+ENDLESS = 2**60
+MAX_BRANCHES = 16
+MAX_VARYING = 3
+
+Span = tuple[int, int]
+
+
+def lengths(node: Node) -> Span | None:
+    """The fewest and the most characters of its texts, ENDLESS without bound; None if it takes an automaton to tell."""
+    match node:
+        case Chars():
+            return 1, 1
+        case Literal(data):
+            count = len(data.decode())
+            return count, count
+        case Sequence(items):
+            spans = [lengths(item) for item in items]
+            low = high = 0
+            for span in spans:
+                if span is None:
+                    return None
+                low, high = low + span[0], high + span[1]
+            return low, min(high, ENDLESS)
+        case Alternation(items):
+            spans = [span for item in items if (span := lengths(item)) is not None]
+            if len(spans) < len(items) or not items:
+                return None
+            return min(low for low, _ in spans), max(high for _, high in spans)
+        case Repeat(item, least, most):
+            span = lengths(item)
+            if span is None:
+                return None
+            low, high = span
+            above = 0 if high == 0 else ENDLESS if most is None else min(high * most, ENDLESS)
+            return min(low * least, ENDLESS), above
+        case _:
+            return None
+
+
+def narrow(node: Node, least: int, most: int) -> Node | None:
+    """The texts of `node` with `least` to `most` characters; None if plain syntax does not say so briefly.
+
+    That works where at most one part of a sequence varies in length, and that by turns of fixed length.
+    """
+    span = lengths(node)
+    if span is None:
+        return None
+    low, high = span
+    if least <= low and high <= most:
+        return node
+    if high < least or most < low:
+        return NOTHING
+    match node:
+        case Alternation(items):
+            return _any_of([narrow(item, least, most) for item in items])
+        case Sequence(items):
+            return _narrow_sequence(items, least, most)
+        case Repeat(item, 0, 1):
+            return _any_of([EMPTY if least <= 0 else NOTHING, narrow(item, least, most)])
+        case Repeat(item, fewest, greatest):
+            size, longest = lengths(item) or (0, 1)
+            if size == 0 or size != longest:
+                return None
+            fewest = max(fewest, -(-least // size))
+            turns = most // size
+            greatest = turns if greatest is None else min(greatest, turns)
+            if most >= ENDLESS:
+                greatest = node.max
+            return NOTHING if greatest is not None and fewest > greatest else Repeat(item, fewest, greatest)
+        case _:
+            return None
+
+
+def _narrow_sequence(items: tuple[Node, ...], least: int, most: int) -> Node | None:
+    spans = [lengths(item) or (0, ENDLESS) for item in items]
+    varying = [index for index, (low, high) in enumerate(spans) if low != high]
+    if len(varying) == 1:
+        at = varying[0]
+        fixed = sum(low for index, (low, _) in enumerate(spans) if index != at)
+        part = narrow(items[at], least - fixed, most if most >= ENDLESS else most - fixed)
+        if part is None or part == NOTHING:
+            return part
+        return Sequence((*items[:at], part, *items[at + 1 :]))
+    for at in varying if len(varying) <= MAX_VARYING else ():
+        branches = _branches(items[at])
+        if branches is not None:
+            choices = [narrow(Sequence((*items[:at], one, *items[at + 1 :])), least, most) for one in branches]
+            return _any_of(choices)
+    return None
+
+
+def _branches(item: Node) -> ListOf[Node] | None:
+    """A part that varies in length, as a few alternatives."""
+    match item:
+        case Alternation(items) if len(items) <= MAX_BRANCHES:
+            return items
+        case Repeat(inner, 0, 1):
+            return (EMPTY, inner)
+        case _:
+            return None
+
+
+def _any_of(items: ListOf[Node | None]) -> Node | None:
+    kept: list[Node] = []
+    for item in items:
+        if item is None:
+            return None
+        if item != NOTHING:
+            kept.append(item)
+    if sum(size(item) for item in kept) > 8 * MAX_BRANCHES:
+        return None
+    return kept[0] if len(kept) == 1 else Alternation(tuple(kept))
+
+
+def size(node: Node) -> int:
+    """How many nodes there are in a node."""
+    match node:
+        case Sequence(items) | Alternation(items):
+            return 1 + sum(size(item) for item in items)
+        case Repeat(item, _, _):
+            return 1 + size(item)
+        case _:
+            return 1

@@ -1,0 +1,396 @@
+"""Arrays of a schema as pieces of graph."""
+
+from __future__ import annotations
+
+from itertools import islice, repeat
+from operator import add
+from typing import Any, NamedTuple
+
+from ....errors import SchemaError
+from ....kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
+from ...graph import Link
+from ...limits import spend
+from ..algebra import arrays
+from ..algebra.cases import Array, Contains
+from ..algebra.formula import NOTHING, Formula, json_key
+from .liveness import Liveness
+from .measures import MOST
+from .protocol import ItemLowering
+
+MUCH = 3
+FEW = 8
+"""Up to how many things that must come the shortest way to all of them is looked for."""
+
+
+class Place(NamedTuple):
+    """How far an array has come: items so far; for each `contains` how many count, for unique items the bits used."""
+
+    length: int
+    counts: tuple[int, ...]
+    used: int
+
+
+class Mode(NamedTuple):
+    """Whether the next item may count for a `contains`, and whether one that satisfies it may be there uncounted."""
+
+    counts: bool
+    uncounted: bool
+
+
+class Value(NamedTuple):
+    """A value of unique items: its bit and formula, which `contains` it satisfies, and the bytes of a short text."""
+
+    bit: int
+    formula: Formula
+    meets: tuple[bool, ...]
+    length: int
+
+
+class Items:
+    """One array case at one depth, in the current rule, before the node `target`."""
+
+    def __init__(self, owner: ItemLowering, case: Array, depth: int, target: int) -> None:
+        self._owner = owner
+        self._graph = owner.graph
+        self._case = case
+        self._depth = depth
+        self._afters: dict[Any, int] = {}
+        self._search = Liveness(self._may_end, self._places_after)
+        self._kinds_of: dict[tuple[Formula, tuple[Mode, ...]], list[tuple[Formula, tuple[int, ...]]]] = {}
+        self._rests: dict[Place, int] = {}
+        self._listed: dict[Formula, list[Value]] = {}
+        self._bits: dict[Any, int] = {}
+        self._shortest_values: dict[Place, int] = {}
+        spacing = owner.form.spacing
+        bracket = owner.text(b"]", target)
+        self._close = owner.gap(spacing.at_end(depth), bracket)
+        self._close_empty = owner.gap(spacing.when_empty(), bracket)
+        self._target = target
+        self._rest_exists = case.rest is not NOTHING and owner.schema.has_instance(case.rest)
+
+    def entry(self) -> int | None:
+        """The node before the opening bracket; None if there is no such array."""
+        links = self._tracked() if self._case.contains or self._case.unique is not None else self._plain()
+        if not links:
+            return None
+        return self._graph.node(((0x5B, 0x5B, self._graph.node(links=links)),))
+
+    def _item(self, formula: Formula, after: int) -> int:
+        """The node before an item of a formula that leads to the node `after`."""
+        return self._graph.node(links=((CALL, self._owner.value(formula, self._depth + 1), after),))
+
+    def _first(self, item: int) -> Link:
+        """From the opening bracket to the first item."""
+        return (EPSILON, self._owner.gap(self._owner.form.spacing.inside(self._depth), item), 0)
+
+    def _comma(self, item: int) -> Link:
+        """From behind an item to the next."""
+        owner, spacing = self._owner, self._owner.form.spacing
+        comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), item))
+        return (EPSILON, owner.gap(spacing.before_comma(), comma), 0)
+
+    # Arrays whose items depend on nothing but their index
+
+    def _plain(self) -> list[Link]:
+        case, has_instance = self._case, self._owner.schema.has_instance
+        prefix: list[Formula] = []
+        most = UNBOUNDED if case.max_items is None else case.max_items
+        for formula in case.prefix[:most]:
+            if formula is NOTHING or not has_instance(formula):
+                most = len(prefix)
+                break
+            prefix.append(formula)
+        if len(prefix) == len(case.prefix) and not self._rest_exists:
+            most = min(most, len(prefix))
+        if most < case.min_items:
+            return []
+        links: list[Link] = [(EPSILON, self._close_empty, 0)] if case.min_items == 0 else []
+        if most == 0:
+            return links
+        if prefix:
+            after = self._after_prefix(prefix, most)
+            return [*links, self._first(self._item(prefix[0], after))]
+        least = max(0, case.min_items - 1)
+        after = self._loop(least, most if most == UNBOUNDED else most - 1)
+        return [*links, self._first(self._item(case.rest, after))]
+
+    def _after_prefix(self, prefix: list[Formula], most: int) -> int:
+        """The node after the first item of the prefix."""
+        case, count = self._case, len(prefix)
+        if most > count:
+            after = self._loop(max(0, case.min_items - count), most if most == UNBOUNDED else most - count)
+        else:
+            after = self._close
+        for index in range(count - 1, 0, -1):
+            links = [self._comma(self._item(prefix[index], after))]
+            if index >= case.min_items:
+                links.append((EPSILON, self._close, 0))
+            after = self._graph.node(links=links)
+        return after
+
+    def _loop(self, least: int, most: int) -> int:
+        """The node after an item from which `least` to `most` further items follow, then the end."""
+        if most == 0:
+            return self._close
+        graph, rest = self._graph, self._case.rest
+        if least == 0 and most == UNBOUNDED:
+            head = graph.reserve()
+            return graph.define(head, links=(self._comma(self._item(rest, head)), (EPSILON, self._close, 0)))
+        counter = graph.counter_for(least, most)
+        head = graph.reserve()  # outside the counter: the first item returns to it with nothing counted
+        graph.counter = counter
+        turn = graph.node(links=((INCREMENT, head, counter),))
+        comma = self._comma(self._item(rest, turn))
+        graph.counter = 0
+        return graph.define(head, links=((EPSILON, comma[1], counter), (LEAVE, self._close, counter)))
+
+    # Arrays whose items depend on the items before
+
+    def _tracked(self) -> list[Link]:
+        case = self._case
+        if case.unique is False:
+            raise SchemaError("arrays in which some two items are equal cannot be enforced", "#/uniqueItems")
+        start = Place(0, (0,) * len(case.contains), 0)
+        if not self._is_alive(start):
+            return []
+        links: list[Link] = [(EPSILON, self._close_empty, 0)] if self._may_end(start) else []
+        steps = [step for step in self._steps(start) if self._is_alive(step[1])]
+        if steps:
+            links.append(self._first(self._alternatives(steps)))
+        return links
+
+    def _alternatives(self, steps: list[tuple[Formula, Place]]) -> int:
+        """The node before an item that may be of any of the formulas, each with the place after it."""
+        return self._graph.node(
+            links=[(EPSILON, self._item(formula, self._after(place)), 0) for formula, place in steps]
+        )
+
+    def _after(self, place: Place) -> int:
+        node = self._afters.get(place)
+        if node is None:
+            node = self._afters[place] = self._graph.lazy_node(
+                lambda node: self._define_after(node, place), lambda: self._shortest(place), self._target
+            )
+        return node
+
+    def _define_after(self, node: int, place: Place) -> None:
+        links: list[Link] = [(EPSILON, self._close, 0)] if self._may_end(place) else []
+        steps = [step for step in self._steps(place) if self._is_alive(step[1])]
+        if steps:
+            links.append(self._comma(self._alternatives(steps)))
+        self._graph.define(node, links=links)
+
+    def _may_end(self, place: Place) -> bool:
+        case = self._case
+        enough = all(count >= part.min for count, part in zip(place.counts, case.contains, strict=True))
+        return enough and place.length >= case.min_items
+
+    def _steps(self, place: Place) -> list[tuple[Formula, Place]]:
+        """The items that may come next: the formula of each kind, and the place after it."""
+        case = self._case
+        if case.max_items is not None and place.length >= case.max_items:
+            return []
+        if case.unique and not (case.max_items is not None and case.max_items <= 1):
+            return self._unused(place)
+        length = self._following(place.length)
+        modes = tuple(map(self._mode, case.contains, place.counts, repeat(place.length)))
+        return [
+            (formula, place._replace(length=length, counts=tuple(map(add, place.counts, more))))
+            for formula, more in self._kinds(arrays.item(case, place.length), modes)
+        ]
+
+    def _mode(self, part: Contains, count: int, length: int) -> Mode:
+        """How an item may count for a `contains`."""
+        if length < part.start:
+            return Mode(False, True)
+        if part.max is None:
+            # Where much is counted, an item either counts or does not: each choice would double what is followed.
+            much = len(self._case.contains) > MUCH or part.min > MUCH
+            return Mode(count < part.min, count >= part.min or not (much and part.formula.kind == "values"))
+        return Mode(count < part.max, False)
+
+    def _kinds(self, base: Formula, modes: tuple[Mode, ...]) -> list[tuple[Formula, tuple[int, ...]]]:
+        """The kinds of an item: their formulas, and what each adds to the counts."""
+        known = self._kinds_of.get((base, modes))
+        if known is None:
+            schema, formulas = self._owner.schema, self._owner.schema.formulas
+            kinds: list[tuple[Formula, tuple[int, ...]]] = [(base, ())]
+            for mode, part in zip(modes, self._case.contains, strict=True):
+                split: list[tuple[Formula, tuple[int, ...]]] = []
+                spend(1000 * len(kinds))
+                for formula, more in kinds:
+                    without = formula
+                    if not mode.uncounted:
+                        without = formulas.all_of((formula, formulas.negation(part.formula)))
+                    split.append((without, (*more, 0)))
+                    if mode.counts:
+                        split.append((formulas.all_of((formula, part.formula)), (*more, 1)))
+                kinds = [kind for kind in split if kind[0] is not NOTHING]
+            known = [kind for kind in kinds if schema.has_instance(kind[0])]
+            self._kinds_of[base, modes] = known
+        return known
+
+    def _following(self, index: int) -> int:
+        """The index of the next item, as far as it matters."""
+        case = self._case
+        matters = [len(case.prefix), case.min_items, *(part.start for part in case.contains)]
+        if case.max_items is not None:
+            matters.append(case.max_items)
+        return min(index + 1, max(matters))
+
+    def _values(self, formula: Formula) -> list[Value]:
+        """The values of unique items of a formula, those with short texts first."""
+        known = self._listed.get(formula)
+        if known is None:
+            owner, case = self._owner, self._case
+            values = owner.schema.constants(formula)
+            if values is None:
+                raise SchemaError(
+                    "uniqueItems can be enforced only for items out of finitely many values (enum, const, boolean)",
+                    owner.schema.formulas.pointer_of(formula),
+                )
+            known = self._listed[formula] = []
+            for value in values:
+                one = owner.schema.formulas.values((value,))
+                meets = tuple(owner.schema.accepts(part.formula, value) for part in case.contains)
+                bit = self._bits.setdefault(json_key(value), 1 << len(self._bits))
+                known.append(Value(bit, one, meets, owner.shortest(one, self._depth + 1)))
+            known.sort(key=lambda value: value.length)
+        return known
+
+    def _unused(self, place: Place) -> list[tuple[Formula, Place]]:
+        """The single values that are not used yet."""
+        values = self._values(arrays.item(self._case, place.length))
+        spend((100 + place.used.bit_length() // 64) * len(values))
+        unused = [value for value in values if not value.bit & place.used]
+        length = self._following(place.length)
+        if self._case.contains:
+            counted = ((value, self._counted(place, value)) for value in unused)
+            return [
+                (value.formula, Place(length, counts, place.used | value.bit))
+                for value, counts in counted
+                if counts is not None
+            ]
+        steps = [(value.formula, Place(length, (), place.used | value.bit)) for value in unused]
+        if place.length >= len(self._case.prefix):
+            self._note_shortest([after for _, after in steps], [value.length for value in unused])
+        return steps
+
+    def _counted(self, place: Place, value: Value) -> tuple[int, ...] | None:
+        """The counts after one more value; None if there would be too many of something."""
+        counts: list[int] = []
+        for count, meets, part in zip(place.counts, value.meets, self._case.contains, strict=True):
+            more = count + (meets and place.length >= part.start)
+            if part.max is not None and more > part.max:
+                return None
+            counts.append(more if part.max is not None else min(more, part.min))
+        return tuple(counts)
+
+    def _note_shortest(self, places: list[Place], lengths: list[int]) -> None:
+        """Note the bytes of the shortest values that must still come after each of the unused ones.
+
+        places: after each of the unused values; lengths: of these, in ascending order
+        """
+        missing = max(self._case.min_items - places[0].length, 0) if places else 0
+        few, more = sum(lengths[:missing]), sum(lengths[: missing + 1])
+        for number, (place, length) in enumerate(zip(places, lengths, strict=True)):
+            self._shortest_values[place] = few if number >= missing else more - length
+
+    def _is_alive(self, place: Place) -> bool:
+        """Whether the array can still be completed."""
+        told = self._told(place)
+        return self._search(place) if told is None else told
+
+    def _told(self, place: Place) -> bool | None:
+        """Whether an array can be completed, one item for each thing that is missing; None if that does not tell."""
+        case = self._case
+        if place.length < max((len(case.prefix), *(part.start for part in case.contains))):
+            return None
+        missing = max(case.min_items - place.length, 0)
+        wanted = [max(part.min - count, 0) for part, count in zip(case.contains, place.counts, strict=True)]
+        if not missing and not any(wanted):
+            return True
+        if not (self._enough_values(place, missing, wanted) if case.unique else self._enough_kinds(wanted)):
+            return False
+        bounded = any(part.max is not None for part in case.contains)
+        roomy = case.max_items is None or place.length + max(missing, sum(wanted)) <= case.max_items
+        return True if roomy and not bounded else None
+
+    def _enough_values(self, place: Place, missing: int, wanted: list[int]) -> bool:
+        """Whether there are values for so many items, and for so many of each `contains`."""
+        values = self._values(self._case.rest) if self._rest_exists else []
+        if not any(wanted) and not self._case.prefix:
+            return missing <= len(values) - place.used.bit_count()
+        spend(10 * len(values))
+        left = [value.meets for value in values if not value.bit & place.used]
+        return missing <= len(left) and not any(
+            sum(meets[number] for meets in left) < count for number, count in enumerate(wanted) if count
+        )
+
+    def _enough_kinds(self, wanted: list[int]) -> bool:
+        """Whether further items can satisfy each `contains` that is wanted."""
+        case, schema = self._case, self._owner.schema
+        return self._rest_exists and all(
+            schema.has_instance(schema.formulas.all_of((case.rest, part.formula)))
+            for part, count in zip(case.contains, wanted, strict=True)
+            if count
+        )
+
+    def _places_after(self, place: Place) -> list[Place]:
+        """The places after one more item, those nearest to the end first."""
+        return sorted({after for _, after in self._steps(place)}, key=self._missing)
+
+    def _short_values(self, place: Place) -> int | None:
+        """The bytes of the shortest values that must still come, commas and lines included; None if more matters."""
+        case = self._case
+        if not case.unique or case.contains or place.length < len(case.prefix):
+            return None
+        missing = max(case.min_items - place.length, 0)
+        total = self._shortest_values.get(place)
+        if total is None:
+            values = self._values(case.rest) if missing else []
+            spend(10 * len(values))
+            total = sum(islice((value.length for value in values if not value.bit & place.used), missing))
+        return missing * (1 + self._owner.line(self._depth)) + total
+
+    def _shortest(self, place: Place) -> int:
+        """Bytes after an item to after the closing bracket, along short items."""
+        told = self._short_values(place) if self._case.unique else self._short_matches(place)
+        way: list[tuple[Place, int]] = []
+        if told is None:
+            line = self._owner.line(self._depth)
+            while place not in self._rests and not self._may_end(place):
+                formula, after = self._nearest(place)
+                way.append((place, 1 + line + self._owner.shortest(formula, self._depth + 1)))
+                place = after
+            told = self._rests.get(place, 0)
+        for passed, length in reversed(way):
+            told = self._rests[passed] = told + length
+        return min(told + self._owner.last_line(self._depth) + 1, MOST)
+
+    def _nearest(self, place: Place) -> tuple[Formula, Place]:
+        """The next item on a short way to the end, and the place after it."""
+        return min(
+            (step for step in self._steps(place) if self._is_alive(step[1])),
+            key=lambda step: (self._missing(step[1]), self._owner.shortest(step[0], self._depth + 1)),
+        )
+
+    def _short_matches(self, place: Place) -> int | None:
+        """The same with an item for each match that is missing, where they are many and nothing else matters."""
+        case, owner = self._case, self._owner
+        settled = max((len(case.prefix), *(part.start for part in case.contains)), default=0)
+        bounded = case.max_items is not None or any(part.max is not None for part in case.contains)
+        few = case.min_items + sum(part.min for part in case.contains) <= FEW
+        if few or bounded or place.length < settled:
+            return None
+        wanted = [max(part.min - count, 0) for part, count in zip(case.contains, place.counts, strict=True)]
+        others = max(case.min_items - place.length - sum(wanted), 0)
+        pairs = [(case.rest, others)] if others else []
+        both = owner.schema.formulas.all_of
+        pairs += [(both((case.rest, part.formula)), n) for part, n in zip(case.contains, wanted, strict=True) if n]
+        line = 1 + owner.line(self._depth)
+        return sum(count * (line + owner.shortest(formula, self._depth + 1)) for formula, count in pairs)
+
+    def _missing(self, place: Place) -> int:
+        parts = zip(place.counts, self._case.contains, strict=True)
+        return max(self._case.min_items - place.length, 0) + sum(max(part.min - count, 0) for count, part in parts)

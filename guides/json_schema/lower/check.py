@@ -1,0 +1,80 @@
+"""What generation would come upon in a schema, found before it: sets that cannot be enforced, or are too large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....errors import SchemaError
+from ...graph import Graph
+from ...lower import Lowering
+from ..algebra.cases import Array, Normal
+from ..algebra.formula import NOTHING, Formula
+from ..compiled import CompiledSchema
+from .form import Form
+from .objects.name_choice import suits as many_rules
+from .strings.lowering import StringLowering
+
+MAX_CHECKED = 20_000
+# Only a schema that mentions one of these may have such sets.
+RISKY = frozenset(
+    (
+        *("uniqueItems", "contains", "unevaluatedItems", "not", "oneOf", "if", "dependencies", "dependentSchemas"),
+        *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties", "x-quote"),
+    )
+)
+
+
+def check(schema: CompiledSchema, form: Form) -> None:
+    """Raise SchemaError for sets that cannot be enforced, LimitError for what is too large.
+
+    Follows the formulas from the root, up to MAX_CHECKED of them.
+    """
+    if not schema.mentions(RISKY):
+        return
+    strings = StringLowering(Lowering(Graph()), form.escapes)
+    todo = [schema.root]
+    seen = set(todo)
+    while todo and len(seen) < MAX_CHECKED:
+        formula = todo.pop()
+        normal = schema.cases(formula)
+        for case in normal.strings:
+            strings.shortest(case)
+        for array in normal.arrays:
+            _check_unique(schema, array, formula)
+        for part in _parts(schema, normal, strings):
+            if part not in seen:
+                seen.add(part)
+                todo.append(part)
+
+
+def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> Iterator[Formula]:
+    """The formulas of items and members."""
+    both, refuse = schema.formulas.all_of, schema.formulas.negation
+    for array in normal.arrays:
+        yield from array.prefix
+        yield array.rest
+        # Not what comes of negated items: those are many, and each takes an automaton.
+        written = [part for part in array.contains if part.formula.kind != "not"]
+        yield from (both((array.rest, part.formula)) for part in written)
+        yield from (both((array.rest, refuse(part.formula))) for part in written if part.max is not None)
+    for object_ in normal.objects:
+        for name in object_.properties:
+            yield schema.member(object_, name)
+        if many_rules(object_):
+            yield from (rule.formula for rule in object_.rules)
+            continue
+        for names, formula in schema.regions(object_):
+            strings.shortest(names)
+            yield formula
+
+
+def _check_unique(schema: CompiledSchema, array: Array, formula: Formula) -> None:
+    most = array.max_items
+    if array.unique is None or (array.unique and most is not None and most <= 1):
+        return
+    finite = all(part is NOTHING or schema.constants(part) is not None for part in (*array.prefix[:most], array.rest))
+    if not array.unique or not finite:
+        raise SchemaError(
+            "uniqueItems can be enforced only for items out of finitely many values (enum, const, boolean)",
+            repr(formula) if formula.kind == "schema" else "#",
+        )

@@ -1,0 +1,237 @@
+"""Many constants that are arrays or objects, read together: what has come tells which of them are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ....kernels.chart.layout import CALL, EPSILON
+from ...graph import Link
+from ...limits import spend
+from ...syntax import Repeat
+from ..algebra.cases import Number
+from ..algebra.formula import json_key
+from ..automata.spelling import spelt
+from ..read.dialects import exact, is_array, is_object
+from .measures import MOST
+from .numbers.whole_numbers import ZERO_FRACTION
+from .protocol import ConstantLowering
+
+FEW = 16
+"""Up to how many constants are each read on their own."""
+
+PLAIN_BELOW = 10**16
+PERHAPS_ZEROS = Repeat(ZERO_FRACTION, 0, 1)
+
+Key = str | int
+
+
+class Place(NamedTuple):
+    """Which of the constants are left, by their numbers, and which members or items have come."""
+
+    left: tuple[int, ...]
+    used: frozenset[Key]
+
+
+class ConstantPlaces:
+    """Different constants that are all objects or all arrays, at one depth in the current rule.
+
+    targets: for each constant the node behind it; beyond: the bytes from there to the node `end`
+    """
+
+    def __init__(
+        self,
+        owner: ConstantLowering,
+        constants: Sequence[Any],
+        depth: int,
+        end: int,
+        targets: Sequence[int],
+        beyond: Callable[[int], int],
+    ) -> None:
+        self._owner = owner
+        self._graph = owner.graph
+        self._depth = depth
+        self._target = end
+        self._targets = targets
+        self._beyond = beyond
+        self._in_order = is_array(constants[0]) or owner.form.order == "schema"
+        self._named = is_object(constants[0])
+        self._brackets = b"{}" if self._named else b"[]"
+        self._parts = [_members(one) for one in constants]
+        self._afters: dict[Place, int] = {}
+        self._members: dict[Place, int] = {}
+
+    def entry(self) -> int:
+        """The node before the opening bracket."""
+        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
+        start = Place(tuple(range(len(self._parts))), frozenset())
+        links: list[Link] = []
+        for target in self._ends(start):
+            close = owner.text(self._brackets[1:], target)
+            links.append((EPSILON, owner.gap(spacing.when_empty(), close), 0))
+        if self._goes_on(start):
+            links.append((EPSILON, owner.gap(spacing.inside(self._depth), self._member(start)), 0))
+        return graph.node(((self._brackets[0], self._brackets[0], graph.node(links=links)),))
+
+    def _ends(self, place: Place) -> list[int]:
+        """The nodes behind the constants that are complete."""
+        count = len(place.used)
+        return [self._targets[number] for number in place.left if len(self._parts[number]) == count]
+
+    def _goes_on(self, place: Place) -> bool:
+        return any(len(self._parts[number]) > len(place.used) for number in place.left)
+
+    def _unused(self, number: int, used: frozenset[Key]) -> Iterable[Key]:
+        """The members of a constant that may come next."""
+        unused = (key for key in self._parts[number] if key not in used)
+        return [next(unused)] if self._in_order and len(self._parts[number]) > len(used) else unused
+
+    def _member(self, place: Place) -> int:
+        """The node before the next member or item."""
+        node = self._members.get(place)
+        if node is None:
+            before = 1 + self._owner.line(self._depth)
+            node = self._members[place] = self._graph.lazy_node(
+                lambda node: self._define(node, place), lambda: self._shortest(place, True) - before, self._target
+            )
+        return node
+
+    def _define(self, node: int, place: Place) -> None:
+        """The names that may come at a place, each with the constants that have it; or the values of the next item."""
+        having: dict[Key, list[int]] = {}
+        spend(100 * len(place.left))
+        for number in place.left:
+            for key in self._unused(number, place.used):
+                having.setdefault(key, []).append(number)
+        if not self._named:
+            links = [link for key, left in having.items() for link in self._values(key, left, place.used)]
+            self._graph.define(node, links=links)
+            return
+        entries = [(str(key), self._tail(str(key), left, place.used)) for key, left in having.items()]
+        self._graph.define(node, links=self._texts(entries))
+
+    def _texts(self, entries: list[tuple[str, int]]) -> list[Link]:
+        """To strings, each of which leads on to a node."""
+        owner = self._owner
+        if owner.form.escapes == "canonical":
+            return [(EPSILON, owner.lowering.tree([(spelt(text), after) for text, after in entries]), 0)]
+        nodes = [owner.lowering.lower(owner.strings.literal(text), after) for text, after in entries]
+        return [(EPSILON, node, 0) for node in nodes if node is not None]
+
+    def _tail(self, key: Key, left: list[int], used: frozenset[Key]) -> int:
+        """The node after a name: colon, value, and what comes after the member."""
+        name = len(spelt(str(key)))
+        return self._graph.lazy_node(
+            lambda node: self._define_tail(node, key, left, used),
+            lambda: min(self._rest(number, used) for number in left) - name - 1 - self._owner.line(self._depth),
+            self._target,
+        )
+
+    def _define_tail(self, node: int, key: Key, left: list[int], used: frozenset[Key]) -> None:
+        owner, spacing = self._owner, self._owner.form.spacing
+        values = self._graph.node(links=self._values(key, left, used))
+        colon = owner.text(b":", owner.gap(spacing.after_colon(), values))
+        self._graph.define(node, links=((EPSILON, owner.gap(spacing.before_colon(), colon), 0),))
+
+    def _values(self, key: Key, left: list[int], used: frozenset[Key]) -> list[Link]:
+        """To the values of a member or item, each of which leads on to the constants that have it."""
+        owner = self._owner
+        by_value: dict[Any, list[int]] = {}
+        for number in left:
+            by_value.setdefault(json_key(self._parts[number][key]), []).append(number)
+        spend(500 * len(by_value))
+        links: list[Link] = []
+        texts: list[tuple[str, int]] = []
+        words: list[tuple[bytes, int]] = []
+        containers: list[tuple[Any, int, Place]] = []
+        for numbers in by_value.values():
+            value = self._parts[numbers[0]][key]
+            after = self._after(Place(tuple(numbers), used | {key}))
+            if isinstance(value, str):
+                texts.append((value, after))
+            elif value is None or isinstance(value, bool):
+                words.append(({None: b"null", True: b"true", False: b"false"}[value], after))
+            elif is_array(value) or is_object(value):
+                containers.append((value, after, Place(tuple(numbers), used | {key})))
+            else:
+                whole = exact(value)
+                if isinstance(whole, int) and 0 < abs(whole) < PLAIN_BELOW:
+                    zeros = owner.lowering.lower(PERHAPS_ZEROS, after)
+                    assert zeros is not None, "what may be left out can be read"
+                    words.append((b"%d" % whole, zeros))
+                else:
+                    links.append((CALL, owner.number_rule(Number(values=frozenset((whole,)))), after))
+        if texts:
+            links += self._texts(texts)
+        if words:
+            links.append((EPSILON, owner.lowering.tree(words), 0))
+        return links + self._inner(containers)
+
+    def _inner(self, containers: list[tuple[Any, int, Place]]) -> list[Link]:
+        """To arrays and objects that are values, each with the node behind it and the place that that is."""
+        links: list[Link] = []
+        for named in (True, False):
+            kind = [one for one in containers if is_object(one[0]) == named]
+            if kind:
+                values, targets, places = zip(*kind, strict=True)
+                inner = ConstantPlaces(
+                    self._owner,
+                    values,
+                    self._depth + 1,
+                    self._target,
+                    targets,
+                    lambda number, places=places: self._shortest(places[number], False),
+                )
+                links.append((EPSILON, inner.entry(), 0))
+        return links
+
+    def _after(self, place: Place) -> int:
+        """The node after a member or item: a comma and the next one, or the end."""
+        node = self._afters.get(place)
+        if node is None:
+            node = self._afters[place] = self._graph.lazy_node(
+                lambda node: self._define_after(node, place), lambda: self._shortest(place, False), self._target
+            )
+        return node
+
+    def _define_after(self, node: int, place: Place) -> None:
+        owner, spacing = self._owner, self._owner.form.spacing
+        links: list[Link] = []
+        for target in self._ends(place):
+            close = owner.text(self._brackets[1:], target)
+            links.append((EPSILON, owner.gap(spacing.at_end(self._depth), close), 0))
+        if self._goes_on(place):
+            comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), self._member(place)))
+            links.append((EPSILON, owner.gap(spacing.before_comma(), comma), 0))
+        self._graph.define(node, links=links)
+
+    def _shortest(self, place: Place, going_on: bool) -> int:
+        """Bytes after a member to after the closing bracket; `going_on`: of constants that have further members."""
+        count = len(place.used)
+        spend(500 * len(place.left))
+        return min(
+            self._rest(number, place.used) for number in place.left if not going_on or len(self._parts[number]) > count
+        )
+
+    def _rest(self, number: int, used: frozenset[Key]) -> int:
+        """The bytes of a constant's members that have not come, with commas, lines, and the closing bracket."""
+        owner = self._owner
+        total = 1 + owner.last_line(self._depth) + self._beyond(number)
+        before = 1 + owner.line(self._depth)
+        for key, value in self._parts[number].items():
+            if key not in used:
+                name = len(spelt(str(key))) + 1 + bool(owner.line(0)) if self._named else 0
+                total += before + name + owner.length_of(value, self._depth + 1)
+        return min(total, MOST)
+
+
+def _members(constant: Any) -> dict[Key, Any]:
+    """The members of an object by name, or the items of an array by index."""
+    return {**constant} if is_object(constant) else {index: constant[index] for index in range(len(constant))}
+
+
+def container_kinds(constants: Iterable[Any]) -> list[list[Any]]:
+    """The objects and the arrays among constants, as far as there are some."""
+    listed = list(constants)
+    kinds = [[one for one in listed if is_object(one)], [one for one in listed if not is_object(one)]]
+    return [kind for kind in kinds if kind]

@@ -1,0 +1,31 @@
+"""How the texts of a schema's values are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ....errors import OptionError
+from ..automata.spelling import Escapes
+from .whitespace import Spacing
+
+Order = Literal["schema", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How JSON may be written.
+
+    order: "schema" writes members in the order of the schema, others after them; "any" in any order
+    spacing: the white space; escapes: "canonical" as json.dumps(ensure_ascii=False) escapes, or "any"
+    """
+
+    order: Order = "schema"
+    spacing: Spacing = field(default_factory=Spacing)
+    escapes: Escapes = "canonical"
+
+    def __post_init__(self) -> None:
+        if self.order not in ("schema", "any"):
+            raise OptionError(f'order must be "schema" or "any", not {self.order!r}')
+        if self.escapes not in ("canonical", "any"):
+            raise OptionError(f'escapes must be "canonical" or "any", not {self.escapes!r}')

@@ -1,0 +1,44 @@
+"""Which places an array or object can be completed from: a search ahead, without recursion, that remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from ...limits import spend
+
+Place = TypeVar("Place")
+
+
+class Liveness(Generic[Place]):
+    """Answers for places that lead to one another, or to themselves, but never back.
+
+    may_end: whether everything may end at a place; after: the places after it, those nearest to an end first
+    """
+
+    def __init__(self, may_end: Callable[[Place], bool], after: Callable[[Place], Iterable[Place]]) -> None:
+        self._may_end = may_end
+        self._after = after
+        self._known: dict[Place, bool] = {}
+
+    def __call__(self, place: Place) -> bool:
+        """Whether an end can be reached from a place."""
+        known = self._known.get(place)
+        if known is not None:
+            return known
+        way: list[tuple[Place, Iterator[Place]]] = []
+        following: Place | None = place
+        while following is not None or way:
+            spend(200)
+            if following is not None:
+                if self._known.get(following) or self._may_end(following):
+                    self._known[following] = True
+                    self._known.update((passed, True) for passed, _ in way)
+                    return True
+                way.append((following, iter(self._after(following))))
+            at, others = way[-1]
+            following = next((other for other in others if other != at and self._known.get(other, True)), None)
+            if following is None:
+                self._known[at] = False
+                way.pop()
+        return False

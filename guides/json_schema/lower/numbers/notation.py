@@ -1,0 +1,265 @@
+"""The texts of numbers: every JSON notation of a `Number`'s members, as far as they are a regular language.
+
+Exact: numbers without a fraction or with one, in plain notation, of any length, under any conditions; -0 is 0.
+Exponents are those of finite floats, so that whoever reads a text as one gets a number: after one whole digit -324
+to 308, up to 99 after more. Where more than the sign is bounded fewer texts are accepted than members have, because
+the comparison of digits with an exponent is not regular:
+
+- Under other bounds and exclusions an exponent follows a mantissa with one whole digit that is not 0 (or a
+  mantissa of zeros), which is how serialisers write; 15e3 and 0.5e3 are refused where 1.5e4 and 5e2 are not.
+- Integers and multiples take an exponent after a mantissa without fraction (or with one of zeros), if the
+  exponent alone makes a multiple; 1.5e3 and 50e-1 are refused, and so is 4e0 as a multiple of 2. They take
+  none where an upper bound is below 1e21, nor where a factor of multipleOf is no factor of a power of 10.
+- Negated multiples take no exponent.
+- Constants take an exponent from 1e16 up and from 1e-5 down, with the shortest mantissa.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+
+from ....automaton import ChartAutomaton
+from ....dfa import Dfa
+from ....graph import Graph
+from ....lower import Lowering
+from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
+from ...algebra.cases import Number, Rational
+from ...algebra.numbers import least_common_multiple
+from .magnitudes import EXPONENTS_FROM, Magnitude, magnitude_table
+from .multiples import decimal_places, decimal_step
+from .whole_numbers import DIGIT, ZERO_FRACTION, whole_range
+
+MAX_LISTED = 64
+MAX_LARGE_LISTED = 4096
+LARGE_STEP = 1000
+LEAST_PLAIN, MOST_PLAIN = -4, 15
+
+NOT_ZERO = Chars(((0x31, 0x39),))
+MINUS = Literal(b"-")
+POINT = Literal(b".")
+E = Chars(((0x45, 0x45), (0x65, 0x65)))
+DIGITS = Repeat(DIGIT, 0, None)
+ZEROS = Repeat(Literal(b"0"), 0, None)
+
+
+def _optional(node: Node) -> Node:
+    return Repeat(node, 0, 1)
+
+
+def _sequence(*nodes: Node) -> Node:
+    return Sequence(nodes)
+
+
+def _either(*nodes: Node) -> Node:
+    if not nodes:
+        return NOTHING
+    return nodes[0] if len(nodes) == 1 else Alternation(nodes)
+
+
+OPTIONAL_MINUS = _optional(MINUS)
+OPTIONAL_PLUS = _optional(Literal(b"+"))
+POSITIVE_WHOLE = _sequence(NOT_ZERO, DIGITS)
+WHOLE = _either(Literal(b"0"), POSITIVE_WHOLE)
+FRACTION = _sequence(POINT, Repeat(DIGIT, 1, None))
+POSITIVE_FRACTION = _sequence(Literal(b"0."), ZEROS, POSITIVE_WHOLE)
+UP_TO_99 = _sequence(ZEROS, DIGIT, _optional(DIGIT))
+BELOW_300 = _sequence(_optional(Chars(((0x31, 0x32),))), DIGIT, _optional(DIGIT))
+UP_TO_307 = _sequence(ZEROS, _either(BELOW_300, _sequence(Literal(b"30"), Chars(((0x30, 0x37),)))))
+UP_TO_324 = _sequence(
+    ZEROS,
+    _either(
+        BELOW_300,
+        _sequence(Literal(b"3"), Chars(((0x30, 0x31),)), DIGIT),
+        _sequence(Literal(b"32"), Chars(((0x30, 0x34),))),
+    ),
+)
+EXPONENT = _sequence(E, _either(_sequence(OPTIONAL_PLUS, UP_TO_99), _sequence(MINUS, UP_TO_324)))
+SMALL_EXPONENT = _sequence(E, _either(OPTIONAL_PLUS, MINUS), UP_TO_99)
+WHOLE_EXPONENT = _sequence(
+    E,
+    _either(
+        _sequence(OPTIONAL_PLUS, UP_TO_99),
+        _sequence(MINUS, Repeat(Literal(b"0"), 1, None)),
+    ),
+)
+LARGE_EXPONENT = _sequence(E, OPTIONAL_PLUS, UP_TO_307)
+UP_TO_SIX = _sequence(POINT, Chars(((0x30, 0x36),)), DIGITS)
+E308 = _sequence(E, OPTIONAL_PLUS, ZEROS, Literal(b"308"))
+
+
+def _tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
+    """A whole number, with a fraction and an exponent as the notation has it."""
+    if notation == "integer":
+        return whole
+    if notation == "real":
+        return _sequence(whole, _either(exponent, _sequence(fraction, _optional(exponent))))
+    return _sequence(whole, _optional(fraction), _optional(exponent))
+
+
+def _floats(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
+    """As _tailed, and with the large exponents that floats have, after one digit."""
+    parts = [_tailed(whole, fraction, exponent, notation)]
+    if notation != "integer":
+        parts.append(_sequence(NOT_ZERO, _optional(fraction), LARGE_EXPONENT))
+        parts.append(_sequence(Literal(b"1"), _optional(fraction if fraction is ZERO_FRACTION else UP_TO_SIX), E308))
+    return _either(*parts)
+
+
+NOTATIONS = (None, "integer", "real")
+ZERO_TEXTS = {notation: _tailed(Literal(b"0"), ZERO_FRACTION, EXPONENT, notation) for notation in NOTATIONS}
+
+
+@lru_cache(maxsize=16)
+def unbounded(notation: str | None, positive: bool, whole: bool) -> Table:
+    """Numbers without sign that nothing bounds, all or those above 0 or whole ones, as a table."""
+    first = POSITIVE_WHOLE if positive else WHOLE
+    node = _floats(first, *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)), notation)
+    if positive and not whole and notation != "integer":
+        node = _either(node, _sequence(POSITIVE_FRACTION, _optional(SMALL_EXPONENT)))
+    dfa = Dfa.of(ChartAutomaton(*_graph(node))).minimised()
+    assert dfa.start == 0, "minimised automata are numbered from the start"
+    return Table(dfa.transitions, dfa.accepting)
+
+
+def _graph(node: Node) -> tuple[Graph, int]:
+    graph = Graph()
+    return graph, Lowering(graph).rule(node)
+
+
+@lru_cache(maxsize=4096)
+def number_node(case: Number) -> Node:
+    """The JSON texts of the numbers in a set; NOTHING if there are none. Equal sets give the same node.
+
+    Raises LimitError if multipleOf needs too large an automaton.
+    """
+    if case.values is not None:
+        zero = Sequence((OPTIONAL_MINUS, ZERO_TEXTS[case.notation]))
+        return _either(*_constants(case.values - {0}, case.notation), *((zero,) if 0 in case.values else ()))
+    above = _side(case, case.minimum, case.exclusive_minimum, case.maximum, case.exclusive_maximum, 1)
+    below = _side(case, case.maximum, case.exclusive_maximum, case.minimum, case.exclusive_minimum, -1)
+    if above == below:
+        node = NOTHING if above is None else _magnitude_node(above)
+        return NOTHING if node is NOTHING else Sequence((OPTIONAL_MINUS, node))
+    positive = NOTHING if above is None else _magnitude_node(above)
+    negative = NOTHING if below is None else _magnitude_node(below)
+    if negative is NOTHING:
+        return positive
+    negative = Sequence((MINUS, negative))
+    return negative if positive is NOTHING else Alternation((positive, negative))
+
+
+def _side(
+    case: Number, low: Rational | None, low_open: bool, high: Rational | None, high_open: bool, sign: int
+) -> Magnitude | None:
+    """The members of one sign, or zero, without their sign; None if there are none by the bounds."""
+    low = -1 if low is None else low * sign
+    high = None if high is None else high * sign
+    if low < 0:
+        low, low_open = 0, False
+    if low == 0:
+        low_open = low_open or 0 in case.excluded or bool(case.not_multiple_of)
+    if high is not None and (low > high or (low == high and (low_open or high_open))):
+        return None
+    step = case.multiple_of
+    if case.notation == "integer":
+        step = 1 if step is None else least_common_multiple(step, 1)
+    if step is not None:
+        whole, places = decimal_step(step)
+        step = Fraction(whole, 10**places) if places else whole
+    excluded = (value * sign for value in case.excluded)
+    kept = frozenset(value for value in excluded if value > 0 and value >= low and (high is None or value <= high))
+    return Magnitude(
+        low, low_open, high, high is not None and high_open, step, case.not_multiple_of, kept, case.notation
+    )
+
+
+@lru_cache(maxsize=4096)
+def _magnitude_node(magnitude: Magnitude) -> Node:
+    """The texts of a set of numbers without sign: syntax where it is small, else a table."""
+    low, high, notation = magnitude.low, magnitude.high, magnitude.notation
+    if high == 0:
+        return ZERO_TEXTS[notation]
+    if not magnitude.not_steps and not magnitude.excluded:
+        if high is None and low == 0 and magnitude.step is None:
+            return unbounded(notation, magnitude.low_open, False)
+        if magnitude.step == 1:
+            least, most = _whole_bounds(magnitude)
+            if most is None and least <= 1:
+                return unbounded(notation, least > 0, True)
+            if most is not None and most < EXPONENTS_FROM:
+                node = NOTHING if least > most else whole_range(least, most, notation)
+                if node is not None:
+                    return node
+    if magnitude.step is not None and high is not None:
+        first, last = -(-low // magnitude.step), high // magnitude.step
+        if last - first < (MAX_LISTED if decimal_step(magnitude.step)[0] < LARGE_STEP else MAX_LARGE_LISTED):
+            members = _members(magnitude, first, last)
+            nodes = _constants(members - {0}, notation)
+            return _either(*nodes, *((ZERO_TEXTS[notation],) if 0 in members else ()))
+    table = magnitude_table(magnitude)
+    return NOTHING if table is None else table
+
+
+def _whole_bounds(magnitude: Magnitude) -> tuple[int, int | None]:
+    """The least and greatest whole number within the bounds."""
+    low, high = magnitude.low, magnitude.high
+    least = low // 1 + 1 if magnitude.low_open else -(-low // 1)
+    if high is None:
+        return int(least), None
+    return int(least), int(-(-high // 1) - 1 if magnitude.high_open else high // 1)
+
+
+def _members(magnitude: Magnitude, first: Rational, last: Rational) -> frozenset[Rational]:
+    """The members among the steps from `first` to `last`."""
+    step, low, high = magnitude.step, magnitude.low, magnitude.high
+    assert step is not None
+    members: set[Rational] = set()
+    for index in range(int(first), int(last) + 1):
+        value = index * step
+        outside = (magnitude.low_open and value == low) or (magnitude.high_open and value == high)
+        if not outside and value not in magnitude.excluded and all(value % other for other in magnitude.not_steps):
+            members.add(value)
+    return frozenset(members)
+
+
+def _constants(values: frozenset[Rational], notation: str | None) -> list[Node]:
+    """The texts of single numbers, none of them 0, as alternatives."""
+    wholes: list[Node] = []
+    fractions: list[Node] = []
+    nodes: list[Node] = []
+    for value in sorted(values):
+        if isinstance(value, int) and abs(value) < 10 ** (MOST_PLAIN + 1):
+            wholes.append(Literal(b"%d" % value))
+            continue
+        places = decimal_places(value)
+        if places is None or (places and notation == "integer"):
+            continue
+        scaled = value * 10**places
+        digits = str(abs(int(scaled))).zfill(places + 1)
+        sign = "-" if value < 0 else ""
+        whole = f"{sign}{digits[: len(digits) - places]}"
+        if places:
+            fractions.append(Literal(f"{whole}.{digits[-places:]}".encode()))
+        else:
+            wholes.append(Literal(whole.encode()))
+        if notation != "integer":
+            nodes += _scientific(sign, digits, places)
+    if wholes:
+        tail = {None: (_optional(ZERO_FRACTION),), "integer": (), "real": (ZERO_FRACTION,)}[notation]
+        nodes.append(_sequence(_either(*wholes), *tail))
+    if fractions:
+        nodes.append(_sequence(_either(*fractions), ZEROS))
+    return nodes
+
+
+def _scientific(sign: str, digits: str, places: int) -> list[Node]:
+    """A constant with an exponent, where serialisers write one."""
+    significant = digits.lstrip("0")
+    exponent = len(significant) - places - 1
+    if LEAST_PLAIN <= exponent <= MOST_PLAIN:
+        return []
+    mantissa = significant.rstrip("0")
+    text = f"{sign}{mantissa[0]}" + (f".{mantissa[1:]}" if len(mantissa) > 1 else "")
+    direction = MINUS if exponent < 0 else OPTIONAL_PLUS
+    return [_sequence(Literal(text.encode()), E, direction, ZEROS, Literal(str(abs(exponent)).encode()))]

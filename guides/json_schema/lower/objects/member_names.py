@@ -1,0 +1,68 @@
+"""The members that an object may have by name, and the regions of all other names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...algebra.cases import Object, Rule, String
+from ...algebra.formula import EVERYTHING, NOTHING, Formula
+from ...automata.counting import NEVER
+from ..protocol import MemberLowering
+from .name_choice import NameChoice, suits
+
+MAX_NAMES = 100_000
+"""Up to how many names in any order a set has a bit for each."""
+MAX_BITS = 30
+"""Up to how many names in a fixed order: their bits are in one number."""
+
+
+class MemberNames:
+    """What an object case says of its members.
+
+    names, formulas: the members that may be named, those of the schema first and in its order
+    schema_names: how many of them come in a fixed order
+    regions: the sets of other names, each with the formula of its members' values
+    choice: all other names at once, where there would be too many regions
+    required: as bits, which names must be there
+    """
+
+    def __init__(self, owner: MemberLowering, case: Object, depth: int) -> None:
+        schema = owner.schema
+        self.names: list[str] = []
+        self.formulas: list[Formula] = []
+        self.regions: list[tuple[String, Formula]] = []
+        for name in case.properties:
+            formula = schema.member(case, name)
+            if name in case.required or (formula is not NOTHING and schema.has_instance(formula)):
+                self.names.append(name)
+                self.formulas.append(formula)
+        self.required = sum(1 << index for index, name in enumerate(self.names) if name in case.required)
+        self.schema_names = len(self.names) if owner.form.order == "schema" else 0
+        # A region must lie in the names of each rule of `some`, or outside, for a member to meet it or not.
+        self.choice: NameChoice | None = None
+        if self.are_few and uncounted(case, self.required) and suits(case):
+            choice = NameChoice(owner, case, depth)
+            self.choice = choice if choice.shortest < NEVER else None
+            return
+        apart = tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
+        for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart)) if apart else case):
+            if names.values is None:
+                self.regions.append((names, formula))
+            else:
+                self.names += sorted(names.values)
+                self.formulas += [formula] * len(names.values)
+
+    @property
+    def are_few(self) -> bool:
+        """Whether a set can have a bit for each name."""
+        return len(self.names) <= (MAX_NAMES if self.schema_names == 0 else MAX_BITS)
+
+    @property
+    def others(self) -> bool:
+        """Whether there may be members that are not named."""
+        return bool(self.regions) or self.choice is not None
+
+
+def uncounted(case: Object, required: int) -> bool:
+    """Whether it does not matter how many members an object has."""
+    return case.max_properties is None and case.min_properties <= required.bit_count()

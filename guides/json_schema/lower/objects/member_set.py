@@ -1,0 +1,117 @@
+"""Objects as pieces of graph where it matters only which members there are already: a set in the items."""
+
+from __future__ import annotations
+
+from .....errors import SchemaError
+from .....kernels.chart.layout import CALL, EPSILON
+from ....graph import Link
+from ...algebra.cases import Object
+from ...algebra.formula import Formula
+from ...automata.spelling import spelt
+from ..measures import MOST
+from ..protocol import MemberLowering
+from .member_names import MAX_BITS, MemberNames, uncounted
+from .name_bits import FewNames, ManyNames
+
+
+def suits(case: Object, names: MemberNames) -> bool:
+    """Whether a set tells of the object: no counts, no rule that some member must meet, many names in any order."""
+    return not case.some and uncounted(case, names.required) and names.are_few
+
+
+class MemberSet:
+    """One object case at one depth, in the current rule, before the node `target`.
+
+    There is one node for every place between members, whatever came before: which names can come no more is a
+    bit each in the count of the items (see name_bits.py).
+    """
+
+    def __init__(self, owner: MemberLowering, names: MemberNames, depth: int, target: int) -> None:
+        self._owner = owner
+        self._graph = owner.graph
+        self._names = names
+        self._depth = depth
+        self._target = target
+        self._bits = (FewNames if len(names.names) <= MAX_BITS else ManyNames)(self._graph, names, self._weight)
+
+    def entry(self) -> int:
+        """The node before the opening brace."""
+        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
+        required = self._names.required
+        end = owner.text(b"}", self._target)
+        close = owner.gap(spacing.at_end(self._depth), end)
+        empty = owner.gap(spacing.when_empty(), end)
+        outside = graph.counter
+        graph.counter = self._bits.counter
+        links: list[Link] = [] if required else [(EPSILON, empty, 0)]
+        if self._names.names or self._names.others:
+            # What a missing member weighs has a comma and a line too many where it is the first or next.
+            lacking = owner.last_line(self._depth) - owner.line(self._depth)
+            member = graph.lazy_node(lambda node: self._define(node, after), self._sure_member, self._target, lacking)
+            after = self._define_after(member, close)
+            links.append((EPSILON, owner.gap(spacing.inside(self._depth), member), 0))
+        elif required:
+            raise SchemaError("required members cannot be there", "#")
+        start = graph.node(((0x7B, 0x7B, graph.node(links=links)),))
+        graph.counter = outside
+        return start
+
+    def _define_after(self, member: int, close: int) -> int:
+        """The node after a member: a comma and the next one, or the end."""
+        owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
+        comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), member))
+        more = owner.gap(spacing.before_comma(), comma)
+        return graph.node(links=(self._bits.done(close), self._bits.more(more)))
+
+    def _define(self, node: int, after: int) -> None:
+        """The names that may come next."""
+        owner, graph, names = self._owner, self._graph, self._names
+        links: list[Link] = []
+        for index, name in enumerate(names.names):
+            entry = self._name(name, self._tail(names.formulas[index], after))
+            if entry is not None:
+                links.append(self._bits.name(index, entry))
+        for region, formula in names.regions:
+            entry = owner.string_rule(region)
+            if entry is not None:
+                call = graph.node(links=((CALL, entry, self._tail(formula, after)),))
+                links.append(self._bits.other(call))
+        if names.choice is not None:
+            end = owner.last_line(self._depth) + 1
+            entry = names.choice.entry(lambda formula: self._tail(formula, after), self._target, end)
+            links.append(self._bits.other(entry))
+        graph.define(node, links=links)
+
+    def _name(self, name: str, tail: int) -> int | None:
+        owner = self._owner
+        if owner.form.escapes == "canonical":
+            return self._graph.literal(spelt(name), tail)
+        return owner.lowering.lower(owner.strings.literal(name), tail)
+
+    def _tail(self, formula: Formula, after: int) -> int:
+        """The node after a name: colon and value."""
+        # A place of its own to return to tells in whose value a state is.
+        back = self._graph.node(links=((EPSILON, after, 0),))
+        return self._owner.after_name(formula, self._depth, back)
+
+    def _weight(self, index: int) -> int:
+        """The bytes of a name's member, with what stands before it."""
+        return min(1 + self._owner.line(self._depth) + self._length(index), MOST)
+
+    def _length(self, index: int) -> int:
+        return len(spelt(self._names.names[index])) + self._owner.length_after_name(
+            self._names.formulas[index], self._depth
+        )
+
+    def _sure_member(self) -> int:
+        """Bytes from before a member that need not come to after the closing brace, whichever are left to come."""
+        names, owner = self._names, self._owner
+        lengths = [
+            owner.strings.shortest(region) + owner.length_after_name(formula, self._depth)
+            for region, formula in names.regions
+        ]
+        if names.choice is not None:
+            lengths.append(names.choice.shortest)
+        if not lengths:
+            lengths = [max(map(self._length, range(len(names.names))))]
+        return min(min(lengths) + owner.last_line(self._depth) + 1, MOST)

@@ -1,0 +1,291 @@
+"""Objects as pieces of graph with a node for each place: what has come decides what may come, and when to end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .....errors import SchemaError
+from .....kernels.chart.layout import CALL, EPSILON
+from ....graph import Link
+from ....limits import spend
+from ...algebra.cases import Object, String
+from ...algebra.formula import Formula
+from ...automata.spelling import spelt
+from ..liveness import Liveness
+from ..measures import MOST
+from ..protocol import MemberLowering
+from .member_names import MemberNames
+
+
+class Place(NamedTuple):
+    """How far an object has come.
+
+    used: which of the named members can come no more, as bits; members: how many there are, as far as
+    it matters; unmet: which of the rules in `Object.some` have no member yet, as bits
+    """
+
+    used: int
+    members: int
+    unmet: int
+
+
+class Choice(NamedTuple):
+    """A member that may come next: its name in the list of names, or -1 - its region; its value; the place after it."""
+
+    name: int
+    formula: Formula
+    after: Place
+
+
+class Members:
+    """One object case at one depth, in the current rule, before the node `target`."""
+
+    def __init__(self, owner: MemberLowering, case: Object, names: MemberNames, depth: int, target: int) -> None:
+        self._owner = owner
+        self._graph = owner.graph
+        self._case = case
+        self._depth = depth
+        self._target = target
+        self._members: dict[Place, int] = {}
+        self._afters: dict[Place, int] = {}
+        self._tails: dict[Choice, int] = {}
+        self._alive = Liveness(self._may_end, self._places_after)
+        self._rests: dict[Place, int] = {}
+        self._lengths: list[tuple[int, int]] | None = None
+        self._lengths_from: list[int] | None = None
+        self._names = names.names
+        self._formulas = names.formulas
+        self._regions = names.regions
+        self._schema_names = names.schema_names
+        self._in_order = (1 << self._schema_names) - 1
+        self._required = names.required
+        self._ceiling = self._count_that_matters()
+
+    def _count_that_matters(self) -> int:
+        """Up to which number members must be counted; 0 if it does not matter."""
+        case = self._case
+        if case.max_properties is not None:
+            return max(case.max_properties + 1, case.min_properties)
+        return case.min_properties if case.min_properties > self._required.bit_count() else 0
+
+    def entry(self) -> int:
+        """The node before the opening brace."""
+        owner, graph = self._owner, self._graph
+        start = Place(0, 0, (1 << len(self._case.some)) - 1)
+        links: list[Link] = []
+        if self._may_end(start):
+            links.append((EPSILON, owner.gap(owner.form.spacing.when_empty(), owner.text(b"}", self._target)), 0))
+        if any(self._is_alive(choice.after) for choice in self._choices(start)):
+            links.append((EPSILON, owner.gap(owner.form.spacing.inside(self._depth), self._member(start)), 0))
+        if not links:
+            raise SchemaError("the counts of members and the members themselves leave no object", "#")
+        return graph.node(((0x7B, 0x7B, graph.node(links=links)),))
+
+    def _member(self, place: Place) -> int:
+        """The node before the name of the next member."""
+        node = self._members.get(place)
+        if node is None:
+            node = self._members[place] = self._graph.lazy_node(
+                lambda node: self._define(node, place), lambda: self._shortest(place), self._target
+            )
+        return node
+
+    def _define(self, node: int, place: Place) -> None:
+        """The names that may come at a place."""
+        owner = self._owner
+        named: list[tuple[bytes, int]] = []
+        links: list[Link] = []
+        for choice in self._choices(place):
+            if not self._is_alive(choice.after):
+                continue
+            tail = self._tail(choice)
+            if choice.name < 0:
+                entry = self._other_name(choice, tail)
+                if entry is not None:
+                    links.append((EPSILON, entry, 0))
+            elif owner.form.escapes == "canonical":
+                named.append((spelt(self._names[choice.name]), tail))
+            else:
+                entry = owner.lowering.lower(owner.strings.literal(self._names[choice.name]), tail)
+                if entry is not None:
+                    links.append((EPSILON, entry, 0))
+        if named:
+            links.append((EPSILON, owner.lowering.tree(named), 0))
+        self._graph.define(node, links=links)
+
+    def _other_name(self, choice: Choice, tail: int) -> int | None:
+        """The entry of the names of a region; they are one rule, since they are the same at every place."""
+        names = self._owner.string_rule(self._regions[-1 - choice.name][0])
+        return None if names is None else self._graph.node(links=((CALL, names, tail),))
+
+    def _tail(self, choice: Choice) -> int:
+        """The node after a name: colon, value, and what comes after the member."""
+        node = self._tails.get(choice)
+        if node is None:
+            node = self._tails[choice] = self._graph.lazy_node(
+                lambda node: self._define_tail(node, choice),
+                lambda: self._owner.length_after_name(choice.formula, self._depth) + self._rest(choice.after),
+                self._target,
+            )
+        return node
+
+    def _define_tail(self, node: int, choice: Choice) -> None:
+        entry = self._owner.after_name(choice.formula, self._depth, self._after(choice.after))
+        self._graph.define(node, links=((EPSILON, entry, 0),))
+
+    def _after(self, place: Place) -> int:
+        """The node after a member: a comma and the next one, or the end."""
+        node = self._afters.get(place)
+        if node is None:
+            owner, spacing = self._owner, self._owner.form.spacing
+            links: list[Link] = []
+            if self._may_end(place):
+                close = owner.gap(spacing.at_end(self._depth), owner.text(b"}", self._target))
+                links.append((EPSILON, close, 0))
+            if any(self._is_alive(choice.after) for choice in self._choices(place)):
+                comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), self._member(place)))
+                links.append((EPSILON, owner.gap(spacing.before_comma(), comma), 0))
+            node = self._afters[place] = self._graph.node(links=links)
+        return node
+
+    def _may_end(self, place: Place) -> bool:
+        case = self._case
+        enough = place.members >= case.min_properties or not self._ceiling
+        return enough and not place.unmet and not self._required & ~place.used
+
+    def _choices(self, place: Place) -> list[Choice]:
+        """The members that may come next."""
+        case = self._case
+        if case.max_properties is not None and place.members >= case.max_properties:
+            return []
+        found: list[Choice] = []
+        for index in range(self._come(place), self._schema_names):
+            used = (1 << (index + 1)) - 1
+            found += self._variants(index, self._formulas[index], self._names[index], place, used)
+            if self._required >> index & 1:
+                return found
+        for index in range(self._schema_names, len(self._names)):
+            if not place.used >> index & 1:
+                used = place.used | self._in_order | 1 << index
+                found += self._variants(index, self._formulas[index], self._names[index], place, used)
+        for index, (names, formula) in enumerate(self._regions):
+            found += self._variants(-1 - index, formula, names, place, place.used | self._in_order)
+        return found
+
+    def _come(self, place: Place) -> int:
+        """How many of the names that come in order can come no more."""
+        return (place.used & self._in_order).bit_length()
+
+    def _variants(self, name: int, formula: Formula, names: str | String, place: Place, used: int) -> list[Choice]:
+        """A member with each set of the unmet rules that it may meet."""
+        schema = self._owner.schema
+        spend(200 + place.used.bit_length() // 64)
+        count = min(place.members + 1, self._ceiling)
+        found = [Choice(name, formula, Place(used, count, place.unmet))]
+        for index, rule in enumerate(self._case.some):
+            if place.unmet >> index & 1 and self._concerns(rule.names, names):
+                for choice in list(found):
+                    both = schema.formulas.all_of((choice.formula, rule.formula))
+                    if schema.has_instance(both):
+                        unmet = choice.after.unmet & ~(1 << index)
+                        found.append(Choice(name, both, choice.after._replace(unmet=unmet)))
+        return found
+
+    def _concerns(self, rule: String, names: str | String) -> bool:
+        """Whether a rule's set of names has this name, or this region of names."""
+        if isinstance(names, str):
+            return self._owner.schema.language.contains(rule, names)
+        return self._owner.schema.overlaps(rule, names)
+
+    def _is_alive(self, place: Place) -> bool:
+        """Whether the object can still be completed."""
+        if not self._ceiling and not place.unmet:
+            return True
+        if not place.unmet:
+            return self._has_room(place)
+        return self._alive(place)
+
+    def _has_room(self, place: Place) -> bool:
+        """Whether what is missing can come, where no rule asks for a member: required members, and enough of them."""
+        case = self._case
+        missing = (self._required & ~place.used).bit_count()
+        needed = max(case.min_properties - place.members, missing)
+        if case.max_properties is not None and place.members + needed > case.max_properties:
+            return False
+        return bool(self._regions) or needed <= len(self._names) - place.used.bit_count()
+
+    def _places_after(self, place: Place) -> list[Place]:
+        """The places after one more member, those nearest to the end first."""
+        return sorted({choice.after for choice in self._choices(place)}, key=self._still)
+
+    def _shortest(self, place: Place) -> int:
+        """Bytes from before a name to after the closing brace, along the members that must come."""
+        if self._counts_nothing(place) and self._required & ~place.used:
+            return max(self._rest(place) - 1 - self._owner.line(self._depth), 0)
+        choice = self._nearest(place)
+        return min(self._length(choice) + self._rest(choice.after), MOST)
+
+    def _nearest(self, place: Place) -> Choice:
+        """The next member on a short way to the end."""
+        return min(
+            (choice for choice in self._choices(place) if self._is_alive(choice.after)),
+            key=lambda choice: (self._still(choice.after), self._length(choice)),
+        )
+
+    def _counts_nothing(self, place: Place) -> bool:
+        """Whether nothing must come any more but required members."""
+        return not self._ceiling and not place.unmet
+
+    def _still(self, place: Place) -> int:
+        """How much is still missing: required members, members, and rules to be met; some member makes it less."""
+        few = max(self._case.min_properties - place.members, 0) if self._ceiling else 0
+        return (self._required & ~place.used).bit_count() + few + place.unmet.bit_count()
+
+    def _length(self, choice: Choice) -> int:
+        """Bytes of a member: name, colon, value."""
+        if choice.name >= 0:
+            name = len(spelt(self._names[choice.name]))
+        else:
+            name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
+        return name + self._owner.length_after_name(choice.formula, self._depth)
+
+    def _rest(self, place: Place) -> int:
+        """Bytes after a member to after the closing brace."""
+        between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
+        if self._counts_nothing(place):
+            return min(end + self._missing_lengths(place, between), MOST)
+        way: list[tuple[Place, int]] = []
+        while place not in self._rests and not self._may_end(place):
+            choice = self._nearest(place)
+            way.append((place, between + self._length(choice)))
+            place = choice.after
+        total = self._rests.setdefault(place, end)
+        for passed, length in reversed(way):
+            total = self._rests[passed] = min(total + length, MOST)
+        return total
+
+    def _missing_lengths(self, place: Place, between: int) -> int:
+        """The bytes of the required members that have not come, each with what stands before it."""
+        if not self._schema_names:
+            missing = self._required & ~place.used
+            return sum(between + length for bit, length in self._required_lengths() if missing >> bit & 1)
+        if self._lengths_from is None:
+            lengths = dict(self._required_lengths())
+            totals = [0]
+            for index in range(self._schema_names - 1, -1, -1):
+                totals.append(totals[-1] + (between + lengths[index] if index in lengths else 0))
+            self._lengths_from = totals[::-1]
+        return self._lengths_from[self._come(place)]
+
+    def _required_lengths(self) -> list[tuple[int, int]]:
+        """The number of each required name, and the bytes of its member."""
+        if self._lengths is None:
+            names = (index for index in range(len(self._names)) if self._required >> index & 1)
+            self._lengths = [
+                (
+                    index,
+                    len(spelt(self._names[index])) + self._owner.length_after_name(self._formulas[index], self._depth),
+                )
+                for index in names
+            ]
+        return self._lengths

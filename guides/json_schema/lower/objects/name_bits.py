@@ -1,0 +1,70 @@
+"""Which members an object has already, as bits in the counts of items: in one number, or in a large set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....graph import Graph, Link
+from .member_names import MemberNames
+
+
+class FewNames:
+    """Guards for up to MAX_BITS names. A bit says that the name can come no more."""
+
+    def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
+        self._graph = graph
+        self._names = names
+        self._in_order = (1 << names.schema_names) - 1
+        required = names.required
+        self.counter = graph.new_set(
+            required, lambda: [weight(index) if required >> index & 1 else 0 for index in range(len(names.names))]
+        )
+
+    def name(self, index: int, entry: int) -> Link:
+        """To the name at `index`, which is one more from there on."""
+        names = self._names
+        used, before = 1 << index, self._in_order & ((1 << index) - 1)
+        added = used | before if index < names.schema_names else used | self._in_order
+        return self._graph.guard(entry, needed=names.required & before, refused=used, added=added)
+
+    def other(self, entry: int) -> Link:
+        """To a name without a bit."""
+        return self._graph.guard(entry, needed=self._names.required & self._in_order, added=self._in_order)
+
+    def more(self, entry: int) -> Link:
+        """To one more member, if any can come."""
+        every = 0 if self._names.others else (1 << len(self._names.names)) - 1
+        return self._graph.guard(entry, refused=every)
+
+    def done(self, entry: int) -> Link:
+        """To the end of the object, if all required members are there."""
+        return self._graph.guard(entry, needed=self._names.required, kept=0)
+
+
+class ManyNames:
+    """Guards for any number of names, in any order: the required ones have the first bits."""
+
+    def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
+        self._graph = graph
+        self._names = names
+        order = sorted(range(len(names.names)), key=lambda index: not names.required >> index & 1)
+        self._bit = {index: bit for bit, index in enumerate(order)}
+        self._required = names.required.bit_count()
+        self.counter = graph.new_large_set(self._required, lambda: list(map(weight, order[: self._required])))
+
+    def name(self, index: int, entry: int) -> Link:
+        """To the name at `index`, which is one more from there on."""
+        bit = self._bit[index] + 1
+        return self._graph.guard(entry, refused=bit, added=bit)
+
+    def other(self, entry: int) -> Link:
+        """To a name without a bit."""
+        return self._graph.guard(entry)
+
+    def more(self, entry: int) -> Link:
+        """To one more member, if any can come."""
+        return self._graph.guard(entry, refused=0 if self._names.others else -len(self._names.names))
+
+    def done(self, entry: int) -> Link:
+        """To the end of the object, if all required members are there."""
+        return self._graph.guard(entry, needed=self._required, kept=0)

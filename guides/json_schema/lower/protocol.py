@@ -1,0 +1,108 @@
+"""What the lowerings of containers ask of that of the schema which they belong to, each as little as it needs."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ...graph import Graph
+from ...lower import Lowering
+from ...syntax import Node
+from ..algebra.cases import Number, String
+from ..algebra.formula import Formula
+from ..compiled import CompiledSchema
+from .form import Form
+from .strings.lowering import StringLowering
+
+
+class ContainerLowering(Protocol):
+    """Brackets, commas and the white space around them."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that everything is added to."""
+        ...
+
+    @property
+    def form(self) -> Form:
+        """How texts are written."""
+        ...
+
+    def text(self, data: bytes, target: int) -> int:
+        """The entry of fixed bytes before `target`."""
+        ...
+
+    def gap(self, space: Node, target: int) -> int:
+        """The entry of white space before `target`."""
+        ...
+
+    def line(self, depth: int) -> int:
+        """The bytes of white space that must stand before an item or member, in a container at `depth`."""
+        ...
+
+    def last_line(self, depth: int) -> int:
+        """The bytes of white space that must stand before the bracket that closes a container at `depth`."""
+        ...
+
+
+class ItemLowering(ContainerLowering, Protocol):
+    """What arrays need besides: their items."""
+
+    @property
+    def schema(self) -> CompiledSchema:
+        """The schema, with its formulas."""
+        ...
+
+    def value(self, formula: Formula, depth: int) -> int:
+        """The rule of the values of a formula, in a container at `depth`."""
+        ...
+
+    def shortest(self, formula: Formula, depth: int = 0) -> int:
+        """The bytes of a short text of a formula's values, in a container at `depth`."""
+        ...
+
+
+class NameLowering(ContainerLowering, Protocol):
+    """What is written with quotes: names of members, and strings that are constants."""
+
+    @property
+    def lowering(self) -> Lowering:
+        """Adds syntax to the graph."""
+        ...
+
+    @property
+    def strings(self) -> StringLowering:
+        """Adds strings to the graph."""
+        ...
+
+
+class MemberLowering(NameLowering, Protocol):
+    """What objects need besides: their members."""
+
+    @property
+    def schema(self) -> CompiledSchema:
+        """The schema, with its formulas."""
+        ...
+
+    def after_name(self, formula: Formula, depth: int, target: int) -> int:
+        """The entry of colon and value, after the name of a member of an object at `depth`."""
+        ...
+
+    def length_after_name(self, formula: Formula, depth: int) -> int:
+        """The bytes of colon and value, as `after_name`."""
+        ...
+
+    def string_rule(self, case: String) -> int | None:
+        """The rule of a set of strings; None if no string is in it."""
+        ...
+
+
+class ConstantLowering(NameLowering, Protocol):
+    """What constants need besides: the numbers in them, and the bytes of values."""
+
+    def number_rule(self, case: Number) -> int:
+        """The rule of a set of numbers."""
+        ...
+
+    def length_of(self, value: Any, depth: int) -> int:
+        """The bytes of a short text of one value, in a container at `depth`."""
+        ...

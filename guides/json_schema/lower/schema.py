@@ -1,0 +1,191 @@
+"""A schema as a graph: each formula is a rule, worked out when the automaton first reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....kernels.chart.layout import CALL, EPSILON
+from ...graph import Graph, Link
+from ...lower import Lowering
+from ...syntax import Literal as Text
+from ...syntax import Node, Repeat
+from ..algebra.cases import Array, Number, Object, String
+from ..algebra.formula import Formula
+from ..algebra.normalise import as_case
+from ..compiled import CompiledSchema
+from .arrays import Items
+from .constants import FEW, ConstantPlaces, container_kinds
+from .form import Form
+from .measures import MOST, Measure, Measures
+from .numbers.notation import number_node
+from .objects.member_names import MemberNames
+from .objects.member_set import MemberSet, suits
+from .objects.members import Members
+from .pieces import number_piece, string_piece
+from .strings.lowering import StringLowering
+
+Rules = dict[tuple[Formula, int], int]
+Define = Callable[[int, Formula, int], None]
+Promise = Callable[[Formula, int], int]
+
+
+class SchemaLowering:
+    """Adds the values of a schema's formulas to a graph."""
+
+    def __init__(self, schema: CompiledSchema, form: Form) -> None:
+        self.schema = schema
+        self.form = form
+        self.graph = Graph()
+        self.lowering = Lowering(self.graph)
+        self.strings = StringLowering(self.lowering, form.escapes)
+        self._values: Rules = {}
+        self._members: Rules = {}
+        self._shortest: dict[Formula, Measure] = {}
+        self._measures = Measures(form.spacing.indent if form.spacing.depends_on_depth else None)
+        self._gaps: dict[int, tuple[Node, int]] = {}
+        self._strings: dict[String, int | None] = {}
+        self._numbers: dict[Number, int] = {}
+
+    def root(self) -> int:
+        """The rule of the whole text."""
+        around = self.form.spacing.around()
+        value = self.value(self.schema.root, 0)
+        if around == Text(b""):
+            return value
+        with self.graph.new_rule() as start:
+            end = self.gap(around, self.graph.final())
+            call = self.graph.node(links=((CALL, value, end),))
+            self.graph.define(start, links=((EPSILON, self.gap(around, call), 0),))
+        return start
+
+    def value(self, formula: Formula, depth: int) -> int:
+        """The rule of the values of a formula, in a container at `depth`."""
+        return self._rule(self._values, self._define, self.shortest, formula, depth)
+
+    def member(self, formula: Formula, depth: int) -> int:
+        """The rule of colon and value, after the name of a member of an object at `depth`."""
+        return self._rule(self._members, self._define_member, self.length_after_name, formula, depth)
+
+    def _rule(self, known: Rules, define: Define, promise: Promise, formula: Formula, depth: int) -> int:
+        """The rule of a formula at a depth; its body is defined when it is reached."""
+        key = (formula, depth if self.form.spacing.depends_on_depth else 0)
+        rule = known.get(key)
+        if rule is None:
+            rule = known[key] = self.graph.lazy(lambda: define(known[key], *key), lambda: promise(*key))
+            self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
+        return rule
+
+    def shortest(self, formula: Formula, depth: int = 0) -> int:
+        """The bytes of a short text of a formula's values, in a container at `depth`."""
+        known = self._shortest.get(formula)
+        if known is None:
+            known = self._shortest[formula] = self._measures.of(self.schema.minimal_instance(formula))
+        return min(known.length + known.lines * self.form.spacing.indent * depth, MOST)
+
+    def length_of(self, value: Any, depth: int) -> int:
+        """The bytes of a short text of one value, in a container at `depth`."""
+        length, lines = self._measures.of(value)
+        return min(length + lines * self.form.spacing.indent * depth, MOST)
+
+    def line(self, depth: int) -> int:
+        """The bytes of white space that must stand before an item or member, in a container at `depth`.
+
+        Nothing may cost more in parts than it was said to cost as a whole, or budgets end in dead ends.
+        """
+        return self.last_line(depth + 1)
+
+    def last_line(self, depth: int) -> int:
+        """The bytes of white space that must stand before the bracket that closes a container at `depth`."""
+        spacing = self.form.spacing
+        return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
+
+    def gap(self, space: Node, target: int) -> int:
+        """The entry of white space before `target`; one rule for each kind, of which `Spacing` gives the same node."""
+        if isinstance(space, Text):
+            return self.graph.literal(space.data, target)
+        if isinstance(space, Repeat) and space.max == 1:
+            return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
+        known = self._gaps.get(id(space))
+        if known is None:
+            known = self._gaps[id(space)] = (space, self.lowering.rule(space))
+        return self.graph.node(links=((CALL, known[1], target),))
+
+    def after_name(self, formula: Formula, depth: int, target: int) -> int:
+        """The entry of colon and value, after the name of a member of an object at `depth`."""
+        return self.graph.node(links=((CALL, self.member(formula, depth), target),))
+
+    def length_after_name(self, formula: Formula, depth: int) -> int:
+        """The bytes of colon and value, as `after_name`."""
+        return 1 + bool(self.line(0)) + self.shortest(formula, depth + 1)
+
+    def text(self, data: bytes, target: int) -> int:
+        """The entry of fixed bytes before `target`."""
+        return self.graph.literal(data, target)
+
+    def _define(self, start: int, formula: Formula, depth: int) -> None:
+        """Give the current rule its body: the alternatives of the formula."""
+        self.graph.define(start, links=self._alternatives(formula, depth))
+
+    def _define_member(self, start: int, formula: Formula, depth: int) -> None:
+        """Give the current rule its body: colon, and the alternatives of the formula."""
+        spacing = self.form.spacing
+        value = self.graph.promised(self._alternatives(formula, depth + 1), lambda: self.shortest(formula, depth + 1))
+        colon = self.text(b":", self.gap(spacing.after_colon(), value))
+        self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
+
+    def _alternatives(self, formula: Formula, depth: int) -> list[Link]:
+        """The links to the values of a formula, at the end of which is the end of the current rule."""
+        normal = self.schema.cases(formula)
+        final = self.graph.final()
+        words = [b"null"] if normal.null else []
+        words += [b"true" if value else b"false" for value in sorted(normal.booleans)]
+        entries: list[int | None] = [self.graph.literal(word, final) for word in words]
+        # What many places have in common is a rule of its own: there it is worked out once.
+        links: list[Link] = [(CALL, self.number_rule(case), final) for case in normal.numbers]
+        for case in normal.strings:
+            if case.values is None:
+                rule = self.string_rule(case)
+                if rule is not None:
+                    links.append((CALL, rule, final))
+            else:
+                entries.append(self.strings.entry(case, final))
+        many = len(normal.constants) > FEW
+        for kind in container_kinds(normal.constants) if many else ():
+            places = ConstantPlaces(self, kind, depth, final, [final] * len(kind), lambda _: 0)
+            entries.append(places.entry())
+        constants = () if many else [as_case(constant, self.schema.formulas) for constant in normal.constants]
+        for case in (*normal.arrays, *normal.objects, *constants):
+            entries.append(self._container(case, depth, final))
+        links += [(EPSILON, entry, 0) for entry in entries if entry is not None]
+        return links
+
+    def _container(self, case: Array | Object, depth: int, target: int) -> int | None:
+        """The node before an array or object that goes on at `target`; None if there is none."""
+        if isinstance(case, Array):
+            return Items(self, case, depth, target).entry()
+        names = MemberNames(self, case, depth)
+        kind = (
+            MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)
+        )
+        return kind.entry()
+
+    def number_rule(self, case: Number) -> int:
+        """The rule of a set of numbers, of which there is one."""
+        if case not in self._numbers:
+            piece = number_piece(case)
+            self._numbers[case] = self.graph.insert(piece) if piece else self.lowering.rule(number_node(case))
+        return self._numbers[case]
+
+    def string_rule(self, case: String) -> int | None:
+        """The rule of a set of strings, of which there is one; None if no string is in it."""
+        if case not in self._strings:
+            piece = string_piece(case, self.form.escapes)
+            if piece is not None:
+                self._strings[case] = rule = self.graph.insert(piece)
+                return rule
+            with self.graph.new_rule() as rule:
+                entry = self.strings.entry(case, self.graph.final())
+                self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
+            self._strings[case] = None if entry is None else rule
+        return self._strings[case]

@@ -1,0 +1,177 @@
+"""Strings of an automaton over characters as pieces of graph, counted where their length is bounded.
+
+Every state is a node at which a character begins. While the length matters only in that a bound comes
+nearer, it is a counter of the items; nearer to the bounds, where it decides what may follow, each length has
+nodes of its own. A node is never entered from which no text can be completed. Nodes are defined when one of
+them is reached, together with those nearest to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .....kernels.chart.layout import EPSILON, INCREMENT, LEAVE
+from ....graph import Link
+from ....lower import Lowering
+from ....regex.charsets import intersect
+from ...automata.counting import NEVER, Counting
+from ...automata.spelling import PLAIN, Escapes
+from .character_edges import CharacterEdges
+
+WORTHWHILE = 2
+"""How many lengths a stretch has at least that is counted."""
+
+FEW, MANY = 16, 128
+"""How many nodes are defined at a time: few the first time, then twice as many each time, up to many."""
+
+
+class Stretch(NamedTuple):
+    """Lengths that are counted, from `begin` to `end`, and the counters for: going on, being full, ending any time."""
+
+    begin: int
+    end: int
+    counter: int
+    full: int
+    anytime: int
+
+
+class Place(NamedTuple):
+    """What a node stands for: a state before a character at a length; or after one, anywhere in the stretch."""
+
+    state: int
+    length: int
+    within: Stretch | None
+
+
+class CountedStrings:
+    """The strings of a `Counting`, in the current rule, before the node `target`; there is at least one."""
+
+    def __init__(self, lowering: Lowering, escapes: Escapes, counting: Counting, target: int) -> None:
+        self._graph = lowering.graph
+        self._escapes: Escapes = escapes
+        self._edges = CharacterEdges(lowering, counting.alphabet(escapes))
+        self._counting = counting
+        self._target = target
+        self._close = self._graph.node(((0x22, 0x22, target),))
+        self._nodes: dict[Place, int] = {}
+        self._heads: dict[tuple[int, int], int] = {}
+        self._undefined: dict[int, Place] = {}
+        self._together = FEW // 2
+        self._steady = self._stretch(0, counting.steady)
+        self._free = self._stretch(counting.least, counting.free)
+
+    def _stretch(self, begin: int, end: int) -> Stretch | None:
+        """A counted stretch, if it is long enough. What its counter costs is told by nodes that nothing leads to."""
+        if end - begin < WORTHWHILE:
+            return None
+        graph, counting = self._graph, self._counting
+        full = graph.counter_for(end - begin, end - begin)
+        if begin == counting.least:
+            counter = graph.counter_for(0, end - begin)
+            graph.node(links=((LEAVE, self._target, counter),))
+        else:
+            counter = graph.counter_for(end - begin, end - begin)
+            turn = graph.lazy_node(_never_reached, lambda: counting.turn, -1)
+            after = graph.lazy_node(_never_reached, lambda: 1 + counting.steady_end, self._target)
+            graph.node(links=((EPSILON, turn, 0), (LEAVE, after, counter)))
+        return Stretch(begin, end, counter, full, graph.counter_for(0, end - begin))
+
+    def entry(self) -> int:
+        """The node before the opening quote."""
+        return self._graph.node(((0x22, 0x22, self._before(self._counting.automaton.start, 0)),))
+
+    def _before(self, state: int, length: int) -> int:
+        """The node of a state at a length that is not counted, or at which a stretch begins."""
+        counting = self._counting
+        if counting.most is None:
+            length = min(length, counting.least)
+        return self._node(Place(state, length, None), self._target)
+
+    def _after(self, state: int, stretch: Stretch) -> int:
+        """The node after a character that is counted."""
+        return self._node(Place(state, stretch.begin, stretch), -1)
+
+    def _node(self, place: Place, target: int) -> int:
+        node = self._nodes.get(place)
+        if node is None:
+            counter, self._graph.counter = self._graph.counter, 0
+            node = self._graph.lazy_node(self._expand, lambda: self._needed(place), target)
+            self._graph.counter = counter
+            self._nodes[place] = node
+            self._undefined[node] = place
+        return node
+
+    def _needed(self, place: Place) -> int:
+        """The bytes to the end; what is needed beyond a turn before the least length is the counter's to tell."""
+        if place.within is not None and place.within is self._steady:
+            return 0
+        return 1 + self._counting.bytes_needed(place.state, place.length)
+
+    def _expand(self, node: int) -> None:
+        """Define a node and those nearest to it."""
+        queue = [node]
+        defined = 0
+        self._together = min(2 * self._together, MANY)
+        for near in queue:
+            place = self._undefined.pop(near, None)
+            if place is not None:
+                queue += self._define(near, place)
+                defined += 1
+                if defined == self._together:
+                    break
+
+    def _define(self, node: int, place: Place) -> list[int]:
+        """Define a node; the nodes after one more character."""
+        state, length, stretch = place
+        if stretch is None:
+            stretch = self._steady if length < self._counting.steady else self._free
+            if stretch is None or length != stretch.begin:
+                return self._define_uncounted(node, state, length)
+            self._graph.define(node, links=((EPSILON, self._head(state, stretch), 0),))
+        else:
+            self._graph.define(node, links=((INCREMENT, self._head(state, stretch), stretch.counter),))
+        return [self._after(after, stretch) for after in self._live(state, stretch.end)]
+
+    def _define_uncounted(self, node: int, state: int, length: int) -> list[int]:
+        counting = self._counting
+        targets = {after: self._before(after, length + 1) for after in self._live(state, length + 1)}
+        edges = self._edges.of(counting.ways(state, self._escapes), targets)
+        if length >= counting.least:
+            if counting.automaton.accepting[state]:
+                edges.append((0x22, 0x22, self._target))
+            if counting.most is None:
+                self._graph.promise_span(node, intersect(counting.endless(state), PLAIN))
+        self._graph.define(node, edges)
+        return list(targets.values())
+
+    def _head(self, state: int, stretch: Stretch) -> int:
+        """The node of a state within a stretch, at which a turn begins or the stretch ends."""
+        head = self._heads.get((state, stretch.begin))
+        if head is None:
+            graph, counting = self._graph, self._counting
+            targets = {after: self._after(after, stretch) for after in self._live(state, stretch.end)}
+            links: list[Link] = []
+            if self._is_alive(state, stretch.end):
+                links.append((LEAVE, self._before(state, stretch.end), stretch.full))
+            if stretch is self._free and counting.automaton.accepting[state]:
+                links.append((LEAVE, self._close, stretch.anytime))
+            graph.counter = stretch.counter
+            edges = self._edges.of(counting.ways(state, self._escapes), targets)
+            if edges:
+                links.append((EPSILON, graph.node(edges), stretch.counter))
+            graph.counter = 0
+            head = self._heads[state, stretch.begin] = graph.node(links=links)
+        return head
+
+    def _live(self, state: int, length: int) -> list[int]:
+        """The states after one more character that can be completed at `length`."""
+        if self._counting.all_alive(length):
+            return list(self._counting.edges[state])
+        return [after for after in self._counting.edges[state] if self._is_alive(after, length)]
+
+    def _is_alive(self, state: int, length: int) -> bool:
+        return self._counting.bytes_needed(state, length) < NEVER
+
+
+def _never_reached(node: int) -> None:
+    raise AssertionError(f"node {node} only has a price")

@@ -1,0 +1,108 @@
+"""White space between the tokens of JSON text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal as OneOf
+from typing import cast
+
+from ....errors import OptionError
+from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
+
+Whitespace = OneOf["flexible", "compact", "pretty", "any"]
+
+MAX_INDENT = 64
+
+_BLANK = Chars(((0x09, 0x09), (0x20, 0x20)))
+_ANY = Repeat(Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))), 0, None)
+_LINE = Sequence((Repeat(Literal(b"\r"), 0, 1), Literal(b"\n"), Repeat(_BLANK, 0, MAX_INDENT)))
+_NONE = Literal(b"")
+_ONE = Literal(b" ")
+_PERHAPS = Repeat(_ONE, 0, 1)
+_PERHAPS_LINE = Alternation((_NONE, _LINE))
+_PERHAPS_EITHER = Alternation((_NONE, _ONE, _LINE))
+
+
+@lru_cache(maxsize=1024)
+def _line(blanks: int) -> Node:
+    return Literal(b"\n" + b" " * blanks)
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """What stands where between tokens.
+
+    whitespace: "flexible" allows one space after a colon or comma, and a line break with at most MAX_INDENT
+    blanks wherever a pretty printer writes one; "compact" allows none; "pretty" wants exactly what
+    json.dumps(indent=indent) writes; "any" allows all of JSON's.
+    """
+
+    whitespace: Whitespace = "flexible"
+    indent: int = 2
+
+    def __post_init__(self) -> None:
+        if self.whitespace not in ("flexible", "compact", "pretty", "any"):
+            raise OptionError(f'whitespace must be "flexible", "compact", "pretty" or "any", not {self.whitespace!r}')
+        indent = cast(object, self.indent)
+        if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
+            raise OptionError(f"indent must be 0 to 16 blanks, not {indent!r}")
+
+    @property
+    def depends_on_depth(self) -> bool:
+        """Whether white space differs from one depth of nesting to another."""
+        return self.whitespace == "pretty"
+
+    def before_colon(self) -> Node:
+        """Between a member's name and the colon."""
+        return _ANY if self.whitespace == "any" else _NONE
+
+    def after_colon(self) -> Node:
+        """Between the colon and the value."""
+        match self.whitespace:
+            case "any":
+                return _ANY
+            case "compact":
+                return _NONE
+            case "pretty":
+                return _ONE
+            case "flexible":
+                return _PERHAPS
+
+    def before_comma(self) -> Node:
+        """Between an item and the comma after it."""
+        return _ANY if self.whitespace == "any" else _NONE
+
+    def after_comma(self, depth: int) -> Node:
+        """Between a comma and the next item, in a container at `depth`."""
+        if self.whitespace == "flexible":
+            return _PERHAPS_EITHER
+        return self.inside(depth)
+
+    def inside(self, depth: int) -> Node:
+        """After an opening bracket, before the first item."""
+        match self.whitespace:
+            case "any":
+                return _ANY
+            case "compact":
+                return _NONE
+            case "pretty":
+                return _line(self.indent * (depth + 1))
+            case "flexible":
+                return _PERHAPS_LINE
+
+    def at_end(self, depth: int) -> Node:
+        """Before the closing bracket of a container with items."""
+        match self.whitespace:
+            case "pretty":
+                return _line(self.indent * depth)
+            case _:
+                return self.inside(depth)
+
+    def when_empty(self) -> Node:
+        """Between the brackets of a container without items."""
+        return _ANY if self.whitespace == "any" else _NONE
+
+    def around(self) -> Node:
+        """Before and after the whole value."""
+        return _ANY if self.whitespace == "any" else _NONE

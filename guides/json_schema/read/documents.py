@@ -1,0 +1,394 @@
+"""Schema documents: one scan that checks them and finds their resources, and the references between them.
+
+A document is scanned once, without recursion: every subschema becomes a `Subschema`, keyword values are
+checked, `$id` and anchors are registered, references are collected. Nothing is ever fetched: a reference
+leads into the document, into `resources`, or to one of the published metaschemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote, urldefrag
+
+from ....errors import LanguageError, OptionError, SchemaError
+from ...limits import spend
+from ...quotation import Quote
+from . import metaschemas
+from .dialects import (
+    DRAFT2020,
+    WELL_FORMED,
+    Dialect,
+    Keyword,
+    dialect_of,
+    expected_names,
+    is_array,
+    is_object,
+    is_writable,
+)
+from .showing import show
+from .subschema import Resource, Subschema
+from .uris import is_absolute, join
+
+HOLDING = ("$defs", "definitions")
+"""Keywords whose value has schemas by names that no instance ever has."""
+
+IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+"""Keywords whose subschemas speak of the same instance as the schema that holds them."""
+
+
+class Documents:
+    """All documents that a schema can reach, scanned when they are first needed."""
+
+    def __init__(
+        self,
+        resources: Mapping[str, Any],
+        check_pattern: Callable[[str], str | None],
+        contexts: Mapping[str, Quote] | None = None,
+    ) -> None:
+        self._waiting = dict(resources)
+        self._contexts = contexts or {}
+        self._check_pattern = check_pattern
+        self._by_uri: dict[str, Resource] = {}
+        self._places: dict[int, Subschema] = {}
+        self._references: list[tuple[Subschema, str]] = []
+        self._targets: dict[tuple[int, str], Subschema | bool] = {}
+        self.has_dynamic_scope = False
+
+    @property
+    def count(self) -> int:
+        """How many schema objects there are."""
+        return len(self._places)
+
+    def quote(self, place: Subschema) -> Quote:
+        """What the keyword `x-quote` of a subschema says: the name of a context, or a context with options."""
+        value: Any = place.value["x-quote"]
+        if isinstance(value, str):
+            if value not in self._contexts:
+                known = ", ".join(map(repr, self._contexts)) or "none"
+                raise place.error(f"x-quote: there is no context {value!r}; contexts= has {known}", "x-quote")
+            return self._contexts[value]
+        try:
+            return Quote.of(value)
+        except (OptionError, LanguageError, TypeError) as error:
+            raise place.error(f"x-quote: {error}", "x-quote") from None
+
+    def load(self, value: dict[str, Any], uri: str = "") -> Subschema:
+        """Scan a document and everything it refers to; its root.
+
+        Raises SchemaError for what is no schema, for an unknown `$schema`, and for a reference that leads
+        nowhere or in a circle.
+        """
+        root = self._add(value, uri)
+        resolved = 0
+        referring: list[Subschema] = []
+        while resolved < len(self._references):
+            place, keyword = self._references[resolved]
+            resolved += 1
+            if keyword == "$ref":
+                self.resolve(place, keyword)
+                referring.append(place)
+        if referring:
+            self._refuse_loops(referring)
+        return root
+
+    def at(self, value: dict[str, Any]) -> Subschema:
+        """The place of a schema object that the scan has seen."""
+        return self._places[id(value)]
+
+    def _add(self, value: dict[str, Any], uri: str) -> Subschema:
+        dialect = self._dialect(value, DRAFT2020, SchemaError)
+        resource = Resource(urldefrag(uri)[0], dialect)
+        root = Subschema(value, resource, None, ())
+        resource.root = root
+        self._by_uri[resource.uri] = resource
+        self._scan(root)
+        return root
+
+    def _dialect(self, value: dict[str, Any], default: Dialect, error: Callable[[str, str], SchemaError]) -> Dialect:
+        named = value.get("$schema")
+        if named is None:
+            return default
+        known = dialect_of(named) if isinstance(named, str) else None
+        if known is not None:
+            return known
+        metaschema = self._waiting.get(named) if isinstance(named, str) else None
+        if not is_object(metaschema) or dialect_of(str(metaschema.get("$schema"))) is None:
+            known_uris = "draft-04, draft-06, draft-07, 2019-09 or 2020-12, or a metaschema in `resources`"
+            raise error(f"unknown $schema {named!r}; expected {known_uris}", "#/$schema")
+        base: Dialect = dialect_of(str(metaschema["$schema"])) or DRAFT2020
+        vocabulary: Any = metaschema.get("$vocabulary")
+        if is_object(vocabulary) and not any("/vocab/validation" in str(uri) for uri in vocabulary):
+            return base.without_validation()
+        return base
+
+    # The scan
+
+    def _scan(self, root: Subschema) -> None:
+        waiting = [root]
+        while waiting:
+            place = waiting.pop()
+            value = place.value
+            if id(value) in self._places:
+                continue
+            self._places[id(value)] = place
+            keywords = place.resource.dialect.keywords
+            if "$schema" in value or place.resource.dialect.id_keyword in value or "$id" in value:
+                self._enter_resource(place)
+                keywords = place.resource.dialect.keywords
+            if "$ref" in value and place.resource.dialect.ref_alone:
+                keywords = {key: keywords[key] for key in ("$ref", "definitions")}
+            elif "$anchor" in value or "$dynamicAnchor" in value or "$recursiveAnchor" in value:
+                self._enter_anchors(place)
+            spend(100 + 30 * len(value))
+            for key, content in value.items():
+                if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise place.error(f"the names of keywords are strings, not {show(key)}")
+                rule = keywords.get(key)
+                if rule is None:
+                    continue
+                if rule.kind == "plain":
+                    expected = rule.check(content)
+                    if expected is not None:
+                        raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
+                    if key == "pattern":
+                        self._check(place, content, key)
+                else:
+                    self._enter(place, key, rule, content, waiting)
+
+    def _enter(self, place: Subschema, key: str, rule: Keyword, content: Any, waiting: list[Subschema]) -> None:
+        kind = rule.kind
+        if kind == "items":
+            kind = "schemas" if is_array(content) else "schema"
+        if kind == "map" or kind == "dependencies":
+            if not is_object(content):
+                raise place.error(f"{key} is to be an object, not {show(content)}", key)
+            spend(100 * len(content))
+            for name, schema in content.items():
+                if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise place.error(f"the names in {key} are to be strings, not {show(name)}", key)
+                if not is_writable(name) and key not in HOLDING:
+                    raise place.error(f"the names in {key} are to be strings {WELL_FORMED}", key, name)
+                if kind == "dependencies" and is_array(schema):
+                    wrong = expected_names(schema)
+                    if wrong is not None:
+                        raise place.error(f"a dependency is to be a schema or an array of names ({wrong})", key, name)
+                    continue
+                if key == "patternProperties":
+                    self._check(place, name, key, name)
+                self._enter_schema(place, (key, name), schema, waiting)
+        elif kind == "schemas":
+            if not is_array(content) or (not content and key in ("allOf", "anyOf", "oneOf")):
+                raise place.error(f"{key} is to be a non-empty array of schemas, not {show(content)}", key)
+            for index, schema in enumerate(content):
+                self._enter_schema(place, (key, index), schema, waiting)
+        elif kind == "schema":
+            self._enter_schema(place, (key,), content, waiting)
+        else:
+            expected = rule.check(content)
+            if expected is not None:
+                raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
+            self._references.append((place, key))
+
+    def _check(self, place: Subschema, pattern: str, *keys: str) -> None:
+        reason = self._check_pattern(pattern)
+        if reason is not None:
+            raise place.error(f"the pattern {show(pattern)} cannot be used: {reason}", *keys)
+
+    def _enter_schema(
+        self, place: Subschema, keys: tuple[str | int, ...], schema: Any, waiting: list[Subschema]
+    ) -> None:
+        if is_object(schema):
+            waiting.append(Subschema(schema, place.resource, place, keys))
+        elif not isinstance(schema, bool):
+            raise place.error(f"expected a schema, not {show(schema)}", *keys)
+
+    def _enter_resource(self, place: Subschema) -> None:
+        value, resource = place.value, place.resource
+        named_here = place.parent is not None and isinstance(value.get("$schema"), str)
+        dialect = resource.dialect
+        if named_here:
+            inside = dialect_of(value["$schema"])
+            named = str(value.get(dialect.id_keyword) or (inside and value.get(inside.id_keyword)) or "")
+            if inside is not None and (dialect.id_keyword in value or is_absolute(named)):
+                dialect = inside
+        identifier = value.get(dialect.id_keyword)
+        if not isinstance(identifier, str) or ("$ref" in value and dialect.ref_alone):
+            return
+        uri, fragment = self._split(place, identifier, dialect.id_keyword)
+        if fragment and dialect.draft <= 7:
+            resource.anchors.setdefault(fragment, place)
+        if not uri and identifier:
+            return
+        uri = self._joined(place, uri, dialect.id_keyword)
+        if place.parent is None and resource.root is place:
+            resource.uri = uri
+        else:
+            resource = Resource(uri, dialect)
+            resource.root = place
+            place.resource = resource
+        self._by_uri[uri] = resource
+
+    def _enter_anchors(self, place: Subschema) -> None:
+        value, resource = place.value, place.resource
+        if resource.dialect.draft < 2019:
+            return
+        anchor = value.get("$anchor")
+        if isinstance(anchor, str):
+            resource.anchors[anchor] = place
+        dynamic = value.get("$dynamicAnchor")
+        if isinstance(dynamic, str) and resource.dialect.draft >= 2020:
+            resource.anchors[dynamic] = resource.dynamic_anchors[dynamic] = place
+            self.has_dynamic_scope = True
+        if value.get("$recursiveAnchor") is True and resource.dialect.draft == 2019:
+            resource.is_recursive = True
+            self.has_dynamic_scope = True
+
+    def _joined(self, place: Subschema, reference: str, keyword: str) -> str:
+        try:
+            return join(place.resource.uri, reference)
+        except ValueError as error:
+            raise place.error(f"{keyword} {show(reference)} is no URI: {error}", keyword) from None
+
+    def _split(self, place: Subschema, uri: str, keyword: str) -> tuple[str, str]:
+        """A URI without its fragment, and the fragment."""
+        try:
+            found = urldefrag(uri)
+        except ValueError as error:
+            raise place.error(f"{keyword} {show(uri)} is no URI: {error}", keyword) from None
+        return found.url, found.fragment
+
+    # References
+
+    def resolve(self, place: Subschema, keyword: str) -> Subschema | bool:
+        """The schema that a reference keyword of `place` leads to (for dynamic ones, at first sight).
+
+        Raises SchemaError if it leads nowhere.
+        """
+        reference: str = place.value[keyword]
+        key = (id(place.resource), reference)
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = self._find(place, keyword, reference)
+        return target
+
+    def _find(self, place: Subschema, keyword: str, reference: str) -> Subschema | bool:
+        if reference.startswith("#"):
+            resource, fragment = place.resource, reference[1:]
+        else:
+            uri, fragment = self._split(place, self._joined(place, reference, keyword), keyword)
+            found = self._resource(uri)
+            if found is None:
+                hint = "references are never fetched: pass it in `resources={uri: schema}`"
+                raise place.error(f"{keyword} {reference!r} leads to {uri!r}, which is unknown; {hint}", keyword)
+            if isinstance(found, bool):
+                return found
+            resource = found
+        target: Subschema | bool | None
+        if not fragment:
+            target = resource.root
+        elif fragment.startswith("/"):
+            target = self._follow(resource, unquote(fragment))
+        else:
+            target = resource.anchors.get(unquote(fragment))
+        if target is None:
+            raise place.error(f"{keyword} {reference!r} leads nowhere", keyword)
+        return target
+
+    def _resource(self, uri: str) -> Resource | bool | None:
+        for known in (uri, uri + "#"):
+            if known not in self._by_uri and known in self._waiting:
+                value = self._waiting.pop(known)
+                if isinstance(value, bool):
+                    self._waiting[known] = value
+                    return value
+                if not is_object(value):
+                    raise SchemaError(f"the resource {known!r} is no schema", f"{uri}#")
+                self._add(value, uri)
+        if uri not in self._by_uri:
+            self._load_rest(uri)
+        return self._by_uri.get(uri)
+
+    def _load_rest(self, uri: str) -> None:
+        metaschema = metaschemas.load(uri)
+        if metaschema is not None:
+            self._add(metaschema, uri)
+            return
+        for name in list(self._waiting):
+            value = self._waiting[name]
+            if is_object(value):
+                del self._waiting[name]
+                self._add(value, name)
+                if uri in self._by_uri:
+                    return
+
+    def _follow(self, resource: Resource, pointer: str) -> Subschema | bool | None:
+        """What lies at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
+        place = resource.root
+        if place is None:
+            return None
+        value: Any = place.value
+        keys: list[str | int] = []
+        for part in pointer[1:].split("/"):
+            part = part.replace("~1", "/").replace("~0", "~")
+            if is_object(value) and part in value:
+                value = value[part]
+                keys.append(part)
+            elif is_array(value) and (index := _index(part)) < len(value):
+                value = value[index]
+                keys.append(index)
+            else:
+                return None
+            known = self._places.get(id(value)) if is_object(value) else None
+            if known is not None:
+                place, keys = known, []
+        if isinstance(value, bool):
+            return value
+        if not is_object(value):
+            return None
+        if keys:
+            place = Subschema(value, place.resource, place, tuple(keys))
+            self._scan(place)
+        return place
+
+    def _refuse_loops(self, referring: list[Subschema]) -> None:
+        """Refuse references that come back to where they started without stepping into the instance."""
+        done: set[int] = set()
+        on_path: set[int] = set()
+        for start in referring:
+            trail: list[tuple[Subschema, bool]] = [(start, False)]
+            while trail:
+                place, leaving = trail.pop()
+                if leaving:
+                    on_path.discard(id(place))
+                    done.add(id(place))
+                    continue
+                if id(place) in on_path:
+                    name = place.value.get("$ref", place.pointer)
+                    raise place.error(f"the reference {name!r} leads back to itself without progress")
+                if id(place) in done:
+                    continue
+                on_path.add(id(place))
+                trail.append((place, True))
+                trail.extend((inner, False) for inner in self._in_place(place) if id(inner) not in done)
+
+    def _in_place(self, place: Subschema) -> list[Subschema]:
+        value = place.value
+        found: list[Subschema | bool] = []
+        if "$ref" in value:
+            found.append(self.resolve(place, "$ref"))
+            if place.resource.dialect.ref_alone:
+                return [inner for inner in found if not isinstance(inner, bool)]
+        for keyword in IN_PLACE:
+            if keyword in value and keyword in place.resource.dialect.keywords:
+                content: Any = value[keyword]
+                kind = place.resource.dialect.keywords[keyword].kind
+                schemas = [content] if kind == "schema" else content if is_array(content) else content.values()
+                found.extend(self._places[id(inner)] for inner in schemas if is_object(inner))
+        return [inner for inner in found if not isinstance(inner, bool)]
+
+
+def _index(part: str) -> int:
+    """The index of an array's item in a JSON pointer; one that no array has for what is none."""
+    digits = part.lstrip("0") or part[-1:]
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else 10**19

@@ -1,0 +1,14 @@
+"""The one door to the regular expression front end."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...regex import parse as parse_regex
+from ...syntax import Node
+
+
+@lru_cache(maxsize=1024)
+def parse(pattern: str) -> Node:
+    """The strings in which an ECMA-262 pattern is found. Raises PatternError."""
+    return parse_regex(pattern, dialect="ecma", search=True)

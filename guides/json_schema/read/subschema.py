@@ -1,0 +1,58 @@
+"""Subschemas, the schema objects of a document at their places, and resources, which have a URI of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import SchemaError
+from .dialects import Dialect
+
+
+class Resource:
+    """A schema with a URI of its own: the base of the references inside it."""
+
+    __slots__ = ("anchors", "dialect", "dynamic_anchors", "is_recursive", "root", "uri")
+
+    def __init__(self, uri: str, dialect: Dialect) -> None:
+        self.uri = uri
+        self.dialect = dialect
+        self.root: Subschema | None = None
+        self.anchors: dict[str, Subschema] = {}
+        self.dynamic_anchors: dict[str, Subschema] = {}
+        self.is_recursive = False
+
+
+class Subschema:
+    """One schema object at its place in a document; compared by identity."""
+
+    __slots__ = ("keys", "parent", "resource", "value")
+
+    def __init__(
+        self, value: dict[str, Any], resource: Resource, parent: Subschema | None, keys: tuple[str | int, ...]
+    ) -> None:
+        self.value = value
+        self.resource = resource
+        self.parent = parent
+        self.keys = keys
+
+    @property
+    def pointer(self) -> str:
+        """Where it stands, as a URI fragment from the root of its document."""
+        return self.pointer_to()
+
+    def pointer_to(self, *keys: str | int) -> str:
+        """Where a keyword of it stands, or what lies below."""
+        path: list[tuple[str | int, ...]] = [keys]
+        place: Subschema | None = self
+        top = self
+        while place is not None:
+            path.append(place.keys)
+            top, place = place, place.parent
+        parts = [str(key).replace("~", "~0").replace("/", "~1") for step in reversed(path) for key in step]
+        uri = top.resource.uri
+        # Lone surrogates, which no message could be written with, are told by their numbers.
+        return (uri + "#" + "".join("/" + part for part in parts)).encode("utf-8", "backslashreplace").decode()
+
+    def error(self, reason: str, *keys: str | int) -> SchemaError:
+        """The error that says what is wrong here."""
+        return SchemaError(reason, self.pointer_to(*keys))

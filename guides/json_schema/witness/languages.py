@@ -1,0 +1,44 @@
+"""The `StringLanguage` that needs nothing but the syntax trees of patterns."""
+
+from __future__ import annotations
+
+from ....errors import PatternError
+from ..algebra.cases import String
+from ..algebra.strings import is_plain
+from . import strings
+
+
+class PatternLanguage:
+    """Membership, emptiness and examples of sets of strings; patterns are explored on demand and remembered."""
+
+    def check(self, pattern: str) -> str | None:
+        """Why an ECMA-262 pattern cannot be used, or None."""
+        try:
+            strings.pattern_language(pattern)
+        except PatternError as error:
+            return error.reason
+        return None
+
+    def contains(self, case: String, text: str) -> bool:
+        """Whether a string is in the set."""
+        if case.values is not None:
+            return text in case.values
+        if case.quote is not None:
+            within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
+            return within and bool(case.quote.places(text))
+        if is_plain(case):
+            within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
+            return within and text not in case.excluded
+        return strings.is_member(case, text)
+
+    def is_empty(self, case: String) -> bool:
+        """Whether the set has no string."""
+        if case.quote is not None:
+            return False
+        return not strings.examples(case, 1)
+
+    def examples(self, case: String, count: int) -> list[str]:
+        """Up to `count` different members, short ones first; fewer only if there are no more."""
+        if case.quote is not None:
+            return case.quote.examples(count)
+        return strings.examples(case, count)

@@ -1,0 +1,230 @@
+"""Small objects for the cases of a normal form, and the sets of names that its rules tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ....errors import LimitError
+from ...limits import spend
+from ..algebra import objects, strings
+from ..algebra.cases import Object, Rule, String
+from ..algebra.formula import EVERYTHING, NOTHING, Formula
+from ..algebra.translate import UNREACHED
+from .instances import NO_INSTANCE, Ask, Witnessing
+
+FEW = 16
+MANY_RULES = 8
+
+ANY_NAME = String()
+
+
+class ObjectWitnesses:
+    """Builds objects out of witnesses of their members."""
+
+    def __init__(self, owner: Witnessing) -> None:
+        self._owner = owner
+        self._formulas = owner.normaliser.formulas
+        self._language = owner.normaliser.language
+        self._max_cases = owner.normaliser.max_cases
+        self._listed: dict[String, list[str] | None] = {}
+
+    def spread(self, case: Object) -> Iterator[Object]:
+        """The case as alternatives whose `some` are about unnamed members, of which there is no end."""
+        spend(200 + 10 * len(case.properties))
+        for position, rule in enumerate(case.some):
+            names = self._finite(rule.names)
+            named = [name for name in case.properties if self._language.contains(rule.names, name)]
+            if names is None and not named:
+                continue
+            left = case.some[:position] + case.some[position + 1 :]
+            for name in dict.fromkeys([*named, *(names or ())]):
+                known = case.properties.get(name, EVERYTHING)
+                properties = {**case.properties, name: self._formulas.all_of((known, rule.formula))}
+                required = case.required | {name}
+                yield from self.spread(replace(case, properties=properties, required=required, some=left))
+            if names is None:
+                free = strings.exclude(rule.names, case.properties, self._language)
+                if free is not None:
+                    some = (*left[:position], Rule(free, rule.formula), *left[position:])
+                    yield from self.spread(replace(case, some=some))
+            return
+        yield case
+
+    def _finite(self, names: String) -> list[str] | None:
+        """All names of a small set, or None if there are many."""
+        if names.values is not None:
+            return sorted(names.values)
+        if not names.patterns and not names.formats and names.quote is None and (names.max_length or FEW) > 1:
+            return None
+        if names not in self._listed:
+            found = self._language.examples(names, FEW + 1)
+            self._listed[names] = found if len(found) <= FEW else None
+        return self._listed[names]
+
+    def _member(self, case: Object, name: str) -> Formula:
+        return objects.member(case, name, self._formulas, self._language)
+
+    def build(self, case: Object, ask: Ask) -> Any:
+        """An object of the case, or NO_INSTANCE."""
+        if case.max_properties is not None and len(case.required) > case.max_properties:
+            return NO_INSTANCE
+        spend(20 * len(case.properties) + (100 + 50 * len(case.rules)) * len(case.required))
+        result: dict[str, Any] = {}
+        for name in case.properties:
+            if name in case.required:
+                result[name] = ask(self._member(case, name))
+                if result[name] is NO_INSTANCE:
+                    return NO_INSTANCE
+        if case.some and not self._add_some(case, result, ask):
+            return NO_INSTANCE
+        if len(result) < case.min_properties and not self._add_more(case, result, ask):
+            return NO_INSTANCE
+        if case.max_properties is not None and len(result) > case.max_properties:
+            return NO_INSTANCE
+        return result
+
+    def _add_some(self, case: Object, result: dict[str, Any], ask: Ask) -> bool:
+        """Add an unnamed member for every `some`; one serves several only where the maximum asks for it."""
+        room = len(case.some) if case.max_properties is None else case.max_properties - len(result)
+        for groups in _partitions(list(case.some), room):
+            added = dict(result)
+            if all(self._add_member(case, group, added, ask) for group in groups):
+                result.update(added)
+                return True
+        return False
+
+    def _add_member(self, case: Object, group: list[Rule], added: dict[str, Any], ask: Ask) -> bool:
+        names: String | None = group[0].names
+        for rule in group[1:]:
+            names = None if names is None else strings.intersect(names, rule.names, self._language)
+        if names is None:
+            return False
+        wanted = [rule.formula for rule in group]
+        for part, formula in self.regions(case, names):
+            found = ask(self._formulas.all_of([formula, *wanted]))
+            if found is NO_INSTANCE:
+                continue
+            fresh = self._names(strings.exclude(part, added, self._language), 1)
+            if fresh:
+                added[fresh[0]] = found
+                return True
+        return False
+
+    def _add_more(self, case: Object, result: dict[str, Any], ask: Ask) -> bool:
+        """Add optional members until there are enough."""
+        for name in case.properties:
+            if len(result) >= case.min_properties:
+                return True
+            if name not in result:
+                found = ask(self._member(case, name))
+                if found is not NO_INSTANCE:
+                    result[name] = found
+        for part, formula in self.regions(case, ANY_NAME):
+            missing = case.min_properties - len(result)
+            if missing <= 0:
+                return True
+            spend(100 * min(missing, UNREACHED))
+            found = ask(formula)
+            if found is not NO_INSTANCE:
+                fresh = self._names(strings.exclude(part, result, self._language), missing)
+                result.update(dict.fromkeys(fresh, found))
+        return len(result) >= case.min_properties
+
+    def _names(self, names: String | None, count: int) -> list[str]:
+        """Up to `count` names of a set."""
+        if names is None:
+            return []
+        if names != String(excluded=names.excluded):
+            return self._language.examples(names, count)
+        numbered = (f"a{index}" for index in range(count + len(names.excluded)))
+        return [name for name in numbered if name not in names.excluded][:count]
+
+    def regions(self, case: Object, names: String) -> list[tuple[String, Formula]]:
+        """Unnamed members whose names are in `names`: disjoint sets of names, and what each set's satisfy."""
+        free = strings.exclude(names, case.properties, self._language)
+        parts: list[tuple[String, Formula]] = [] if free is None else [(free, EVERYTHING)]
+        for rule in case.rules:
+            split: list[tuple[String, Formula]] = []
+            for part, formula in parts:
+                spend(1000)
+                inside = strings.intersect(part, rule.names, self._language)
+                if inside is None or self._is_empty(inside.patterns):
+                    split.append((part, formula))
+                    continue
+                split.append((self._tidied(inside), self._formulas.all_of((formula, rule.formula))))
+                if inside != part:
+                    outside = strings.difference(part, rule.names, self._language)
+                    split.extend((other, formula) for other in outside)
+            parts = [(part, formula) for part, formula in split if formula is not NOTHING]
+            if len(parts) > self._max_cases:
+                raise LimitError(
+                    f"the patterns of an object tell more than {self._max_cases} sets of names apart; "
+                    "the option max_cases raises the limit"
+                )
+        return parts
+
+    def _is_empty(self, patterns: frozenset[str]) -> bool:
+        """Whether no name meets several patterns at once; where that is not asked, regions double with each pattern."""
+        if len(patterns) < 2:
+            return False
+        try:
+            return self._language.is_empty(String(patterns=patterns))
+        except LimitError:
+            return False
+
+    def _tidied(self, names: String) -> String:
+        """The same names without conditions that the patterns leave nothing to."""
+        if not names.patterns or not (names.not_patterns or names.excluded):
+            return names
+        matching = String(patterns=names.patterns)
+        return replace(
+            names,
+            not_patterns=frozenset(one for one in names.not_patterns if not self._is_empty(names.patterns | {one})),
+            excluded=frozenset(name for name in names.excluded if self._language.contains(matching, name)),
+        )
+
+    def more(self, case: Object, count: int, ask: Ask) -> Iterator[Any]:
+        """Further objects of the case: with other values, and with further members."""
+        base = self.build(case, ask)
+        if base is NO_INSTANCE:
+            return
+        for changed in self._changed(case, base, count, ask):
+            if self._owner.in_object(case, changed):
+                yield changed
+
+    def _changed(self, case: Object, base: dict[str, Any], count: int, ask: Ask) -> Iterator[dict[str, Any]]:
+        for name in base:
+            for value in self._owner.several(self._member(case, name), count, ask):
+                yield {**base, name: value}
+        for name in case.properties:
+            if name not in base:
+                for value in self._owner.several(self._member(case, name), count, ask):
+                    yield {**base, name: value}
+        for part, formula in self.regions(case, ANY_NAME):
+            value = ask(formula)
+            if value is not NO_INSTANCE:
+                for name in self._names(part, count):
+                    yield {**base, name: value}
+
+
+def _partitions(rules: list[Rule], room: int) -> Iterator[list[list[Rule]]]:
+    """The ways to put rules into at most `room` groups, most groups first."""
+    if room >= len(rules) > MANY_RULES:
+        yield [[rule] for rule in rules]
+        return
+    yield from _grown(rules, [], room)
+
+
+def _grown(rules: list[Rule], groups: list[list[Rule]], room: int) -> Iterator[list[list[Rule]]]:
+    spend(300)
+    if not rules:
+        yield groups
+        return
+    first, rest = rules[0], rules[1:]
+    if len(groups) < room:
+        yield from _grown(rest, [*groups, [first]], room)
+    for position, group in enumerate(groups):
+        joined = [*groups[:position], [*group, first], *groups[position + 1 :]]
+        yield from _grown(rest, joined, room)

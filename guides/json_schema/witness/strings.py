@@ -1,0 +1,264 @@
+"""Members of a set of strings, short ones first: a search through its conditions, read side by side.
+
+Where a short text of one of the patterns or formats meets all conditions, the syntax tells it without a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import nsmallest
+from itertools import islice, pairwise
+
+from ...limits import spend
+from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
+from ..algebra.cases import NO_NAMES, String
+from ..automata.conjunction import conjunction
+from ..automata.derivatives import MAX_CODE_POINT, Expression
+from ..automata.narrowing import ENDLESS, narrow
+from ..read import formats
+from ..read.patterns import parse
+
+MANY_STAGES = 4_000
+"""After how many stages, each counted once for every condition, a search for a shortest member becomes one for any."""
+
+Conditions = tuple[tuple[Expression, bool], ...]
+States = tuple[int, ...]
+Stage = tuple[int, States]
+"""How many characters count towards the minimum so far, and the state of every condition."""
+
+
+@lru_cache(maxsize=1024)
+def pattern_language(pattern: str) -> Expression:
+    """The strings in which a pattern is found."""
+    return Expression(parse(pattern))
+
+
+@lru_cache(maxsize=64)
+def format_language(name: str) -> Expression:
+    """The strings of a format."""
+    return Expression(parse(formats.PATTERNS[name]))
+
+
+@lru_cache(maxsize=1024)
+def conditions(case: String) -> Conditions:
+    """The patterns and formats of a set, each with whether it must match."""
+    return (
+        *((pattern_language(pattern), True) for pattern in sorted(case.patterns)),
+        *((pattern_language(pattern), False) for pattern in sorted(case.not_patterns)),
+        *((format_language(name), True) for name in sorted(case.formats)),
+        *((format_language(name), False) for name in sorted(case.not_formats)),
+    )
+
+
+def examples(case: String, count: int) -> list[str]:
+    """Up to `count` different members, short ones first; fewer only if there are no more."""
+    if case.values is not None:
+        return list(_shortest_of(case.values, count))
+    if count == 1:
+        text = _told(case)
+        if text is not None:
+            return [text]
+    path = shortest(replace(case, excluded=NO_NAMES)) if count else None
+    if path is None:
+        return []
+    if count == 1 and path.text not in case.excluded:
+        return [path.text]
+    return _pumped(path, case, count) or list(islice(_search(case, count), count))
+
+
+@lru_cache(maxsize=16)
+def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
+    most = max(nsmallest(count, map(len, texts)), default=0)
+    few = [text for text in texts if len(text) <= most]
+    return tuple(sorted(few, key=lambda text: (len(text), text))[:count])
+
+
+def _told(case: String) -> str | None:
+    """A short member that one of the patterns or formats tells without a search; None if none does."""
+    for pattern in sorted(case.patterns):
+        text = _brief_match(pattern, case.min_length, case.max_length)
+        if text is not None and is_member(case, text):
+            return text
+    for name in sorted(case.formats):
+        if is_member(case, formats.EXAMPLES[name]):
+            return formats.EXAMPLES[name]
+    return None
+
+
+def is_member(case: String, text: str) -> bool:
+    """Whether a string meets all conditions of a set that is no list of strings and no quotation."""
+    if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
+        return False
+    if text in case.excluded:
+        return False
+    only_format = len(case.formats) == 1 and not (case.patterns or case.not_patterns or case.not_formats)
+    if only_format and text == formats.EXAMPLES[next(iter(case.formats))]:
+        return True
+    return all(language.matches(text) == wanted for language, wanted in conditions(case))
+
+
+@lru_cache(maxsize=1024)
+def _brief_match(pattern: str, least: int, most: int | None) -> str | None:
+    """A short string of some length in which a pattern is found; None if its syntax does not tell."""
+    node = parse(pattern)
+    if least:
+        node = narrow(node, least, ENDLESS if most is None else most)
+    return None if node is None else brief(node)
+
+
+def brief(node: Node) -> str | None:
+    """A short text of plain syntax; None if there is no text, or only a table or a rule that is referred to tells."""
+    match node:
+        case Chars(ranges):
+            return _readable(ranges) if ranges else None
+        case Literal(data):
+            return data.decode()
+        case Sequence(items):
+            texts = [brief(item) for item in items]
+            found = [text for text in texts if text is not None]
+            return "".join(found) if len(found) == len(texts) else None
+        case Alternation(items):
+            texts = [brief(item) for item in items]
+            return min((text for text in texts if text is not None), key=len, default=None)
+        case Repeat(item, least, _):
+            if least == 0:
+                return ""
+            text = brief(item)
+            return None if text is None else least * text
+        case _:
+            return None
+
+
+def _readable(ranges: Ranges) -> str:
+    """A character of a set, if possible a letter or digit."""
+    firsts = [chr(low) for low, _ in ranges]
+    common = [char for char in "a0A" if any(low <= ord(char) <= high for low, high in ranges)]
+    return min(common + firsts, key=_strangeness)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A shortest text; a character that may be repeated in it at will, and where, if one was met."""
+
+    text: str
+    place: int = 0
+    again: str = ""
+
+
+def _pumped(path: Path, case: String, count: int) -> list[str]:
+    """Members that repeat one character of a shortest one; none if that does not give enough of them."""
+    wanted = len(case.excluded) + count
+    if not path.again or (case.max_length is not None and len(path.text) + wanted > case.max_length):
+        return []
+    texts = (path.text[: path.place] + path.again * more + path.text[path.place :] for more in range(wanted))
+    return [text for text in texts if text not in case.excluded][:count]
+
+
+@lru_cache(maxsize=4096)
+def shortest(case: String) -> Path | None:
+    """A shortest member, by one character of each kind breadth first; exclusions are not looked at."""
+    pairs = conditions(case)
+    start: Stage = (0, tuple(0 for _ in pairs))
+    came_from: dict[Stage, tuple[Stage, str] | None] = {start: None}
+    level = [start]
+    length = 0
+    while level and (case.max_length is None or length <= case.max_length):
+        length += 1
+        following: list[Stage] = []
+        for node in level:
+            if node[0] >= case.min_length and _accepted(pairs, node[1]):
+                return _retraced(pairs, node, came_from)
+            for char in _representatives(pairs, node[1], 1):
+                after = _step(pairs, node[1], char)
+                reached = None if after is None else (min(length, case.min_length), after)
+                if reached is not None and reached not in came_from:
+                    came_from[reached] = (node, char)
+                    following.append(reached)
+        if len(came_from) * len(pairs) > MANY_STAGES:
+            text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
+            return None if text is None else Path(text)
+        level = following
+    return None
+
+
+def _retraced(pairs: Conditions, end: Stage, came_from: dict[Stage, tuple[Stage, str] | None]) -> Path:
+    chars: list[str] = []
+    nodes = [end]
+    step = came_from[end]
+    while step is not None:
+        nodes.append(step[0])
+        chars.append(step[1])
+        step = came_from[step[0]]
+    text = "".join(reversed(chars))
+    for place, (_, states) in enumerate(reversed(nodes)):
+        for char in _representatives(pairs, states, 1):
+            if _step(pairs, states, char) == states:
+                return Path(text, place, char)
+    return Path(text)
+
+
+def _accepted(pairs: Conditions, states: States) -> bool:
+    return all(
+        language.is_accepting(state) == positive for (language, positive), state in zip(pairs, states, strict=True)
+    )
+
+
+def _step(pairs: Conditions, states: States, char: str) -> States | None:
+    """The states after a character; None if no member begins like that."""
+    after: list[int] = []
+    for (language, positive), state in zip(pairs, states, strict=True):
+        reached = language.step(state, char)
+        if positive and language.is_dead(reached):
+            return None
+        after.append(reached)
+    return tuple(after)
+
+
+def _search(case: String, count: int) -> Iterator[str]:
+    """Members in order of length, breadth first, as many ways to a state as may be needed."""
+    pairs = conditions(case)
+    wanted = len(case.excluded) + count
+    visits: dict[Stage, int] = {}
+    level: list[tuple[str, States]] = [("", tuple(0 for _ in pairs))]
+    while level:
+        following: list[tuple[str, States]] = []
+        for text, states in level:
+            if len(text) >= case.min_length and text not in case.excluded and _accepted(pairs, states):
+                yield text
+        for text, states in level:
+            length = len(text)
+            if case.max_length is not None and length >= case.max_length:
+                continue
+            for char in _representatives(pairs, states, wanted):
+                after = _step(pairs, states, char)
+                if after is None:
+                    continue
+                node = (min(length + 1, case.min_length), after)
+                visits[node] = visits.get(node, 0) + 1
+                if visits[node] <= wanted:
+                    following.append((text + char, after))
+        level = following
+
+
+def _representatives(pairs: Conditions, states: States, count: int) -> list[str]:
+    """Of every kind of character that the conditions tell apart the first `count`, the readable ones in front.
+
+    Counts the steps that it takes to try them, too.
+    """
+    bounds = {0, ord("0"), ord("a"), 0xD800, 0xE000, MAX_CODE_POINT + 1}
+    for (language, _), state in zip(pairs, states, strict=True):
+        bounds.update(language.bounds(state))
+    points = sorted(bounds)
+    spend(100 * len(points))
+    chars = [
+        chr(point) for low, high in pairwise(points) if low != 0xD800 for point in range(low, min(high, low + count))
+    ]
+    spend((100 + 50 * len(pairs)) * len(chars))
+    return sorted(chars, key=_strangeness)
+
+
+def _strangeness(char: str) -> tuple[bool, bool, str]:
+    """The order in which characters are taken for examples."""
+    return (not char.isalnum() or ord(char) > 126, not " " <= char <= "~", char)

@@ -1,0 +1,194 @@
+"""Which formulas have an instance, and a small one of each: the least fixpoint over recursive references.
+
+A witness is built from witnesses found before, so it is finite. Exploration goes on demand: to find a
+witness of an object, witnesses of its required members are asked for, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import is_
+from typing import Any
+
+from ...limits import spend
+from ..algebra import numbers
+from ..algebra.cases import Array, Normal, Number, Object, String
+from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
+from ..algebra.membership import Membership
+from ..algebra.normalise import Normaliser
+from ..algebra.strings import is_plain
+from ..algebra.translate import UNREACHED
+from .arrays import ArrayWitnesses
+from .instances import NO_INSTANCE, Ask
+from .objects import ObjectWitnesses
+
+
+class Witnesses:
+    """Finds witnesses and remembers them."""
+
+    def __init__(self, normaliser: Normaliser) -> None:
+        self.normaliser = normaliser
+        self.membership = Membership(normaliser.formulas, normaliser.language, self.cases)
+        self.arrays = ArrayWitnesses(self)
+        self.objects = ObjectWitnesses(self)
+        self._known: dict[Formula, Any] = {EVERYTHING: None, NOTHING: NO_INSTANCE}
+        self._cases: dict[Formula, Normal] = {}
+
+    def find(self, formula: Formula) -> Any:
+        """A small instance, or NO_INSTANCE."""
+        known = self._known.get(formula, self)
+        if known is self:
+            self._explore(formula)
+            known = self._known[formula]
+        return known
+
+    def has_instance(self, formula: Formula) -> bool:
+        """Whether any value satisfies a formula."""
+        return is_modest(formula) or self.find(formula) is not NO_INSTANCE
+
+    def _explore(self, target: Formula) -> None:
+        """Find a witness for `target`, asking for others as they turn out to matter."""
+        waiting = [target]
+        pending: dict[Formula, None] = {target: None}
+        dependents: dict[Formula, dict[Formula, None]] = {}
+        while waiting and target not in self._known:
+            formula = waiting.pop()
+            if formula in self._known:
+                continue
+
+            def ask(part: Formula, asking: Formula = formula) -> Any:
+                found = self._known.get(part, self)
+                if found is not self:
+                    return found
+                if part not in pending:
+                    pending[part] = None
+                    waiting.append(part)
+                dependents.setdefault(part, {})[asking] = None
+                return NO_INSTANCE
+
+            spend(1000)
+            witness = self._of_normal(self.normaliser.normal(formula), ask)
+            if witness is not NO_INSTANCE:
+                self._known[formula] = witness
+                waiting.extend(dependents.pop(formula, ()))
+        if target not in self._known:
+            for formula in pending:
+                self._known.setdefault(formula, NO_INSTANCE)
+
+    def cases(self, formula: Formula) -> Normal:
+        """The normal form without the alternatives that have no instance."""
+        known = self._cases.get(formula)
+        if known is None:
+            normal = self.normaliser.normal(formula)
+            spread = (part for case in normal.objects for part in self.objects.spread(case))
+            strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
+            arrays = tuple(case for case in normal.arrays if self.has_array(case))
+            objects = tuple(case for case in spread if self.has_object(case))
+            kept = (*strings, *arrays, *objects)
+            before = (*normal.strings, *normal.arrays, *normal.objects)
+            if len(kept) != len(before) or not all(map(is_, kept, before)):
+                normal = replace(normal, strings=strings, arrays=arrays, objects=objects)
+            known = self._cases[formula] = normal
+        return known
+
+    def has_array(self, case: Array) -> bool:
+        """Whether any array is in the case."""
+        return self.arrays.build(case, self.find) is not NO_INSTANCE
+
+    def has_object(self, case: Object) -> bool:
+        """Whether any object is in the case."""
+        return self.objects.build(case, self.find) is not NO_INSTANCE
+
+    def in_array(self, case: Array, value: list[Any]) -> bool:
+        """Whether an array is in a case."""
+        return self.normaliser.membership.in_array(case, value)
+
+    def in_object(self, case: Object, value: dict[str, Any]) -> bool:
+        """Whether an object is in a case."""
+        return self.normaliser.membership.in_object(case, value)
+
+    def _of_normal(self, normal: Normal, ask: Ask) -> Any:
+        """A witness of some alternative, the simplest types first."""
+        for witness in self._alternatives(normal, ask):
+            if witness is not NO_INSTANCE:
+                return witness
+        return NO_INSTANCE
+
+    def _alternatives(self, normal: Normal, ask: Ask) -> Iterator[Any]:
+        if normal.null:
+            yield None
+        yield from sorted(normal.booleans)
+        for number in normal.numbers:
+            yield of_number(number)
+        for string in normal.strings:
+            yield self.of_string(string)
+        yield from normal.constants
+        for array in normal.arrays:
+            yield self.arrays.build(array, ask)
+        for object_ in normal.objects:
+            for case in self.objects.spread(object_):
+                yield self.objects.build(case, ask)
+
+    def of_string(self, case: String) -> Any:
+        """A string of the set, or NO_INSTANCE."""
+        spend(min(case.min_length, UNREACHED))
+        if is_plain(case) and case.values is None and not case.excluded:
+            return "a" * case.min_length
+        found = self.normaliser.language.examples(case, 1)
+        return found[0] if found else NO_INSTANCE
+
+    def several(self, formula: Formula, count: int, ask: Ask) -> list[Any]:
+        """Up to `count` different instances; fewer if there are no more, or if more are hard to find."""
+        found: dict[Any, Any] = {}
+        for value in self._many(self.normaliser.normal(formula), count, ask):
+            spend(100)
+            if value is not NO_INSTANCE:
+                found.setdefault(json_key(value), value)
+            if len(found) >= count:
+                break
+        return list(found.values())
+
+    def _many(self, normal: Normal, count: int, ask: Ask) -> Iterator[Any]:
+        yield from self._alternatives(normal, ask)
+        for number in normal.numbers:
+            yield from map(_literal, numbers.some(number, count))
+        for string in normal.strings:
+            yield from self.normaliser.language.examples(string, count)
+        for array in normal.arrays:
+            yield from self.arrays.more(array, count, ask)
+        for object_ in normal.objects:
+            for case in self.objects.spread(object_):
+                yield from self.objects.more(case, count, ask)
+
+
+DEMANDING = frozenset(
+    (
+        *("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "x-quote"),
+        *("minLength", "pattern", "minItems", "contains", "required", "minProperties"),
+        *("maximum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
+        # What follows always has an instance, but may fall into too many cases: that is to be known soon.
+        *("dependencies", "dependentRequired", "dependentSchemas", "propertyNames", "patternProperties"),
+        *("unevaluatedProperties", "unevaluatedItems"),
+    )
+)
+
+
+def is_modest(formula: Formula) -> bool:
+    """Whether a subschema has no keyword that takes a witness: an empty value, or one that is large enough, will do."""
+    if formula.kind != "schema":
+        return False
+    keywords: dict[str, Any] = formula.subject[0].value
+    return DEMANDING.isdisjoint(keywords) and not ("format" in keywords and "maxLength" in keywords)
+
+
+def of_number(case: Number) -> Any:
+    """A number of the set as a JSON value: int, float where the notation asks for it, else a Fraction."""
+    value = numbers.smallest(case)
+    if case.notation == "real" and value == value // 1:
+        return float(value)
+    return _literal(value)
+
+
+def _literal(value: numbers.Rational) -> Any:
+    return int(value) if value == value // 1 else value
