@@ -51,7 +51,7 @@ def text_of(value: Any, what: str) -> str:
 def any_text_of(value: Any, what: str, example: str = "") -> str:
     """A text, as far as its type goes. what: as for `text_of`; example: what may be given"""
     if isinstance(value, str):
-        return value
+        return value if type(value) is str else str.__str__(value)  # whatever a class of the caller's says of itself
     raise OptionError(f"{what} must be a text, not {shown(value)}{_instead(value)}{example and f': {example}'}")
 
 

@@ -336,8 +336,8 @@ def _read_resources(context: click.Context, parameter: click.Parameter, given: t
             raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
         named = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
         uri = uri or named.get("$id") or named.get("id") or ""
-        if not uri:
-            raise click.BadParameter(f"the schema in {path!r} has no $id; write URI={path}")
+        if not isinstance(uri, str) or not uri:
+            raise click.BadParameter(f"the schema in {path!r} has no $id that is a text; write URI={path}")
         found[uri] = schema
     return found
 

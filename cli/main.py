@@ -41,6 +41,8 @@ for _subcommand in (demo, generate, check, explain, warmup):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (by default the process's own); its exit code."""
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]  # closed, as daemons have it: nothing to read
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     try:
         return int(command.main(arguments, prog_name="trellm", standalone_mode=False) or 0)
     except click.UsageError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -52,7 +53,7 @@ def read_prompts(file: TextIO) -> list[Prompt]:
 
 def _prompt(name: str, number: int, line: str) -> Prompt:
     try:
-        value: Any = json.loads(line, parse_constant=_no_number)
+        value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{name}, line {number} is not JSON ({error}); expected {_EXAMPLE}") from None
     record: Any = {"prompt": value} if isinstance(value, str) else value
@@ -68,7 +69,12 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON number")
+    raise ValueError(f"{text} is no number that results can repeat")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
 
 
 _EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}'

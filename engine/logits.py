@@ -25,6 +25,9 @@ def logits_of(model: Model, hidden: Hidden, rows: Sequence[int], ids: Tensor | N
     where = place(rows[0]) if rows else "a step without rows"
     if not isinstance(found, Tensor):
         raise ModelError(f"the model returned {type(found).__name__} in place of a tensor of logits, at {where}")
+    if found.is_nested or found.is_quantized:
+        kind = "nested" if found.is_nested else "quantized"
+        raise ModelError(f"the model returned logits in a {kind} tensor, not as plain floats, at {where}")
     expected = (len(rows), model.vocabulary.size if ids is None else len(ids))
     if tuple(found.shape) != expected:
         raise ModelError(f"the model returned logits of shape {tuple(found.shape)}; expected {expected}, at {where}")

@@ -5,20 +5,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief
+from ..checks import brief, switch
 from ..errors import LanguageError, OptionError
 from ..kernels.jit.calling import call
 from ..kernels.trie.align import end_nodes, nodes_along, shorten
 from ..tokenizers_adapter import Vocabulary
-from .automaton import is_within, no_state
 from .crossing import Crossings
 from .expectation import NOTHING, expected, quoted
-from .limits import Limits, Meter
+from .given import MOST_LEFT, bytes_of, left_of, state_of, token_of
+from .limits import Limits, Meter, spend, spend_growth
 from .mask_table import Cache, MaskTable
-from .protocol import DEAD, MOST_LEFT, UNREACHABLE, ByteGuide, Mask, RowGuide, as_bytes, is_token, mask_within, whole
+from .protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, mask_within
+from .shared import Shared
+
+# Of the tail: of work for each byte and each of two walks along it, and of memory in all
+STEPS_PER_BYTE, BYTES_PER_BYTE = 10, 10
 
 
-class AlignedGuide:
+class AlignedGuide(Shared):
     """The bytes of `tail`, then a text of `child`, in any tokens: some may reach from one into the other.
 
     See `guides.protocol.Guide` for the methods. States below len(tail) are places in the tail; the others are the
@@ -43,17 +47,19 @@ class AlignedGuide:
         if crossings is not None and not isinstance(crossings, Crossings):  # pyright: ignore
             raise OptionError(f"crossings must be Crossings of the child, not {brief(crossings)}")
         self.child = child
-        self.tail = as_bytes(tail)
+        self.tail = tail = bytes_of(tail)
         self._meter = Meter(limits)
-        self._cost = int(bool(counts_tail))
+        self._cost = int(switch(counts_tail, "counts_tail"))
         self._crossings = Crossings(child) if crossings is None else crossings
         self._tables = self._crossings.tables
         self._child_rows = child if isinstance(child, RowGuide) else None
         self._data = np.frombuffer(tail, np.uint8)
-        self._ends = np.empty(len(tail), np.int32)
-        call(end_nodes, self._tables.trie, self._data, self._ends)
+        with self._meter:
+            spend_growth(STEPS_PER_BYTE * len(tail), BYTES_PER_BYTE * len(tail))
+            self._ends = np.empty(len(tail), np.int32)
+            call(end_nodes, self._tables.trie, self._data, self._ends)
         self._spellable = self._tables.spells_all_bytes and self._tables.single_bytes.issuperset(tail)
-        self._needed: list[int] = []
+        self._needed: NDArray[np.int32] = np.empty(0, np.int32)
         self._rows: Cache = {}
         self._lock = self._crossings.lock
         if not self._spellable and self.distance(self.start) >= UNREACHABLE:
@@ -82,76 +88,83 @@ class AlignedGuide:
 
     def mask(self, state: int) -> Mask:
         """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
-        if _is_beyond(state, self.tail):
+        state = state_of(state, MOST_LEFT)
+        if self._is_beyond(state):
             return self.child.mask(state - len(self.tail))
         return self._tables.masks.masks[self.row(state)]
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        beyond = _is_beyond(state, self.tail)
+        state = state_of(state, MOST_LEFT)
+        beyond = self._is_beyond(state)
         if beyond and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
+        with self._tables.lock:
+            row = self._rows.get(state)
+            if row is not None:
+                self._tables.masks.touch(row)
+                return row
         with self._lock, self._meter:
-            with self._tables.lock:
-                row = self._rows.get(state)
-                if row is not None:
-                    self._tables.masks.touch(row)
-                    return row
-            mask = self.mask(state) if beyond else self._mask_within_tail(state, None)
-            with self._tables.lock:
-                return self._tables.masks.store(self._rows, state, mask)
+            mask = self.child.mask(state - len(self.tail)) if beyond else self._mask_within_tail(state, None)
+        with self._tables.lock:
+            return self._tables.masks.row_of(self._rows, state, lambda: mask)
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        if _is_beyond(state, self.tail):
+        state, token = state_of(state, MOST_LEFT), token_of(token, self.vocabulary.size)
+        if self._is_beyond(state):
             return self._moved(self.child.advance(state - len(self.tail), token))
-        text = self.vocabulary.tokens[token] if is_token(token, self.vocabulary.size) else None
+        text = self.vocabulary.tokens[token] if token >= 0 else None
         return self.read(state, text) if text else DEAD
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        beyond, data = _is_beyond(state, self.tail), as_bytes(data)
+        state, data = state_of(state, MOST_LEFT), bytes_of(data)
         if state == DEAD:
             return DEAD
+        beyond = self._is_beyond(state)
         rest = b"" if beyond else self.tail[state:]
         if len(data) >= len(rest):
             begin = state - len(self.tail) if beyond else self.child.start
             return self._moved(self.child.read(begin, data[len(rest) :])) if data.startswith(rest) else DEAD
         after = state + len(data)
-        return after if rest.startswith(data) and self._is_alive(after) else DEAD
+        if not rest.startswith(data):
+            return DEAD
+        with self._lock, self._meter:
+            return after if self._is_alive(after) else DEAD
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete, the tail with it."""
-        return _is_beyond(state, self.tail) and self.child.is_accepting(state - len(self.tail))
+        state = state_of(state, MOST_LEFT)
+        return self._is_beyond(state) and self.child.is_accepting(state - len(self.tail))
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, EOS not counted."""
-        if _is_beyond(state, self.tail):
+        state = state_of(state, MOST_LEFT)
+        if self._is_beyond(state):
             return self.child.distance(state - len(self.tail))
         if state == DEAD:
             return UNREACHABLE
         with self._lock, self._meter:
-            if not self._needed:
-                self._needed = self._distances().tolist()
-            return self._needed[state]
+            return self._distance_at(state)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        if _is_beyond(state, self.tail):
+        state, left = state_of(state, MOST_LEFT), left_of(left)
+        if self._is_beyond(state):
             return self._child_fits(state - len(self.tail), left)
         if state == DEAD:
-            return whole(left) >= UNREACHABLE
-        spelt = left - self._cost * (len(self.tail) - state)
-        if self._spellable and not self._needed and spelt >= 0 and self._child_fits(self.child.start, spelt):
-            return True
-        return self.distance(state) <= left
+            return left >= UNREACHABLE
+        with self._lock, self._meter:
+            return self._fits_at(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        if _is_beyond(state, self.tail):
+        state, left = state_of(state, MOST_LEFT), left_of(left)
+        if self._is_beyond(state):
             return mask_within(self.child, state - len(self.tail), left)
         with self._lock, self._meter:
-            return self._mask_within_tail(state, whole(left))
+            return self._mask_within_tail(state, left)
 
     def end_node(self, place: int) -> int | None:
         """The node of the token trie for the tail from a place on: the tokens below it cross; None if none do."""
@@ -160,7 +173,8 @@ class AlignedGuide:
 
     def describe(self, state: int) -> str:
         """What may follow, in words."""
-        if _is_beyond(state, self.tail):
+        state = state_of(state, MOST_LEFT)
+        if self._is_beyond(state):
             return expected(self.child, state - len(self.tail))
         if state == DEAD:
             return NOTHING
@@ -176,11 +190,27 @@ class AlignedGuide:
         quick = getattr(self.child, "fits", None)
         return self.child.distance(state) <= left if quick is None else quick(state, left)
 
-    def _state_at(self, place: int) -> int:
-        return place if place < len(self.tail) else place + self.child.start
+    def _is_beyond(self, state: int) -> bool:
+        """Whether a state is one of the child, behind the tail."""
+        return state >= len(self.tail)
+
+    # What follows is asked with the lock held, by a call that counts its work: places up to the tail's end.
+
+    def _distance_at(self, place: int) -> int:
+        """The distance from a place of the tail; at its end that of the child's start."""
+        if not len(self._needed):
+            self._needed = self._distances()
+        return self._needed.item(place)
+
+    def _fits_at(self, place: int, left: int) -> bool:
+        """Whether the distance from a place of the tail is at most `left`."""
+        spelt = left - self._cost * (len(self.tail) - place)
+        if self._spellable and not len(self._needed) and spelt >= 0 and self._child_fits(self.child.start, spelt):
+            return True
+        return self._distance_at(place) <= left
 
     def _is_alive(self, place: int) -> bool:
-        return self._spellable or self.distance(self._state_at(place)) < UNREACHABLE
+        return self._spellable or self._distance_at(place) < UNREACHABLE
 
     def _mask_within_tail(self, place: int, left: int | None) -> Mask:
         """As `_mask_at`, of DEAD as well."""
@@ -198,7 +228,7 @@ class AlignedGuide:
             mask = np.zeros(self._tables.words, np.uint32)
         for after, node in enumerate(nodes[:count].tolist(), place + 1):
             tokens = trie.ids[trie.token_start[node] : trie.token_start[node + 1]].tolist()
-            fits = left is None or self.fits(self._state_at(after), left - self._cost)
+            fits = left is None or self._fits_at(after, left - self._cost)
             if tokens and fits and self._is_alive(after):
                 for token in tokens:
                     mask[token >> 5] |= np.uint32(1 << (token & 31))
@@ -206,16 +236,10 @@ class AlignedGuide:
 
     def _distances(self) -> NDArray[np.int32]:
         """The distance from each place of the tail, by the tokens that spell it and those that go beyond it."""
-        ends = self._ends.tolist()
-        needed = [UNREACHABLE if node < 0 else self._crossings.distance(node) for node in ends]
-        needed.append(self.child.distance(self.child.start))
-        found = np.array(needed, np.int32)
+        spend(STEPS_PER_BYTE * len(self.tail))
+        found = np.full(len(self.tail) + 1, UNREACHABLE, np.int32)
+        for place in np.flatnonzero(self._ends >= 0).tolist():
+            found[place] = self._crossings.distance(self._ends.item(place))
+        found[-1] = self.child.distance(self.child.start)
         call(shorten, self._tables.trie, self._data, self._cost, found)
         return np.minimum(found, UNREACHABLE)
-
-
-def _is_beyond(state: int, tail: bytes) -> bool:
-    """Whether a state is one of the child, behind the tail. Raises StateError for what is no state."""
-    if not is_within(state, MOST_LEFT):
-        raise no_state(state)
-    return state >= len(tail)

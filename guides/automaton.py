@@ -34,6 +34,7 @@ from .chart_arrays import (
     to_be_compacted,
     with_sets_reindexed,
 )
+from .given import no_state, state_of
 from .graph import Graph
 from .limits import Meter, current
 from .locks import new_lock
@@ -44,6 +45,7 @@ MAX_WORDS = 1 << 20
 # Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
 STRIDE = 64
 _NO_BYTES = np.zeros(0, np.uint8)
+_NOBODYS = object()
 
 Making = Callable[[], tuple[Graph, int]]
 
@@ -127,6 +129,8 @@ class ChartAutomaton:
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
         self._spelling = _NO_BYTES
+        # The very number that was found ready last, or given out: it mostly comes next
+        self._awake: object = _NOBODYS
         self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
@@ -163,17 +167,20 @@ class ChartAutomaton:
         """How much memory the chart and the graph have, with what there is room for; caches are about that."""
         return reserved_bytes(self._chart) + self.graph.held_bytes
 
-    def ready(self, state: int) -> None:
-        """See to it that a state can be looked at, unless it is DEAD. Raises StateError if nobody was given it."""
+    def ready(self, state: int) -> int:
+        """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
+        if state is self._awake:
+            return state
         states = self._chart.states
-        if not is_within(state, self._chart.sizes.item(kernel.STATES)):
-            raise no_state(state)
+        state = state_of(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
-            return
+            return DEAD
         if states.item(state, kernel.KEPT) < 0:
             raise no_state(state)
         if states.item(state, HI) == kernel.ASLEEP:
             self._wake(state)
+        self._awake = state
+        return state
 
     def step(self, state: int, byte: int) -> int:
         """The state after `byte`, or DEAD."""
@@ -182,7 +189,7 @@ class ChartAutomaton:
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, or DEAD."""
         with self.lock:
-            self.ready(state)
+            state = self.ready(state)
             if state == DEAD:
                 return DEAD
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
@@ -193,20 +200,19 @@ class ChartAutomaton:
         data: always the same array, since where in it the bytes are is remembered
         """
         self._spelling = data
-        return self.run(follow, state, data, first, last)
+        after = self._awake = self.run(follow, state, data, first, last)
+        return after
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
         chart = self._chart
-        if not is_within(state, chart.sizes.item(kernel.STATES)):
-            raise no_state(state)
+        state = state_of(state, chart.sizes.item(kernel.STATES))
         if state == DEAD:
             return False
         if chart.states.item(state, kernel.KEPT) >= 0 and chart.states.item(state, HI) >= 0:
             return chart.words.item(chart.states.item(state, LO) + kernel.ACCEPTING) == 1
         with self.lock:
-            self.ready(state)
-            return self.ends(state)
+            return self.ends(self.ready(state))
 
     def ends(self, state: int) -> bool:
         """As `is_accepting`, of any state that is awake, whether or not somebody was given it."""
@@ -228,7 +234,9 @@ class ChartAutomaton:
     def transitions(self, state: int) -> NDArray[np.int32]:
         """The state after each byte: int32 [256], DEAD where there is none."""
         with self.lock:
-            self.ready(state)
+            state = self.ready(state)
+            if state == DEAD:
+                return np.full(256, DEAD, np.int32)
             row = self.run(fill_row, state)
             after = self._chart.rows[row].copy()
             self.keep(after)
@@ -251,6 +259,7 @@ class ChartAutomaton:
         most = self._max_words if most_words is None else most_words
         with self.lock:
             self.begin_call()
+            self._awake = _NOBODYS
             chart = to_be_compacted(self._chart)
             count = self.state_count
             bundles, signatures = np.zeros(len(chart.bundles), np.uint8), np.zeros(len(chart.signatures), np.uint8)
@@ -258,7 +267,9 @@ class ChartAutomaton:
             if needed > most and put_to_sleep(chart.states, count, STRIDE):
                 bundles[:] = signatures[:] = 0
                 needed = int(find_needed(chart, bundles, signatures))
-            words = np.zeros(max(4096, 4 * len(chart.buffer), 4 * needed), np.int32)
+            # With room in proportion to what was given out since the last time, that would be ever more each time.
+            room = min(3 * needed, max(self._max_words, needed // 2))
+            words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
             keep_needed(chart, bundles, signatures, words)
             grow_old(chart.states, count)
             chart.states[:, kernel.ROW] = -1
@@ -438,17 +449,3 @@ class ChartAutomaton:
         chart.sizes[kernel.ROWS] = 0
         self._dropped = True
         return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
-
-
-def no_state(state: object) -> StateError:
-    """What to raise for something that is no state."""
-    return StateError(
-        f"{state!r} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
-    )
-
-
-def is_within(state: object, count: int) -> bool:
-    """Whether something is a whole number, DEAD or one below `count`."""
-    if not isinstance(state, (int, np.integer)) or isinstance(state, bool):
-        return False
-    return bool(DEAD <= state < count)

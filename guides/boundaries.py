@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import brief
 from ..errors import OptionError
 
 Boundary = Literal["word", "character", "sentence", "line"]
@@ -50,7 +51,7 @@ def boundaries_in(documents: Sequence[str], rule: Boundary) -> tuple[Places, Pla
     elif rule == "line":
         table = _table([match.span() for match in _LINE.finditer("\n".join(documents))])
     else:
-        raise OptionError(f"boundary={rule!r}: one of {', '.join(map(repr, get_args(Boundary)))}")
+        raise OptionError(f"boundary={brief(rule)}: one of {', '.join(map(repr, get_args(Boundary)))}")
     return table[:, 0], table[:, 1]
 
 

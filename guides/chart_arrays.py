@@ -12,9 +12,12 @@ from ..kernels.chart.interning import FREE, WORDS, reindex
 from ..kernels.chart.layout import Chart
 from ..kernels.chart.rows import MEMO_HEADER, MEMO_ITEMS
 from ..kernels.chart.sets import SETS
-from .limits import Meter
+from ..kernels.jit.calling import call
+from .limits import Meter, spend
 
 MEMO_SLOTS = 1024
+# How much of an array is copied or indexed at a time, some milliseconds, so that a call can be stopped in between
+NUMBERS_AT_A_TIME, SPANS_AT_A_TIME = 1 << 20, 1 << 14
 SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
 _GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
 # The arrays of a chart that are written to from end to end
@@ -83,23 +86,42 @@ def reindexed(chart: Chart, *names: str) -> Chart:
     """The chart with new indices of the named spans, of all if none is named."""
     for name in names or SPANS:
         spans = getattr(chart, name)
-        index = np.full(4 * len(spans), -1, np.int32)
-        reindex(chart.words, spans, index, chart.sizes[SPANS[name]])
+        index = filled(4 * len(spans))
+        _index(chart.words, spans, index, int(chart.sizes[SPANS[name]]))
         chart = replace(chart, **{f"{name[:-1]}_index": index})
     return chart
 
 
 def with_sets_reindexed(chart: Chart) -> Chart:
     """The chart with a new index of its large sets."""
-    index = np.full(4 * len(chart.sets), -1, np.int32)
-    reindex(chart.set_words, chart.sets, index, chart.set_sizes[SETS])
+    index = filled(4 * len(chart.sets))
+    _index(chart.set_words, chart.sets, index, int(chart.set_sizes[SETS]))
     return replace(chart, set_index=index)
 
 
+def _index(words: Any, spans: Any, index: Any, count: int) -> None:
+    """Fill an empty index, some spans at a time. Raises Cancelled in between."""
+    for first in range(0, count, SPANS_AT_A_TIME):
+        spend(0)
+        call(reindex, words, spans, index, first, min(first + SPANS_AT_A_TIME, count))
+
+
+def filled(length: int) -> Any:
+    """An empty index, int32 [length]. Raises Cancelled."""
+    index = np.empty(length, np.int32)
+    for first in range(0, length, NUMBERS_AT_A_TIME):
+        spend(0)
+        index[first : first + NUMBERS_AT_A_TIME] = -1
+    return index
+
+
 def larger(array: Any) -> Any:
-    """A copy with room for twice as much."""
+    """A copy with room for twice as much. Raises Cancelled."""
     grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array
+    rows = max(1, NUMBERS_AT_A_TIME * len(array) // max(1, array.size))
+    for first in range(0, len(array), rows):
+        spend(0)
+        grown[first : min(first + rows, len(array))] = array[first : first + rows]
     return grown
 
 

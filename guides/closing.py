@@ -39,6 +39,11 @@ OVERSTATED = 8
 STEPS_EACH = 500
 
 _NO_STATES = np.zeros((0, 4), np.int32)
+_EMPTY = np.zeros(0, np.int32)
+# What all begin with; nothing is written to it, since there is no room
+_NO_COSTS = Costs(
+    _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.zeros((0, 32), np.int32), _EMPTY, _NO_STATES
+)
 # What is known of a new node, by fields of `Costs`
 _NODE_COSTS = {"nodes": NEVER, "unmet": NEVER, "promised": -1, "lacking": -1, "after": -1}
 
@@ -66,10 +71,7 @@ class Closing:
         self._by_nearest: dict[int, int] = {}
         self._nodes_settled = 0
         self.gave_up = False
-        empty = np.zeros(0, np.int32)
-        self._costs = Costs(
-            empty, empty, empty, empty, empty, empty, empty, np.zeros((0, 32), np.int32), empty, _NO_STATES
-        )
+        self._costs = _NO_COSTS
 
     def forget(self, kept: NDArray[np.bool_]) -> None:
         """Forget all states but the kept ones, and where the chart's words were."""

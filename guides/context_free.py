@@ -24,6 +24,7 @@ from .graph import Graph
 from .lift import LiftedGuide
 from .limits import Limits, Meter
 from .lower import Lowering
+from .pausing import paused
 from .pictures import Drawable, Picture
 from .pictures.grammars import grammar_picture
 from .pictures.picture import MAX_STATES
@@ -48,6 +49,7 @@ class CFGGuide(LiftedGuide, Drawable):
     spell one, LimitError if it is too large.
     """
 
+    @paused
     def __init__(
         self,
         grammar: str | Grammar,

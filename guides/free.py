@@ -7,14 +7,15 @@ import numpy as np
 from ..kernels.jit.calling import call
 from ..kernels.trie.branches import allow_span
 from ..tokenizers_adapter import Vocabulary
-from .automaton import is_within, no_state
 from .expectation import NOTHING
+from .given import bytes_of, left_of, state_of, token_of
 from .mask_table import Cache, MaskTable
-from .protocol import DEAD, UNREACHABLE, Mask, as_bytes, is_token, whole
+from .protocol import DEAD, UNREACHABLE, Mask
+from .shared import Shared
 from .tables import VocabularyTables
 
 
-class FreeGuide:
+class FreeGuide(Shared):
     """Every text: each token that adds to it, and EOS at any time. See `guides.protocol.Guide` for the methods.
 
     It is what other guides are built around where there is no constraint. Texts need not be UTF-8.
@@ -28,7 +29,8 @@ class FreeGuide:
         self._rows: Cache = {}
         self._mask: Mask = self._tables.pack(True) | self._tables.eos_words
         self._none: Mask = np.zeros_like(self._mask)
-        self._mask.flags.writeable = self._none.flags.writeable = False
+        # Over bytes, which nobody can make writeable again.
+        self._mask, self._none = (np.frombuffer(mask.tobytes(), np.uint32) for mask in (self._mask, self._none))
 
     def __repr__(self) -> str:
         return f"FreeGuide({self._vocabulary!r})"
@@ -49,24 +51,21 @@ class FreeGuide:
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds the mask."""
-        mask = self.mask(state)
+        state = state_of(state, self.start + 1)
         with self._tables.lock:
-            row = self._rows.get(state)
-            if row is None:
-                return self._tables.masks.store(self._rows, state, mask)
-            self._tables.masks.touch(row)
-            return row
+            return self._tables.masks.row_of(self._rows, state, lambda: self.mask(state))
 
     def advance(self, state: int, token: int) -> int:
         """The only state, DEAD after a token that has no bytes and is not EOS."""
-        if not _is_alive(state) or not is_token(token, self._vocabulary.size):
+        token = token_of(token, self._vocabulary.size)
+        if not _is_alive(state) or token < 0:
             return DEAD
-        return state if self._vocabulary.tokens[token] or token in self._vocabulary.eos_ids else DEAD
+        return self.start if self._vocabulary.tokens[token] or token in self._vocabulary.eos_ids else DEAD
 
     def read(self, state: int, data: bytes) -> int:
         """The only state."""
-        as_bytes(data)
-        return state if _is_alive(state) else DEAD
+        bytes_of(data)
+        return self.start if _is_alive(state) else DEAD
 
     def is_accepting(self, state: int) -> bool:
         """True: any text is complete."""
@@ -78,18 +77,18 @@ class FreeGuide:
 
     def fits(self, state: int, left: int) -> bool:
         """Whether nothing fits into `left` tokens."""
-        return whole(left) >= self.distance(state)
+        return left_of(left) >= self.distance(state)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """All tokens and EOS where a token is left, else EOS: uint32 [ceil(V / 32)]."""
         if not _is_alive(state):
             return self._none.copy()
-        return self._mask.copy() if whole(left) > 0 else self._tables.eos_words.copy()
+        return self._mask.copy() if left_of(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
         mask = np.zeros(self._tables.words, np.uint32)
-        if _is_alive(state) and (left is None or left > 0):
+        if _is_alive(state) and (left is None or left_of(left) > 0):
             below = self._tables.below(node)
             call(allow_span, self._tables.trie, below.start, below.stop, mask)
         return mask
@@ -106,6 +105,4 @@ class FreeGuide:
 
 def _is_alive(state: int) -> bool:
     """Whether it is the only state, not DEAD. Raises StateError for anything else."""
-    if not is_within(state, FreeGuide.start + 1):
-        raise no_state(state)
-    return state != DEAD
+    return state_of(state, FreeGuide.start + 1) != DEAD

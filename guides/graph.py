@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import weakref
-from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import cache, lru_cache
 
 import numpy as np
 
 from ..kernels.chart.layout import (
+    CALL,
     COUNTER,
     EDGE_HI,
     EDGE_LO,
+    EPSILON,
     FINAL,
     FLAGS,
     GUARD,
+    INCREMENT,
     LAZY,
     LINK_HI,
     LINK_LO,
+    LOOKED,
     RULE,
     SPAN,
     TAIL,
 )
 from ..kernels.chart.layout import Graph as GraphArrays
 from ..kernels.chart.sets import BITS
-from .limits import spend_growth
-from .piece import Ints, Piece, Span, piece_of
+from .piece import Piece, Span, piece_of
+from .records import Records
 from .syntax import Ranges
 from .utf8 import Template
 
@@ -36,51 +39,6 @@ Edge = tuple[int, int, int]
 Link = tuple[int, int, int]
 Copy = tuple[int, int, int, int]
 Promise = tuple[Callable[[], int] | int, int, int | None]
-
-# Steps of work that a record counts for where they come a few at a time, from Python, and below how many these are
-GROWTH, FEW = 40, 64
-
-
-class Records:
-    """A growing int32 array [n, width]; `array` has room to spare, `count` rows are in use."""
-
-    def __init__(self, width: int, capacity: int) -> None:
-        self._width = width
-        self._take(np.zeros((capacity, width), np.int32))
-        self.count = 0
-
-    def _take(self, rows: Ints) -> None:
-        self.array: Ints = rows
-        # Single numbers are written through a memoryview, several times faster than through NumPy.
-        self.flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]
-
-    def used(self) -> Ints:
-        """A copy of the rows in use."""
-        return self.array[: self.count].copy()
-
-    def extend(self, rows: Ints) -> int:
-        """Append rows; the number of the first."""
-        first = self.reserve(len(rows))
-        self.array[first : self.count] = rows
-        return first
-
-    def append(self, values: Sequence[int]) -> int:
-        """Append rows given as their numbers, one row after the other; the number of the first row."""
-        first = self.reserve(len(values) // self._width)
-        self.flat[first * self._width : self.count * self._width] = array("i", values)
-        return first
-
-    def reserve(self, amount: int) -> int:
-        """Append rows of zeros; the number of the first."""
-        first = self.count
-        self.count += amount
-        if self.count > len(self.array):
-            room = max(self.count, 2 * len(self.array))
-            spend_growth(GROWTH * self.count if amount < FEW else amount, 4 * self._width * room)
-            larger = np.zeros((room, self._width), np.int32)
-            larger[:first] = self.array[:first]
-            self._take(larger)
-        return first
 
 
 @lru_cache(maxsize=256)
@@ -142,7 +100,7 @@ class Graph:
     def held_bytes(self) -> int:
         """How much memory the records in use take."""
         records = (self._nodes, self._edges, self._links, self._counters, self._guards)
-        return sum(each.count * each.array.strides[0] for each in records)
+        return 4 * sum([each.count * each.width for each in records])
 
     def arrays(self) -> GraphArrays:
         """The graph as it stands, for the kernels; valid until the next change."""
@@ -324,17 +282,43 @@ class Graph:
     def expand(self, nodes: Iterable[int]) -> None:
         """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise.
 
-        Nodes that are defined are passed over. After an exception the graph is of no use any more.
+        So are those that whoever comes to these comes to before a byte is read: a closure that asked for them one
+        after the other would begin as often. Nodes that are defined are passed over. After an exception the graph is
+        of no use any more.
         """
         outer = self.rule, self.counter
-        for node in nodes:
-            if node not in self._later.expanders:
-                continue
-            self.rule = self._nodes.flat[8 * node + RULE]
-            self.counter = self._nodes.flat[8 * node + COUNTER]
-            self._later.expanders[node]()
-            del self._later.expanders[node]
+        expanders = self._later.expanders
+        wanted = [node for node in nodes if node in expanders]
+        while wanted:
+            for node in wanted:
+                self.rule = self._nodes.flat[8 * node + RULE]
+                self.counter = self._nodes.flat[8 * node + COUNTER]
+                expanders[node]()
+                del expanders[node]
+                self._nodes.flat[8 * node + FLAGS] |= LOOKED
+            wanted = self._ahead(wanted)
         self.rule, self.counter = outer
+
+    def _ahead(self, nodes: list[int]) -> list[int]:
+        """The lazy nodes that links lead to, whatever is counted, from nodes that were just defined.
+
+        Each node is looked at once, since what it led to was expanded then.
+        """
+        self._flush()
+        flat, links = self._nodes.flat, self._links.flat
+        found: list[int] = []
+        todo = list(nodes)
+        while todo:
+            base = 8 * todo.pop()
+            for at in range(3 * flat[base + LINK_LO], 3 * flat[base + LINK_HI], 3):
+                kind, target = links[at], 8 * links[at + 1]
+                if kind in (CALL, INCREMENT) or (kind == EPSILON and links[at + 2] == 0):
+                    flags = flat[target + FLAGS]
+                    if flags & LOOKED:
+                        continue
+                    flat[target + FLAGS] = flags | LOOKED
+                    (found if flags & LAZY else todo).append(target // 8)
+        return found
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
         """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, with all bits of their

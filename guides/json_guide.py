@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ..checks import brief
-from ..errors import OptionError
+from ..checks import mapping_of
 from ..tokenizers_adapter import Vocabulary
 from .automaton import ChartAutomaton
 from .given import vocabulary_of
 from .graph import Graph, span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing
+from .json_schema.lowering import RISKY
 from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.spelling import PLAIN, Escapes
 from .json_schema.whitespace import Whitespace
 from .lift import LiftedGuide
-from .limits import Limits, Meter
+from .limits import Limits, Meter, check_cancelled
 from .pausing import paused
 from .quotation import Quote
 from .remembered import Remembered
@@ -70,9 +70,8 @@ class JSONGuide(LiftedGuide):
         limits: Limits | None = None,
     ) -> None:
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
-        for name, given_mapping in (("resources", resources), ("contexts", contexts)):
-            if given_mapping is not None and not isinstance(given_mapping, Mapping):  # pyright: ignore
-                raise OptionError(f"{name} must be a dict of what each is called, not {brief(given_mapping)}")
+        resources = mapping_of(resources, "resources", "URIs to schemas")
+        contexts = mapping_of(contexts, "contexts", "names to texts")
         form = Form(order, Spacing(whitespace, indent), escapes)
         options = Options(formats=formats, max_cases=max_cases)
         given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
@@ -82,17 +81,32 @@ class JSONGuide(LiftedGuide):
         key = (_short(text), form, options, tuple(quotes.items()), Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
         if known is not None:
+            check_cancelled()
             self.__dict__ = known.__dict__  # all that the other one has found out, and will
             return
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
-        with Meter(limits):
-            self._compile(own, options, quotes, form, vocabulary)
-        if text is not None:
-            self._schema_bytes = OWN_COPIES * len(text) + FOR_A_SUBSCHEMA * self.schema.documents.count
-            remembered.add(key, self)
+        self._make(own, options, quotes, form, vocabulary, limits, None if text is None else (key, len(text)))
 
     @paused
+    def _make(
+        self,
+        given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
+        options: Options,
+        quotes: dict[str, Quote],
+        form: Form,
+        vocabulary: Vocabulary,
+        limits: Limits | None,
+        known_by: tuple[Hashable, int] | None,
+    ) -> None:
+        """Compile the schema, and remember it by a key and the size of its text."""
+        with Meter(limits):
+            self._compile(given, options, quotes, form, vocabulary)
+        if known_by is not None:
+            key, length = known_by
+            self._schema_bytes = OWN_COPIES * length + FOR_A_SUBSCHEMA * self.schema.documents.count
+            remembered.add(key, self)
+
     def _compile(
         self,
         given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
@@ -103,7 +117,8 @@ class JSONGuide(LiftedGuide):
     ) -> None:
         self.schema = schema = CompiledSchema(*given, options, contexts=quotes)
         schema.check_has_instance()
-        SchemaLowering(schema, form).check()
+        if schema.mentions(RISKY):
+            SchemaLowering(schema, form).check()
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.split(span_of(PLAIN), at_once=True)

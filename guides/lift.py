@@ -12,12 +12,13 @@ from ..kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
 from ..kernels.trie.split import UNSPLITTABLE, walk_span, walk_split
 from ..kernels.trie.walk import walk, walk_beside
 from ..tokenizers_adapter import Vocabulary
-from .automaton import ChartAutomaton, Kept, no_state
+from .automaton import ChartAutomaton, Kept
 from .closing import Closing
 from .expectation import NOTHING, expectation
+from .given import MOST_LEFT, bytes_of, left_of, state_of, token_of
 from .mask_table import Cache, MaskTable
 from .pausing import paused
-from .protocol import as_bytes, no_numbers, whole
+from .shared import Shared
 from .tables import VocabularyTables
 
 Mask = NDArray[np.uint32]
@@ -27,7 +28,7 @@ MAX_STEPS = 1 << 16
 """How many (state, token) pairs a guide remembers the state after, and of how many states it remembers the mask."""
 
 
-class LiftedGuide:
+class LiftedGuide(Shared):
     """A guide over the states of a `ChartAutomaton`. See `guides.protocol.Guide` for the methods.
 
     States with equal signatures have equal masks, so masks are memoised by signature. Thread-safe. A state that
@@ -78,11 +79,10 @@ class LiftedGuide:
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
+        if type(state) is not int:
+            state = state_of(state, MOST_LEFT)
         if self._kept is self._automaton.kept:
-            try:
-                signature = self._signatures.get(state, _UNKNOWN)
-            except TypeError:
-                raise no_state(state) from None
+            signature = self._signatures.get(state, _UNKNOWN)
             row = self._rows.get(signature)
             while row is not None:
                 self._tables.masks.touch(row)
@@ -94,12 +94,11 @@ class LiftedGuide:
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        try:
-            if not 0 <= token < self._size:
-                return DEAD
-            known = self._steps.get(state << 32 | token)
-        except (TypeError, ValueError):
-            raise no_numbers(state, token) from None
+        if type(state) is not int or type(token) is not int:
+            state, token = state_of(state, MOST_LEFT), token_of(token, self._size)
+        if not 0 <= token < self._size:
+            return DEAD
+        known = self._steps.get(state << 32 | token)
         if known is not None and not self._automaton.is_crowded:
             return known
         if token in self._eos:
@@ -111,9 +110,9 @@ class LiftedGuide:
     @paused
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        data = as_bytes(data)
+        data = bytes_of(data)
         with self._lock, self._meter:
-            self._prepare(state)
+            state = self._prepare(state)
             return self._alive(self._automaton.read(state, data))
 
     def is_accepting(self, state: int) -> bool:
@@ -123,21 +122,21 @@ class LiftedGuide:
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, EOS not counted; see `guides.closing.Closing` for how."""
         with self._lock, self._meter:
-            self._prepare(state)
+            state = self._prepare(state)
             return NEVER if state == DEAD else self._closing.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        left = whole(left)
+        left = left_of(left)
         with self._lock, self._meter:
-            self._prepare(state)
+            state = self._prepare(state)
             return left >= NEVER if state == DEAD else self._closing.fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        left = whole(left)
+        left = left_of(left)
         with self._lock, self._meter:
-            self._prepare(state)
+            state = self._prepare(state)
             if state == DEAD:
                 return np.zeros(self._tables.words, np.uint32)
             mask = self._tables.pack(self._closing.fitting(state, left))
@@ -146,19 +145,21 @@ class LiftedGuide:
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
         with self._lock, self._meter:
-            self._prepare(state)
-            if left is None and self._tables.spells_all_bytes:
-                mask = np.zeros(self._tables.words, np.uint32)
-                self._automaton.run(walk, self._tables.branches, state, self._tables.branch_numbers.item(node), mask)
+            state = self._prepare(state)
+            mask = np.zeros(self._tables.words, np.uint32)
+            if state == DEAD:
                 return mask
-            fitting = self._closing.fitting(state, NEVER if left is None else left, node)
+            if left is None and self._tables.spells_all_bytes:
+                self._automaton.run(walk, self._tables.branches, state, self._tables.branch_of(node), mask)
+                return mask
+            fitting = self._closing.fitting(state, NEVER if left is None else left_of(left), node)
             return self._tables.pack(fitting, node)
 
     def distance_below(self, state: int, node: int) -> int:
         """As `guides.crossing.TrieGuide` says."""
         with self._lock, self._meter:
-            self._prepare(state)
-            return self._closing.distance_below(state, node)
+            state = self._prepare(state)
+            return NEVER if state == DEAD else self._closing.distance_below(state, node)
 
     def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
         """The state after what each token below a node of the vocabulary's trie has beyond it; DEAD if not allowed.
@@ -166,7 +167,10 @@ class LiftedGuide:
         int32, in the order of the trie
         """
         with self._lock, self._meter:
-            self._prepare(state)
+            state = self._prepare(state)
+            if state == DEAD:
+                below = self._tables.below(node)
+                return np.full(int(below.stop - below.start), DEAD, np.int32)
             after = self._closing.after_tokens(state, node)
             if not self._tables.spells_all_bytes:
                 after[~self._closing.fitting(state, NEVER, node)] = DEAD
@@ -176,24 +180,27 @@ class LiftedGuide:
     def after_bytes(self, state: int) -> NDArray[np.int32]:
         """The state after each byte: int32 [256], DEAD where there is none, whether or not tokens spell it."""
         with self._lock, self._meter:
-            self._prepare(state)
+            state = self._prepare(state)
             return self._automaton.transitions(state)
 
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The fewest bytes that complete a text from each of the states, whether or not tokens spell them."""
+        """The fewest bytes that complete a text from each of the states, whatever tokens spell; NEVER from DEAD."""
         with self._lock, self._meter:
-            for state in states.tolist():
-                self._automaton.ready(state)
             self._prepare(self.start)
-            return self._closing.bytes_needed(states)
+            numbers = [self._automaton.ready(state) for state in np.asarray(states).reshape(-1).tolist()]
+            needed = np.full(len(numbers), NEVER, np.int32)
+            alive = [state for state in numbers if state != DEAD]
+            if alive:
+                needed[np.array(numbers) != DEAD] = self._closing.bytes_needed(np.array(alive, np.int32))
+            return needed
 
-    def _prepare(self, state: int) -> None:
-        """See to it that what is remembered is true, and that the state can be looked at. Raises StateError."""
+    def _prepare(self, state: int) -> int:
+        """See to it that what is remembered is true, and that the state can be looked at: it. Raises StateError."""
         kept = self._automaton.kept
         if self._kept is not kept:
             self._forget(kept)
             self._kept = kept
-        self._automaton.ready(state)
+        return self._automaton.ready(state)
 
     @paused
     def _new_row(self, state: int) -> int:
@@ -230,7 +237,7 @@ class LiftedGuide:
     def describe(self, state: int) -> str:
         """What may follow, in words: the characters, and where a grammar or schema asks for them."""
         with self._lock, self._meter:
-            self._prepare(state)
+            state = self._prepare(state)
             return NOTHING if state == DEAD else expectation(self._automaton, state)
 
     def _forget(self, kept: object) -> None:

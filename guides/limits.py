@@ -13,10 +13,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..checks import brief
 from ..errors import Cancelled, LimitError, OptionError
 from ..kernels.answers import MOST, SPENT, STOPPED
 
 CANCELLED, TIMED_OUT = 1, 2
+# Python counts so many steps, about a millisecond, before it looks at what there is in all.
+AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,14 @@ class Limits:
         for name in ("work", "memory", "states"):
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**62:
-                raise OptionError(f"Limits.{name} must be a whole number above 0, not {value!r}")
+                raise OptionError(f"Limits.{name} must be a whole number above 0, not {brief(value)}")
         seconds: Any = self.seconds
-        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds <= 0):
-            raise OptionError(f"Limits.seconds must be a number above 0, or None, not {seconds!r}")
+        is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and 0 < seconds <= threading.TIMEOUT_MAX):
+            raise OptionError(
+                f"Limits.seconds must be a number above 0, at most {threading.TIMEOUT_MAX:.0f}, or None for any time, "
+                f"not {brief(seconds)}"
+            )
 
     @classmethod
     def of(cls, limits: Limits | None) -> Limits:
@@ -50,7 +57,7 @@ class Limits:
         if limits is None:
             return DEFAULT
         if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"limits must be a Limits, such as Limits(work=10**9), not {limits!r}")
+            raise OptionError(f"limits must be a Limits, such as Limits(work=10**9), not {brief(limits)}")
         return limits
 
 
@@ -79,11 +86,12 @@ class Cancellation:
             meter.stop(CANCELLED)
 
     def __enter__(self) -> Self:
-        self._outer, _local.cancellation = _local.cancellation, self
+        work = _local.work
+        self._outer, work.cancellation = work.cancellation, self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _local.cancellation = self._outer
+        _local.work.cancellation = self._outer
 
     def attach(self, meter: Meter) -> None:
         """Stop a meter too from now on."""
@@ -100,7 +108,8 @@ class Meter:
     """Counts the work of one call at a time; `with meter:` around a call begins anew.
 
     counts: int64 [3], read and written by kernels: the steps SPENT and the MOST there may be, and whether another
-    thread has STOPPED the call. Work of a call inside another's counts for that too. A call interrupted while it
+    thread has STOPPED the call. Steps that Python counts are added to it some at a time, since a look at an array takes
+    longer than what they count. Work of a call inside another's counts for that too. A call interrupted while it
     begins or ends leaves nothing behind that counts: the next one sets all of this again.
     """
 
@@ -108,34 +117,39 @@ class Meter:
         self.limits = Limits.of(limits)
         self.counts = np.array([0, self.limits.work, 0], np.int64)
         self._view = memoryview(self.counts)  # single numbers are quicker this way  # type: ignore[arg-type]
+        self.uncounted = 0
+        self.allowance = 0  # how many steps may be uncounted before another look
+        self._work = _local.work
         self._outer: Meter | None = None
         self._cancellation: Cancellation | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         view = self._view
-        view[SPENT] = view[STOPPED] = 0
-        cancellation = _local.cancellation
+        view[SPENT] = view[STOPPED] = self.uncounted = self.allowance = 0
+        work = self._work = _local.work
+        cancellation = work.cancellation
         if cancellation is not None:
             if cancellation.cancelled:
                 view[STOPPED] = CANCELLED
                 raise self.refusal()
             self._cancellation = cancellation
             cancellation.attach(self)
+        if self._timer is not None:  # of a call that was interrupted as it ended
+            self._timer.cancel()
         if self.limits.seconds is not None:
             self._timer = threading.Timer(self.limits.seconds, self.stop, (TIMED_OUT,))
             self._timer.daemon = True
             self._timer.start()
-        outer = _local.meter
+        outer = work.meter
         self._outer = None if outer is self else outer
-        _local.meter = self
+        work.meter = self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        outer = _local.meter = self._outer
+        outer = self._work.meter = self._outer
         if outer is not None:
-            # It looks when it counts next.
-            outer._view[SPENT] = min(outer._view[SPENT] + self._view[SPENT], 2**62)
+            outer.uncounted += self.spent  # it looks when it counts next
         if self._cancellation is not None:
             self._cancellation.detach(self)
             self._cancellation = None
@@ -146,25 +160,33 @@ class Meter:
     @property
     def spent(self) -> int:
         """The steps of the last call so far."""
-        return self._view[SPENT]
+        return self._view[SPENT] + self.uncounted
 
     def stop(self, reason: int) -> None:
         """Make the call at work end as soon as it looks."""
         self._view[STOPPED] = reason
+        self.allowance = -1
 
     def spend(self, steps: int) -> None:
         """Count steps. Raises LimitError or Cancelled when that is enough."""
+        self.uncounted += steps
+        if self.uncounted > self.allowance:
+            self.look()
+
+    def look(self) -> None:
+        """Add up what was spent. Raises LimitError or Cancelled when that is enough."""
         view = self._view
-        spent = view[SPENT] + steps
+        spent = view[SPENT] = min(view[SPENT] + self.uncounted, 2**62)
+        self.uncounted = 0
         if spent > view[MOST] or view[STOPPED]:
-            view[SPENT] = min(spent, 2**62)
+            self.allowance = -1
             raise self.refusal()
-        view[SPENT] = spent
+        self.allowance = min(AT_A_TIME, view[MOST] - spent)
 
     def refusal(self) -> LimitError | Cancelled:
         """Why the call at work must end."""
         if self._view[STOPPED] == CANCELLED:
-            return Cancelled("the call was cancelled by another thread; what it worked on is as it was before")
+            return _cancelled()
         if self._view[STOPPED] == TIMED_OUT:
             return LimitError(
                 f"the constraint takes more than {self.limits.seconds} seconds; simplify it, or raise seconds= of its "
@@ -184,9 +206,19 @@ class Meter:
             )
 
 
+class _Work:
+    """What is at work in a thread, and what may stop it."""
+
+    __slots__ = ("cancellation", "meter")
+
+    def __init__(self) -> None:
+        self.meter: Meter | None = None
+        self.cancellation: Cancellation | None = None
+
+
 class _Local(threading.local):
-    meter: Meter | None = None
-    cancellation: Cancellation | None = None
+    def __init__(self) -> None:
+        self.work = _Work()
 
 
 _local = _Local()
@@ -194,19 +226,33 @@ _local = _Local()
 
 def spend(steps: int) -> None:
     """Count steps of the call at work in this thread, if any. Raises LimitError or Cancelled when that is enough."""
-    meter = _local.meter
+    meter = _local.work.meter
     if meter is not None:
-        meter.spend(steps)
+        # As Meter.spend, without another call
+        meter.uncounted += steps
+        if meter.uncounted > meter.allowance:
+            meter.look()
 
 
 def spend_growth(steps: int, held: int) -> None:
     """Count what it takes to make an array larger, which has so many bytes then. Raises LimitError or Cancelled."""
-    meter = _local.meter
+    meter = _local.work.meter
     if meter is not None:
         meter.check_memory(held)
         meter.spend(steps)
 
 
+def check_cancelled() -> None:
+    """Raise Cancelled where the calls of this thread are, for a call that does nothing else that counts."""
+    cancellation = _local.work.cancellation
+    if cancellation is not None and cancellation.cancelled:
+        raise _cancelled()
+
+
+def _cancelled() -> Cancelled:
+    return Cancelled("the call was cancelled by another thread; what it worked on is as it was before")
+
+
 def current() -> Meter | None:
     """The meter of the call at work in this thread."""
-    return _local.meter
+    return _local.work.meter

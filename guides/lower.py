@@ -74,11 +74,10 @@ class Lowering:
                 f"the constraint is nested more than {MAX_DEPTH} levels deep, which is fixed; name its parts as rules, "
                 "or write it with fewer levels"
             )
-        spend(STEPS_PER_ITEM)
+        spend(STEPS_PER_ITEM + STEPS_PER_NODE * len(node.data) if isinstance(node, Literal) else STEPS_PER_ITEM)
         first = self.graph.node_count
         match node:
             case Literal(data):
-                spend(STEPS_PER_NODE * len(data))
                 entry = self.graph.literal(data, target)
             case Chars(ranges):
                 entry = self._chars(ranges, target)

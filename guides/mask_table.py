@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,22 @@ class MaskTable:
         # Zeros that nobody has written yet take no memory.
         self.rows: NDArray[np.uint32] = np.zeros((self.max_rows, words), np.uint32)
         # The same, for those who get a mask: they cannot write to it.
-        self.masks: NDArray[np.uint32] = self.rows.view()
-        self.masks.flags.writeable = False
+        read_only = self.rows.data.toreadonly()
+        self.masks: NDArray[np.uint32] = np.frombuffer(read_only, np.uint32).reshape(self.rows.shape)
         self.version = 0
         # Who has each row, the one that was longest unused first.
         self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()
+
+    def row_of(self, cache: Cache, key: int, make: Callable[[], Mask]) -> int:
+        """The row kept under cache[key], which is used now; a new one with the mask made where there is none.
+
+        One thread at a time, as for `store`.
+        """
+        row = cache.get(key)
+        if row is None:
+            return self.store(cache, key, make())
+        self.touch(row)
+        return row
 
     def store(self, cache: Cache, key: int, mask: Mask) -> int:
         """Keep a mask under cache[key]; the number of its row. One thread at a time."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import brief
 from ..errors import OptionError
+from ..kernels.answers import DEAD as DEAD
 from ..tokenizers_adapter import Vocabulary
+from .given import left_of
 from .mask_table import MaskTable
 
-DEAD = -1
 UNREACHABLE = 2**30
-MOST_LEFT = 2**31 - 1
 
 Mask = NDArray[np.uint32]
 
@@ -103,8 +103,8 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
     if isinstance(guide, RowGuide):
         return guide.mask_within(state, left)
     if not isinstance(guide, Guide):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"mask_within asks a guide, not {guide!r}")
-    left = whole(left)
+        raise OptionError(f"mask_within asks a guide, not {brief(guide)}")
+    left = left_of(left)
     mask = guide.mask(state).copy()
     eos = set(guide.vocabulary.eos_ids)
     for token in tokens_of(mask):
@@ -117,31 +117,3 @@ def tokens_of(mask: Mask) -> list[int]:
     """The token ids whose bits are set, ascending."""
     bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
     return [int(token) for token in np.flatnonzero(bits)]
-
-
-def is_token(token: int, size: int) -> bool:
-    """Whether a number is a token of a vocabulary of this size. Raises OptionError for what is no number."""
-    if not isinstance(token, (int, np.integer)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"a token is a whole number, not {token!r}")
-    return 0 <= token < size
-
-
-def whole(left: int) -> int:
-    """How many tokens are left, as an int that kernels can hold. Raises OptionError for what is no whole number."""
-    try:
-        return max(-1, min(operator.index(left), MOST_LEFT))
-    except TypeError:
-        raise OptionError(f"how many tokens are left is a whole number, not {left!r}") from None
-
-
-def as_bytes(data: bytes) -> bytes:
-    """The bytes that a guide is to read. Raises OptionError for anything else."""
-    if isinstance(data, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return bytes(data)
-    hint = "; encode it" if isinstance(data, str) else ""
-    raise OptionError(f"a guide reads bytes, not {data!r}{hint}")
-
-
-def no_numbers(state: object, token: object) -> OptionError:
-    """What to raise for a state and a token that are not both numbers."""
-    return OptionError(f"a state and a token are whole numbers, not {state!r} and {token!r}")

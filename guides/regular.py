@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, switch
+from ..checks import any_text_of, brief, switch
 from ..errors import LanguageError, LimitError, OptionError
 from ..kernels.jit.calling import call
 from ..kernels.trie.align import first_unspellable
@@ -107,7 +107,7 @@ class RegexGuide(RegularGuide):
     ) -> None:
         with Meter(limits):
             node = parse(pattern, flags=flags, dialect=dialect)
-            self.pattern = pattern
+            self.pattern = any_text_of(pattern, "the pattern")
             self.flags = flags_of(flags)
             self.dialect: Dialect = dialect
             super().__init__(node, vocabulary)
@@ -205,13 +205,11 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
         raise OptionError(f"choices must be several texts, such as a list, not {brief(choices)}")
     several: Iterable[Any] = choices  # pyright: ignore[reportUnknownVariableType]
     found = tuple(several)
-    if set(map(type, found)) != {str}:
-        for choice in found:
-            if not isinstance(choice, str):
-                raise OptionError(f"choices must be texts, but there is {brief(choice)} ({type(choice).__name__})")
     if not found:
         raise OptionError("choices is empty; give at least one text")
-    return found
+    if set(map(type, found)) == {str}:
+        return found
+    return tuple(any_text_of(choice, f"choice {number}") for number, choice in enumerate(found))
 
 
 def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:

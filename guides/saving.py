@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import brief
 from ..errors import GuideFileError
 from ..tokenizers_adapter import Vocabulary
 
@@ -119,7 +120,7 @@ def _is_identity(metadata: Mapping[str, str]) -> bool:
 
 def _path(path: Any) -> Path:
     if not isinstance(path, (str, Path)) or not str(path) or "\0" in str(path):
-        raise GuideFileError(f"{path!r} is no path of a file; give a text or a Path")
+        raise GuideFileError(f"{brief(path)} is no path of a file; give a text or a Path")
     return Path(path)
 
 

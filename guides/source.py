@@ -11,19 +11,21 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import lone_surrogate
+from ..checks import any_text_of, brief, lone_surrogate, one_of
 from ..errors import LanguageError, LimitError, OptionError
 from ..kernels.suffix.quoting import Quotable, spread_reach
 from ..kernels.suffix.tree import END, build
 from .boundaries import Boundary, boundaries_in, code_points, gaps
 from .given import text_of
-from .limits import spend
+from .limits import spend, spend_growth
 
 WhiteSpace = Literal["exact", "collapsed"]
 Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
 MAX_BYTES = 1 << 30
+BYTES_PER_BYTE = 100
+"""How much memory the index of a text takes for each of its bytes, what it takes to be built included."""
 # Of work, besides the index
 STEPS_PER_BYTE = 4
 # Stands behind each document while they are one text: no white space, and one byte in a JSON string too
@@ -68,12 +70,11 @@ class Rules:
         options: dict[str, Any] = {"min_chars": self.min_chars, "max_chars": self.max_chars}
         for name, value in options.items():
             if not (type(value) is int and value >= 1) and not (value is None and name == "max_chars"):
-                raise OptionError(f"{name}={value!r}: a whole number of at least 1")
+                raise OptionError(f"{name}={brief(value)}: a whole number of at least 1")
         if self.max_chars is not None and self.max_chars < self.min_chars:
             raise OptionError(f"max_chars={self.max_chars} is less than min_chars={self.min_chars}")
         for name, value, kind in (("boundary", self.boundary, Boundary), ("whitespace", self.whitespace, WhiteSpace)):
-            if value not in get_args(kind):
-                raise OptionError(f"{name}={value!r}: one of {', '.join(map(repr, get_args(kind)))}")
+            one_of(value, name, get_args(kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +143,7 @@ class Source:
     def _index(self) -> Quotable:
         writing, refusal = self._writing, self._refusal
         base = int(self._bases[-1])
+        spend_growth(0, BYTES_PER_BYTE * base)
         text = np.empty(base + len(refusal) + bool(refusal), np.uint8)
         text[:base] = np.frombuffer(writing.data, np.uint8)
         text[self._bases[1:] - 1] = END
@@ -249,10 +251,7 @@ def documents_of(context: Any) -> tuple[str, ...]:
     if not documents:
         raise OptionError("the context has no documents; give a text, or a list of texts")
     if set(map(type, documents)) != {str}:
-        for number, document in enumerate(documents):
-            if not isinstance(document, str):
-                which = f"document {number} of the context"
-                raise OptionError(f"{which} is of type {type(document).__name__}; quotations come from texts")
+        documents = tuple(any_text_of(one, f"document {number} of the context") for number, one in enumerate(documents))
     if lone_surrogate("".join(documents)) >= 0:
         number = next(number for number, document in enumerate(documents) if lone_surrogate(document) >= 0)
         which = "the context" if isinstance(context, str) else f"document {number} of the context"

@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import switch
+from ..checks import brief, switch
 from ..errors import LanguageError, OptionError
 from ..kernels.answers import EXHAUSTED, NEVER
 from ..kernels.jit.calling import call
 from ..kernels.suffix.quoting import Quotable, Work, accepts, count_tokens, fewest_tokens, follow, read, walk_quotable
 from ..tokenizers_adapter import Vocabulary
-from .automaton import is_within, no_state
 from .boundaries import Boundary
 from .describe import either
 from .expectation import NOTHING, expectation
-from .given import states_of, vocabulary_of
+from .given import bytes_of, left_of, no_state, state_of, states_of, token_of, vocabulary_of
 from .limits import Limits, Meter, current
 from .locks import new_lock
 from .mask_table import Cache, MaskTable
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES
-from .protocol import DEAD, UNREACHABLE, Mask, as_bytes, is_token, whole
+from .protocol import DEAD, UNREACHABLE, Mask
+from .shared import Shared
 from .source import Place, Rules, Source, Span, WhiteSpace
 from .tables import VocabularyTables
 
@@ -58,16 +58,15 @@ class SubstringAutomaton:
 
     def place(self, state: int) -> tuple[int, int]:
         """The node and the depth that a state stands for. Raises StateError for what is no state."""
-        self.check(state)
+        state = self.check(state)
         if state == DEAD:
             raise no_state(state)
         packed = self._places[state]
         return packed >> DEPTH_BITS, packed & (1 << DEPTH_BITS) - 1
 
-    def check(self, state: int) -> None:
-        """Raise StateError for what is neither a state nor DEAD."""
-        if not is_within(state, len(self._places)):
-            raise no_state(state)
+    def check(self, state: int) -> int:
+        """The state, which may be DEAD, as an int. Raises StateError for what is neither."""
+        return state_of(state, len(self._places))
 
     def _state(self, node: int, depth: int) -> int:
         packed = node << DEPTH_BITS | depth
@@ -91,8 +90,7 @@ class SubstringAutomaton:
 
     def read_part(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
         """The state after data[first:last], or DEAD."""
-        self.check(state)
-        if state == DEAD:
+        if self.check(state) == DEAD:
             return DEAD
         place = np.array(self.place(state), np.int64)
         return self._state(*place.tolist()) if call(read, self.quotable, place, data, first, last) else DEAD
@@ -103,8 +101,7 @@ class SubstringAutomaton:
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far may be quoted."""
-        self.check(state)
-        return state != DEAD and bool(call(accepts, self.quotable, *self.place(state)))
+        return self.check(state) != DEAD and bool(call(accepts, self.quotable, *self.place(state)))
 
     def occurrences(self, data: bytes) -> list[int]:
         """Where in the text the data stands as a quotation, in order."""
@@ -138,7 +135,7 @@ class SubstringAutomaton:
         )
 
 
-class SubstringGuide(Drawable):
+class SubstringGuide(Shared, Drawable):
     """Pieces of a context, letter for letter. See `guides.protocol.Guide` for the methods.
 
     context: a text, or several of which one is quoted
@@ -166,7 +163,7 @@ class SubstringGuide(Drawable):
     ) -> None:
         vocabulary = vocabulary_of(vocabulary, "SubstringGuide")
         if none_text is not None and (not isinstance(none_text, str) or not none_text):  # pyright: ignore
-            raise OptionError(f"none_text={none_text!r}: a text that is not empty, or None")
+            raise OptionError(f"none_text={brief(none_text)}: a text that is not empty, or None")
         self._meter = Meter(limits)
         with self._meter:
             self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
@@ -224,21 +221,18 @@ class SubstringGuide(Drawable):
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        self._automaton.check(state)
+        state = self._automaton.check(state)
         with self._tables.lock:
-            row = self._rows.get(state)
-            if row is None:
-                return self._tables.masks.store(self._rows, state, self._walk(state, self._most))
-            self._tables.masks.touch(row)
-            return row
+            return self._tables.masks.row_of(self._rows, state, lambda: self._walk(state, self._most))
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        return self._walk(state, min(whole(left) - 1, self._most))
+        return self._walk(self._automaton.check(state), min(left_of(left) - 1, self._most))
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        if not is_token(token, self._vocabulary.size):
+        state, token = self._automaton.check(state), token_of(token, self._vocabulary.size)
+        if token < 0:
             return DEAD
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
@@ -248,11 +242,11 @@ class SubstringGuide(Drawable):
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, whatever tokens spell it; DEAD if no tokens complete a text from there."""
-        return self._spelt(self._automaton.read(state, as_bytes(data)))
+        return self._spelt(self._automaton.read(state, bytes_of(data)))
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete."""
-        self._automaton.check(state)
+        state = self._automaton.check(state)
         known = self._accepting.get(state)
         if known is None:
             known = _remember(self._accepting, state, self._automaton.is_accepting(state))
@@ -263,7 +257,7 @@ class SubstringGuide(Drawable):
 
         Exact without limits of length; with them, of a state with many occurrences only some are looked at.
         """
-        self._automaton.check(state)
+        state = self._automaton.check(state)
         known = self._distances.get(state)
         if known is None:
             enough = 0 if self.is_accepting(state) else 1
@@ -272,15 +266,16 @@ class SubstringGuide(Drawable):
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        self._automaton.check(state)
+        state = self._automaton.check(state)
+        left = left_of(left)
         if state == DEAD:
-            return whole(left) >= UNREACHABLE
-        return whole(left) >= 0 and self._fewest(state, left) <= left
+            return left >= UNREACHABLE
+        return left >= 0 and self._fewest(state, left) <= left
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
-        most = self._most if left is None else min(left - 1, self._most)
-        return self._walk_below(state, int(self._tables.branch_numbers[node]), most)
+        most = self._most if left is None else min(left_of(left) - 1, self._most)
+        return self._walk_below(self._automaton.check(state), self._tables.branch_of(node), most)
 
     def distance_below(self, state: int, node: int) -> int:
         """As `guides.crossing.TrieGuide` says."""
@@ -294,7 +289,7 @@ class SubstringGuide(Drawable):
 
     def describe(self, state: int) -> str:
         """What follows in the context, in words, and where, in characters: offset, or document:offset."""
-        self._automaton.check(state)
+        state = self._automaton.check(state)
         if state == DEAD:
             return NOTHING
         words = expectation(self._automaton, state)
@@ -347,7 +342,7 @@ class SubstringGuide(Drawable):
     def _walk_below(self, state: int, root: int, most: int) -> Mask:
         """The tokens below a node of `branches`, read from there on, after which `most` more complete the text."""
         mask = np.zeros(self._tables.words, np.uint32)
-        self._automaton.check(state)
+        state = self._automaton.check(state)
         if state == DEAD:
             return mask
         node, depth = self._automaton.place(state)

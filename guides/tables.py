@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import whole
 from ..kernels.jit.calling import call
 from ..kernels.trie.branches import Branches, TokenTrie, annotate
 from ..kernels.trie.preorder import find_parents, find_reach
@@ -96,9 +97,20 @@ class VocabularyTables:
         flags[self.trie.ids[self.below(root)]] = chosen
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
+    def node_of(self, node: Any) -> int:
+        """A node of `trie` as a plain int. Raises OptionError for anything else."""
+        return whole(node, "node", 0, len(self.trie.byte) - 1)
+
+    def branch_of(self, node: int) -> int:
+        """The number that a node of `trie` has in `branches`. Raises OptionError for what is no node."""
+        return self.branch_numbers.item(self.node_of(node))
+
     def below(self, root: int) -> slice:
-        """Where in `trie.ids` the tokens below a node are: those that begin with its text and are longer."""
-        trie = self.trie
+        """Where in `trie.ids` the tokens below a node are: those that begin with its text and are longer.
+
+        Raises OptionError for what is no node.
+        """
+        trie, root = self.trie, self.node_of(root)
         return slice(trie.token_start.item(root + 1), trie.token_start.item(trie.skip.item(root)))
 
     @cached_property

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..checks import brief
 from ..errors import OptionError, VocabularyError
 from .reading import read_tokenizer
 from .trie import Trie
@@ -64,7 +65,7 @@ class Vocabulary:
         if tokens with text lie beyond `size`.
         """
         if size is not None and (type(size) is not int or size < 1):
-            raise OptionError(f"size={size!r}: the width of the model's logits, a whole number of at least 1")
+            raise OptionError(f"size={brief(size)}: the width of the model's logits, a whole number of at least 1")
         table = read_tokenizer(tokenizer)
         eos = table.eos_ids if eos_ids is None else (eos_ids,) if isinstance(eos_ids, int) else eos_ids
         size = len(table.tokens) if size is None else size
@@ -97,7 +98,7 @@ class Vocabulary:
             tokens = [text.encode() for text in characters]
         except (AttributeError, TypeError):
             raise OptionError(
-                f"characters must be texts, such as 'abc' or ['a', 'b'], not {characters!r:.100}"
+                f"characters must be texts, such as 'abc' or ['a', 'b'], not {brief(characters)}"
             ) from None
         except UnicodeEncodeError as error:
             raise VocabularyError(f"{error.object!r} is not text that UTF-8 can encode: {error.reason}") from None
@@ -108,10 +109,12 @@ class Vocabulary:
 
         Raises OptionError for what are no token ids.
         """
+        tokens, size = self.tokens, self.size
         try:
-            return b"".join(self.tokens[token] or b"" for token in ids)
+            numbers = [number if 0 <= (number := index(token)) < size else size for token in ids]
+            return b"".join([tokens[number] or b"" for number in numbers])
         except (TypeError, IndexError):
-            raise OptionError(f"ids must be token ids from 0 to {self.size - 1:,}, not {ids!r:.100}") from None
+            raise OptionError(f"ids must be token ids from 0 to {size - 1:,}, not {brief(ids)}") from None
 
     @cached_property
     def trie(self) -> Trie:
@@ -149,8 +152,8 @@ def _token_bytes(token: int, text: Any) -> bytes | None:
         return None
     if not isinstance(text, (bytes, bytearray, memoryview)):
         hint = "encode it, text.encode()" if isinstance(text, str) else "None stands for no bytes"
-        raise OptionError(f"token {token} is {text!r:.100} ({type(text).__name__}), and must be bytes; {hint}")
-    return bytes(cast("bytes", text)) or None
+        raise OptionError(f"token {token} is {brief(text)} ({type(text).__name__}), and must be bytes; {hint}")
+    return memoryview(cast("bytes", text)).tobytes() or None
 
 
 def _token_ids(option: str, ids: Iterable[int], size: int) -> tuple[int, ...]:
@@ -158,7 +161,7 @@ def _token_ids(option: str, ids: Iterable[int], size: int) -> tuple[int, ...]:
     try:
         unique = tuple(dict.fromkeys(map(index, ids)))
     except TypeError:
-        raise OptionError(f"{option} must be token ids (integers), not {ids!r}") from None
+        raise OptionError(f"{option} must be token ids (integers), not {brief(ids)}") from None
     for token in unique:
         if not 0 <= token < size:
             raise VocabularyError(f"{option} has {token}, but token ids run from 0 to {size - 1}")

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checks import brief
 from ...errors import LanguageError, LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..automaton import no_state
 from ..expectation import NOTHING, expected
 from ..free import FreeGuide
-from ..given import states_of
+from ..given import bytes_of, left_of, no_state, states_of, token_of
 from ..limits import Limits, Meter
 from ..locks import new_lock
 from ..mask_table import Cache, MaskTable
-from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask, as_bytes, is_token, whole
+from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask
+from ..shared import Shared
 from ..tables import VocabularyTables
 from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
 from .joint import START, Joint, Steps
@@ -39,7 +40,7 @@ class Options(NamedTuple):
         return flags[self.steps.which]
 
 
-class GoalGuide:
+class GoalGuide(Shared):
     """A guide joined with goals. See `guides.protocol.Guide` for the methods it shares with every guide.
 
     child: the guide; FreeGuide for goals alone. goals: as `include=` takes them, see `goals_of`.
@@ -56,7 +57,9 @@ class GoalGuide:
         self, child: ByteGuide, goals: Any, *, max_states: int = MAX_STATES, limits: Limits | None = None
     ) -> None:
         if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"{child!r} cannot be joined with goals: it has no method `read`, see guides.ByteGuide")
+            raise OptionError(
+                f"{brief(child)} cannot be joined with goals: it has no method `read`, see guides.ByteGuide"
+            )
         most = states_of(max_states)
         self.child = child
         self.goals: tuple[Goal, ...] = goals_of(goals)
@@ -101,14 +104,15 @@ class GoalGuide:
 
     def progress(self, state: int) -> int:
         """How many steps towards the goals have been done: the tokens that have been saved, over all goals."""
-        _, *places = self._members(state)
+        _, *places = self._joint.members[self._alive(state)]
         return sum(goal.progress.item(place) for goal, place in zip(self._goals, places, strict=True))
 
     def progress_after(self, state: int, token: int) -> int:
         """The progress after an allowed token, EOS among them."""
-        if token in self._eos:
+        token = token_of(token, self._vocabulary.size)
+        if token < 0 or token in self._eos:
             return self.progress(state)
-        self._members(state)
+        state = self._alive(state)
         with self._lock, self._meter:
             steps = self._options_of(state).steps
             place = steps.which.item(self._places.item(token))
@@ -116,7 +120,7 @@ class GoalGuide:
 
     def unmet(self, state: int) -> tuple[str, ...]:
         """The goals that are not met if the text ends here, as they print."""
-        _, *places = self._members(state)
+        _, *places = self._joint.members[self._alive(state)]
         return tuple(
             repr(goal.automaton.goal)
             for goal, place in zip(self._goals, places, strict=True)
@@ -135,20 +139,14 @@ class GoalGuide:
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        knows = self._knows(state)
+        state = self._joint.check(state)
         with self._lock, self._meter, self._tables.lock:
-            row = self._rows.get(state)
-            if row is not None:
-                self._tables.masks.touch(row)
-                return row
-            if not knows:
-                return self._tables.masks.store(self._rows, state, np.zeros(self._tables.words, np.uint32))
-            options = self._options_of(state)
-            return self._tables.masks.store(self._rows, state, self._packed(state, options.tokens(options.alive)))
+            return self._tables.masks.row_of(self._rows, state, lambda: self._mask(state))
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        if not self._knows(state) or not is_token(token, self._vocabulary.size):
+        state, token = self._joint.check(state), token_of(token, self._vocabulary.size)
+        if state == DEAD or token < 0:
             return DEAD
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
@@ -158,56 +156,58 @@ class GoalGuide:
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        data = as_bytes(data)
-        if not self._knows(state):
+        state, data = self._joint.check(state), bytes_of(data)
+        if state == DEAD:
             return DEAD
         with self._lock, self._meter:
             return self._after(state, self.child.read(self._joint.members[state][0], data), data)
 
     def is_accepting(self, state: int) -> bool:
         """Whether the child's text is complete and all goals are met."""
-        alive = self._knows(state)
-        return alive and self._joint.is_met(state) and self.child.is_accepting(self._joint.members[state][0])
+        state = self._joint.check(state)
+        return state != DEAD and self._joint.is_met(state) and self.child.is_accepting(self._joint.members[state][0])
 
     def distance(self, state: int) -> int:
         """Tokens that complete the text with all goals met, EOS not counted: no fewer than it takes."""
-        if not self._knows(state):
+        state = self._joint.check(state)
+        if state == DEAD:
             return UNREACHABLE
         with self._lock, self._meter:
             return self._distance(state)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        if not self._knows(state):
-            return whole(left) >= UNREACHABLE
+        state, left = self._joint.check(state), left_of(left)
+        if state == DEAD:
+            return left >= UNREACHABLE
         with self._lock, self._meter:
-            return self._fits(state, whole(left))
+            return self._fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        if not self._knows(state):
-            return np.zeros(self._tables.words, np.uint32)
+        state, left = self._joint.check(state), left_of(left)
         with self._lock, self._meter:
-            options = self._options_of(state)
-            return self._packed(state, options.tokens(self._fitting(options, whole(left))))
+            return self._mask(state, left)
 
     def advancing(self, state: int) -> Mask:
         """The allowed tokens after which progress is greater: uint32 [ceil(V / 32)]."""
-        self._members(state)
+        state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_of(state)
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)))
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.crossing.TrieGuide` says."""
-        self._members(state)
+        state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
-            return self._tables.pack(options.tokens(self._fitting(options, left)), node)
+            return self._tables.pack(
+                options.tokens(self._fitting(options, None if left is None else left_of(left))), node
+            )
 
     def distance_below(self, state: int, node: int) -> int:
         """As `guides.crossing.TrieGuide` says."""
-        self._members(state)
+        state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
             alive = (after for after, is_alive in zip(options.steps.states, options.alive, strict=True) if is_alive)
@@ -215,20 +215,17 @@ class GoalGuide:
 
     def advancing_below(self, state: int, node: int) -> Mask:
         """The tokens below a node of the trie whose bytes after it can be read, and make progress greater."""
-        self._members(state)
+        state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)), node)
 
-    def _knows(self, state: int) -> bool:
-        """As `Joint.knows`."""
-        return self._joint.knows(state)
-
-    def _members(self, state: int) -> tuple[int, ...]:
-        """The states of the child and the goals. Raises StateError for what is no state, DEAD as well."""
-        if not self._joint.knows(state):
+    def _alive(self, state: int) -> int:
+        """The state as an int. Raises StateError for what is none, and for DEAD."""
+        state = self._joint.check(state)
+        if state == DEAD:
             raise no_state(state)
-        return self._joint.members[state]
+        return state
 
     def _distance(self, state: int) -> int:
         if self.is_accepting(state):
@@ -254,7 +251,8 @@ class GoalGuide:
 
     def describe(self, state: int) -> str:
         """What may follow, in words: what the child says, the progress, and which goals are still to come."""
-        if not self._knows(state):
+        state = self._joint.check(state)
+        if state == DEAD:
             return NOTHING
         words = expected(self.child, self._joint.members[state][0])
         missing = self.unmet(state)
@@ -289,8 +287,12 @@ class GoalGuide:
         steps = self._joint.by_tokens(state, node)
         return Options(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
 
-    def _packed(self, state: int, chosen: NDArray[np.bool_]) -> Mask:
-        mask = self._tables.pack(chosen)
+    def _mask(self, state: int, left: int | None = None) -> Mask:
+        """As `mask`; with `left`, as `mask_within`."""
+        if state == DEAD:
+            return np.zeros(self._tables.words, np.uint32)
+        options = self._options_of(state)
+        mask = self._tables.pack(options.tokens(self._fitting(options, left)))
         if self.is_accepting(state):
             mask |= self._tables.eos_words
         return mask

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import NEVER
-from ..automaton import is_within, no_state
+from ..given import state_of
 from ..limits import spend
 from ..protocol import DEAD, ByteGuide
 from ..tables import VocabularyTables
@@ -51,11 +51,9 @@ class Joint:
             self._numbers[members] = number
         return number
 
-    def knows(self, state: int) -> bool:
-        """Whether a number is a state, not DEAD. Raises StateError for anything else."""
-        if not is_within(state, len(self.members)):
-            raise no_state(state)
-        return state != DEAD
+    def check(self, state: int) -> int:
+        """The state, which may be DEAD, as an int. Raises StateError for anything else."""
+        return state_of(state, len(self.members))
 
     @property
     def held_bytes(self) -> int:

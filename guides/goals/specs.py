@@ -8,8 +8,11 @@ from operator import index
 from types import EllipsisType
 from typing import Any
 
-from ...checks import brief
-from ...errors import OptionError
+from ...checks import any_text_of, brief
+from ...errors import LimitError, OptionError
+from ..given import bytes_of
+
+MAX_PARTS = 20_000
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -26,7 +29,7 @@ class Phrase:
     def __init__(self, text: str | bytes | Sequence[int], word: bool = False) -> None:
         value = _phrase(text)
         if not isinstance(word, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"Phrase: word={word!r}: True or False")
+            raise OptionError(f"Phrase: word={brief(word)}: True or False")
         object.__setattr__(self, "text", value)
         object.__setattr__(self, "word", word)
 
@@ -51,7 +54,7 @@ class Gap:
         for name in ("min_words", "max_words", "max_chars"):
             value = getattr(self, name)
             if not (value is None and name != "min_words") and (type(value) is not int or value < 0):
-                raise OptionError(f"Gap: {name}={value!r}: a whole number of at least 0")
+                raise OptionError(f"Gap: {name}={brief(value)}: a whole number of at least 0")
         if self.max_words is not None and self.max_words < self.min_words:
             raise OptionError(f"{self!r}: max_words is less than min_words")
         if self.max_chars is not None and self.max_chars < 2 * self.min_words - 1:
@@ -159,6 +162,7 @@ def goals_of(include: Any) -> tuple[Goal, ...]:
         raise OptionError(f"include={brief(include)}: a phrase by its token ids is Phrase({brief(include)})")
     found: list[Goal] = []
     pending = [goal_of(goal) for goal in reversed(several)]
+    _check_size(pending)
     known: set[Goal] = set()
     while pending:
         goal = pending.pop()
@@ -170,6 +174,26 @@ def goals_of(include: Any) -> tuple[Goal, ...]:
     return tuple(found)
 
 
+def _check_size(goals: Sequence[Goal]) -> None:
+    """Raise LimitError if goals have too many parts, those that several of them share counted for each.
+
+    What goals are compared by, and their automata, are as large as that, however small the objects are.
+    """
+    sizes: dict[int, int] = {}
+    pending: list[Any] = list(goals)
+    while pending:
+        part = pending[-1]
+        inner: Sequence[Any] = getattr(part, "goals", None) or getattr(part, "parts", ())
+        unknown = [each for each in inner if id(each) not in sizes]
+        if unknown:
+            pending += unknown
+            continue
+        sizes[id(pending.pop())] = 1 + sum(sizes[id(each)] for each in inner)
+    size = sum(sizes[id(goal)] for goal in goals)
+    if size > MAX_PARTS:
+        raise LimitError(f"the goals have {size:,} parts, and may have {MAX_PARTS:,}, which is fixed; ask for less")
+
+
 def _is_known(goal: Goal, known: set[Goal]) -> bool:
     try:
         return goal in known
@@ -178,8 +202,10 @@ def _is_known(goal: Goal, known: set[Goal]) -> bool:
 
 
 def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
-    if isinstance(text, (str, bytes)):
-        value: str | bytes | tuple[int, ...] = text
+    if isinstance(text, str):
+        value: str | bytes | tuple[int, ...] = any_text_of(text, "a phrase")
+    elif isinstance(text, bytes):
+        value = bytes_of(text)
     else:
         try:
             value = tuple(map(index, text))

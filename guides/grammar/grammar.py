@@ -67,13 +67,15 @@ def check(grammar: Grammar) -> list[str]:
 def references(node: Node) -> Iterator[str]:
     """The names of the rules that a node refers to, with repetitions."""
     todo = [node]
+    passed = 0
     while todo:
-        spend(STEPS_PER_NODE)
+        passed += 1
         item = todo.pop()
         if isinstance(item, Reference):
             yield item.name
-        else:
-            todo.extend(reversed(children(item)))
+        elif parts := children(item):
+            todo.extend(reversed(parts))
+    spend(STEPS_PER_NODE * passed)
 
 
 def children(node: Node) -> tuple[Node, ...]:

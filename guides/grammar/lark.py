@@ -7,6 +7,7 @@ is the beginning of the text: the meaning of Lark's Earley parser with `lexer="d
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping
 
@@ -65,7 +66,7 @@ class _Builder:
         self.max_rules = max_rules
         self.terminals = Terminals(text, names, contexts)
         self.templates = Templates(text, names)
-        self.newlines = [i for i, character in enumerate(text) if character == "\n"]
+        self.newlines = [match.start() for match in re.finditer("\n", text)]
         self.rules: dict[str, Node] = {}
         self.lines: dict[str, int] = {}
 

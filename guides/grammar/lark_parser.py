@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from ...errors import GrammarError, LimitError
+from ..limits import spend
 from .lark_lexer import Token, tokenize
 from .lark_syntax import (
     Call,
@@ -26,6 +27,8 @@ from .lark_syntax import (
 
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _DIGITS = 9
+# Of work, for a value and the words around it
+STEPS_PER_VALUE = 120
 _AFTER_OWN = frozenset(":.{},")
 _CLOSING = {"(": ")", "[": "]"}
 _DIRECTIVES = "%import, %ignore, %override, %extend"
@@ -93,7 +96,8 @@ class _Parser:
 
     def mark(self, *marks: str) -> bool:
         """Whether the next word is one of these marks."""
-        return self.token.kind == "mark" and self.token.text in marks
+        token = self.tokens[self.at]
+        return token.kind == "mark" and token.text in marks
 
     def skip(self, mark: str, expected: str) -> None:
         if not self.mark(mark):
@@ -260,6 +264,7 @@ class _Parser:
         return int(token.text)
 
     def value(self, depth: int) -> Value:
+        spend(STEPS_PER_VALUE)
         token = self.token
         if token.kind in ("rule", "terminal"):
             name = self.name()

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..limits import spend
-from .cases import Object, Rule, String
+from . import strings
+from .cases import Object, Rule
 from .formula import EVERYTHING, NOTHING
 
 
@@ -77,7 +78,9 @@ def _only_names(case: Object) -> frozenset[str] | None:
 
 def _is_closing(rule: Rule) -> bool:
     """Whether a rule forbids all members but some, of which `without` tells more."""
-    return rule.formula is NOTHING and rule.names == String(excluded=rule.names.excluded)
+    names = rule.names
+    any_length = names.min_length == 0 and names.max_length is None
+    return rule.formula is NOTHING and any_length and names.values is None and strings.is_plain(names)
 
 
 def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from ..limits import spend
 from ..quotation import Quote
 from .cases import Normal, Object, String
 from .conflict import conflict
-from .dialects import MAX_DIGITS, is_object, only_strings
+from .dialects import MAX_DIGITS, is_array, is_object, only_strings
 from .documents import Documents
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .instances import NO_INSTANCE
@@ -56,21 +56,23 @@ class CompiledSchema:
 
     def mentions(self, keywords: frozenset[str]) -> bool:
         """Whether any object in the schema has a member of one of these names."""
-        todo: list[Any] = [self._value]
+        level: list[Any] = [self._value]
         seen: set[int] = set()
-        while todo:
-            value = todo.pop()
-            if id(value) in seen:
-                continue
-            if isinstance(value, (dict, list)):
-                seen.add(id(value))  # type: ignore[reportUnknownArgumentType]
-                spend(20 + 10 * len(value))  # type: ignore[reportUnknownArgumentType]
-            if isinstance(value, dict):
-                if not keywords.isdisjoint(value):  # type: ignore[reportUnknownArgumentType]
-                    return True
-                todo.extend(value.values())  # type: ignore[reportUnknownArgumentType]
-            elif isinstance(value, list) and not only_strings(value):  # type: ignore[reportUnknownArgumentType]
-                todo.extend(value)  # type: ignore[reportUnknownArgumentType]
+        while level:
+            spend(20 * len(level))
+            below: list[Any] = []
+            for value in level:
+                if id(value) in seen:
+                    continue
+                if is_object(value):
+                    if not keywords.isdisjoint(value):
+                        return True
+                    seen.add(id(value))
+                    below.extend(value.values())
+                elif is_array(value) and not only_strings(value):
+                    seen.add(id(value))
+                    below.extend(value)
+            level = below
         return False
 
     def check_has_instance(self) -> None:
@@ -107,7 +109,14 @@ class CompiledSchema:
         Names that are in no set are forbidden, or have no value that satisfies what is asked of it.
         """
         regions = self._witnesses.objects.regions(case, ANY_NAME)
-        return [(names, formula) for names, formula in regions if self.has_instance(formula)]
+        return [(names, formula) for names, formula in regions if self.has_instance(formula) and self._has_name(names)]
+
+    def _has_name(self, names: String) -> bool:
+        """Whether a set of names has one: where none is left, no member may be begun."""
+        try:
+            return not (names.patterns or names.not_patterns) or not self.language.is_empty(names)
+        except LimitError:
+            return True
 
     def accepts(self, formula: Formula, value: Any) -> bool:
         """Whether a JSON value satisfies a formula, judged by its normal form alone."""

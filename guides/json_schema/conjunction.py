@@ -7,6 +7,7 @@ can be completed is found by a search that prefers states nearer to what is want
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from heapq import heappop, heappush
 
 from ...errors import LimitError
@@ -58,7 +59,6 @@ class Conjunction:
         self._rows: list[list[int] | None] = []
         self._needed: dict[int, int] = {}
         self.start = self._number((0,) * len(self._machines) + (0,))
-        self._endless: bool | None = None
 
     def _number(self, joint: Joint) -> int:
         known = self._numbers.get(joint)
@@ -161,16 +161,33 @@ class Conjunction:
             state = row[atom]
         return "".join(chars)
 
-    @property
+    def promised(self, state: int) -> int:
+        """The bytes of some way from a state to the end, as far as they are known without looking for it.
+
+        Where every text can be continued this is one condition met for good after the other, each from wherever it
+        takes longest; else as `needed`.
+        """
+        if not self.is_endless:
+            return self.needed(state)
+        *places, length = self._states[state]
+        missing = max(self._least - length, 0) * min(self._costs)
+        turns = zip(self._machines, self._turns, places, strict=True)
+        unmet = sum(turn for machine, turn, at in turns if at != machine.everything)
+        return min(missing + unmet + self._verdict((True,) * len(places)), NEVER - 1)
+
+    @cached_property
     def is_endless(self) -> bool:
         """Whether every text can be continued to a string: each condition can be met for good, whatever came before."""
-        if self._endless is None:
-            self._endless = (
-                self._most is None
-                and self._verdict((True,) * len(self._machines)) < NEVER
-                and all(_can_always_be_met(machine) for machine in self._machines)
-            )
-        return self._endless
+        return (
+            self._most is None
+            and self._verdict((True,) * len(self._machines)) < NEVER
+            and all(_can_always_be_met(machine) for machine in self._machines)
+        )
+
+    @cached_property
+    def _turns(self) -> list[int]:
+        """The bytes that meet each condition for good, from wherever that takes most; for what is endless."""
+        return [max(_bytes_to(machine, machine.everything, self._costs)) for machine in self._machines]
 
 
 def conditions_of(case: String) -> list[Condition]:
@@ -226,6 +243,18 @@ def _can_always_be_met(machine: ConditionMachine) -> bool:
     return all(steps < NEVER for steps in machine.steps_to(ends, False))
 
 
+def _bytes_to(machine: ConditionMachine, end: int, costs: Sequence[int]) -> list[int]:
+    """For each state of a complete machine the bytes of a way of fewest characters to a state that all lead to."""
+    steps = machine.steps_to([state == end for state in range(len(machine.accepting))], False)
+    needed = [0] * len(steps)
+    for state in sorted(range(len(steps)), key=steps.__getitem__):
+        if steps[state]:
+            spend(20 * len(costs))
+            ways = zip(machine.row(state), costs, strict=True)
+            needed[state] = min(needed[after] + cost for after, cost in ways if steps[after] == steps[state] - 1)
+    return needed
+
+
 class ConjunctionPlaces:
     """Adds the strings of a `Conjunction` to the current rule of a graph, each state a node, defined when reached.
 
@@ -260,7 +289,7 @@ class ConjunctionPlaces:
         node = self._nodes.get(state)
         if node is None:
             node = self._nodes[state] = self._graph.lazy_node(
-                lambda node: self._define(node, state), lambda: self._beyond + self._strings.needed(state), self._end
+                lambda node: self._define(node, state), lambda: self._beyond + self._strings.promised(state), self._end
             )
         return node
 
@@ -268,7 +297,7 @@ class ConjunctionPlaces:
         strings = self._strings
         row = strings.row(state)
         spend(2000)
-        targets = {after: self._node(after) for after in set(row) if after >= 0 and strings.needed(after) < NEVER}
+        targets = {after: self._node(after) for after in set(row) if after >= 0 and strings.promised(after) < NEVER}
         edges = self._edges.of(self._alphabet.ways(row), targets)
         if strings.cost_at_end(state) < NEVER:
             edges.append((0x22, 0x22, self._after(state)))

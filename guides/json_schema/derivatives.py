@@ -109,8 +109,7 @@ def nullable(node: Left) -> bool:
 
 
 def derivative(node: Left, point: int) -> Left:
-    """What may follow after the character `point`."""
-    spend(100)
+    """What may follow after the character `point`. Its steps are counted where a node has several items."""
     match node:
         case Chars():
             return EMPTY if any(low <= point <= high for low, high in node.ranges) else NOTHING
@@ -120,6 +119,7 @@ def derivative(node: Left, point: int) -> Left:
         case Sequence():
             return _after_sequence(node.items, point)
         case Alternation():
+            spend(100 * len(node.items))
             return alternation(derivative(item, point) for item in node.items)
         case Repeat():
             if node.max == 0:
@@ -150,6 +150,7 @@ def _after_table(table: Table, state: int, point: int) -> Left:
 def _after_sequence(items: tuple[Left, ...], point: int) -> Left:
     parts: list[Left] = []
     for index, item in enumerate(items):
+        spend(100 + 20 * (len(items) - index))
         parts.append(sequence(derivative(item, point), *items[index + 1 :]))
         if not nullable(item):
             break
@@ -159,7 +160,6 @@ def _after_sequence(items: tuple[Left, ...], point: int) -> Left:
 def sequence(*items: Left) -> Left:
     """A sequence, flattened, without empty items."""
     flat: list[Left] = []
-    spend(20 * len(items))
     for item in items:
         if item == NOTHING:
             return NOTHING

@@ -20,8 +20,8 @@ from .derivatives import MAX_CODE_POINT, Expression
 from .narrowing import ENDLESS, narrow
 from .patterns import parse
 
-MANY_STAGES = 2_000
-"""After how many stages a search for a shortest member becomes one for any."""
+MANY_STAGES = 4_000
+"""After how many stages, each counted once for every condition, a search for a shortest member becomes one for any."""
 
 Conditions = tuple[tuple[Expression, bool], ...]
 States = tuple[int, ...]
@@ -171,13 +171,12 @@ def shortest(case: String) -> Path | None:
             if node[0] >= case.min_length and _accepted(pairs, node[1]):
                 return _retraced(pairs, node, came_from)
             for char in _representatives(pairs, node[1], 1):
-                spend(100 + 50 * len(pairs))
                 after = _step(pairs, node[1], char)
                 reached = None if after is None else (min(length, case.min_length), after)
                 if reached is not None and reached not in came_from:
                     came_from[reached] = (node, char)
                     following.append(reached)
-        if len(came_from) > MANY_STAGES:
+        if len(came_from) * len(pairs) > MANY_STAGES:
             text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
             return None if text is None else Path(text)
         level = following
@@ -233,7 +232,6 @@ def _search(case: String, count: int) -> Iterator[str]:
             if case.max_length is not None and length >= case.max_length:
                 continue
             for char in _representatives(pairs, states, wanted):
-                spend(100 + 50 * len(pairs))
                 after = _step(pairs, states, char)
                 if after is None:
                     continue
@@ -245,7 +243,10 @@ def _search(case: String, count: int) -> Iterator[str]:
 
 
 def _representatives(pairs: Conditions, states: States, count: int) -> list[str]:
-    """Of every kind of character that the conditions tell apart the first `count`, the readable ones in front."""
+    """Of every kind of character that the conditions tell apart the first `count`, the readable ones in front.
+
+    Counts the steps that it takes to try them, too.
+    """
     bounds = {0, ord("0"), ord("a"), 0xD800, 0xE000, MAX_CODE_POINT + 1}
     for (language, _), state in zip(pairs, states, strict=True):
         bounds.update(language.bounds(state))
@@ -254,6 +255,7 @@ def _representatives(pairs: Conditions, states: States, count: int) -> list[str]
     chars = [
         chr(point) for low, high in pairwise(points) if low != 0xD800 for point in range(low, min(high, low + count))
     ]
+    spend((100 + 50 * len(pairs)) * len(chars))
     return sorted(chars, key=_strangeness)
 
 

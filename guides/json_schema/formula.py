@@ -121,9 +121,11 @@ class Formulas:
             by_key: Mapping[Any, Any] = dict(zip(keys, listed, strict=True))
         except RecursionError:
             raise LimitError("a constant is nested too deep to be compared") from None
-        if not by_key:
-            return NOTHING
-        return self._intern("values", frozenset(by_key), (), by_key)
+        return self._values(by_key)
+
+    def _values(self, by_key: Mapping[Any, Any]) -> Formula:
+        """One of the values of a mapping, whose keys are their `json_key`."""
+        return self._intern("values", frozenset(by_key), (), by_key) if by_key else NOTHING
 
     def plain(self, normal: Any) -> Formula:
         """A normal form as a formula; never interned, so build it once."""
@@ -161,9 +163,10 @@ class Formulas:
         return self._intern("one", parts, parts, None)
 
     def _joined(self, kind: Kind, formulas: Iterable[Formula], neutral: Formula, absorbing: Formula) -> Formula:
+        listed = list(formulas)
+        spend(20 * len(listed))
         parts: dict[Formula, None] = {}
-        for formula in formulas:
-            spend(20)
+        for formula in listed:
             if formula is absorbing:
                 return absorbing
             if formula.kind == kind:
@@ -197,7 +200,7 @@ class Formulas:
         for formula in parts:
             if formula.kind == "not" and formula.parts[0].kind == "values":
                 kept = {key: value for key, value in kept.items() if key not in formula.parts[0].subject}
-        few = self.values(kept.values())
+        few = self._values(kept)
         if few is NOTHING or not others:
             return few
         joined = (few, *others)

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 MUCH = 3
-FEW = 32
+FEW = 8
 """Up to how many things that must come the shortest way to all of them is looked for."""
 
 
 class Place(NamedTuple):
-    """How far an array has come: items so far; for each `contains` how many count, for unique items the keys used."""
+    """How far an array has come: items so far; for each `contains` how many count, for unique items the bits used."""
 
     length: int
     counts: tuple[int, ...]
-    used: frozenset[Any]
+    used: int
 
 
 class Mode(NamedTuple):
@@ -41,9 +41,9 @@ class Mode(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A value of unique items: its key and formula, which `contains` it satisfies, and the bytes of a short text."""
+    """A value of unique items: its bit and formula, which `contains` it satisfies, and the bytes of a short text."""
 
-    key: Any
+    bit: int
     formula: Formula
     meets: tuple[bool, ...]
     length: int
@@ -62,6 +62,8 @@ class Items:
         self._kinds_of: dict[tuple[Formula, tuple[Mode, ...]], list[tuple[Formula, tuple[int, ...]]]] = {}
         self._rests: dict[Place, int] = {}
         self._listed: dict[Formula, list[Value]] = {}
+        self._bits: dict[Any, int] = {}
+        self._shortest_values: dict[Place, int] = {}
         spacing = owner.form.spacing
         bracket = owner.text(b"]", target)
         self._close = owner.gap(spacing.at_end(depth), bracket)
@@ -151,7 +153,7 @@ class Items:
         case = self._case
         if case.unique is False:
             raise SchemaError("arrays in which some two items are equal cannot be enforced", "#/uniqueItems")
-        start = Place(0, (0,) * len(case.contains), frozenset())
+        start = Place(0, (0,) * len(case.contains), 0)
         if not self._is_alive(start):
             return []
         links: list[Link] = [(EPSILON, self._close_empty, 0)] if self._may_end(start) else []
@@ -254,34 +256,48 @@ class Items:
             for value in values:
                 one = owner.schema.formulas.values((value,))
                 meets = tuple(owner.schema.accepts(part.formula, value) for part in case.contains)
-                known.append(Value(json_key(value), one, meets, owner.shortest(one, self._depth + 1)))
+                bit = self._bits.setdefault(json_key(value), 1 << len(self._bits))
+                known.append(Value(bit, one, meets, owner.shortest(one, self._depth + 1)))
             known.sort(key=lambda value: value.length)
         return known
 
     def _unused(self, place: Place) -> list[tuple[Formula, Place]]:
         """The single values that are not used yet."""
-        case = self._case
+        values = self._values(arrays.item(self._case, place.length))
+        spend((100 + place.used.bit_length() // 64) * len(values))
+        unused = [value for value in values if not value.bit & place.used]
         length = self._following(place.length)
-        found: list[tuple[Formula, Place]] = []
-        values = self._values(arrays.item(case, place.length))
-        spend(100 * len(values) + 2 * len(values) * len(place.used))
-        for value in values:
-            if value.key in place.used:
-                continue
-            counts = place.counts
-            if counts:
-                here = zip(counts, value.meets, case.contains, strict=True)
-                counts = tuple(count + (meets and place.length >= part.start) for count, meets, part in here)
-                if any(
-                    part.max is not None and count > part.max for count, part in zip(counts, case.contains, strict=True)
-                ):
-                    continue
-                counts = tuple(
-                    count if part.max is not None else min(count, part.min)
-                    for count, part in zip(counts, case.contains, strict=True)
-                )
-            found.append((value.formula, Place(length, counts, place.used | {value.key})))
-        return found
+        if self._case.contains:
+            counted = ((value, self._counted(place, value)) for value in unused)
+            return [
+                (value.formula, Place(length, counts, place.used | value.bit))
+                for value, counts in counted
+                if counts is not None
+            ]
+        steps = [(value.formula, Place(length, (), place.used | value.bit)) for value in unused]
+        if place.length >= len(self._case.prefix):
+            self._note_shortest([after for _, after in steps], [value.length for value in unused])
+        return steps
+
+    def _counted(self, place: Place, value: Value) -> tuple[int, ...] | None:
+        """The counts after one more value; None if there would be too many of something."""
+        counts: list[int] = []
+        for count, meets, part in zip(place.counts, value.meets, self._case.contains, strict=True):
+            more = count + (meets and place.length >= part.start)
+            if part.max is not None and more > part.max:
+                return None
+            counts.append(more if part.max is not None else min(more, part.min))
+        return tuple(counts)
+
+    def _note_shortest(self, places: list[Place], lengths: list[int]) -> None:
+        """Note the bytes of the shortest values that must still come after each of the unused ones.
+
+        places: after each of the unused values; lengths: of these, in ascending order
+        """
+        missing = max(self._case.min_items - places[0].length, 0) if places else 0
+        few, more = sum(lengths[:missing]), sum(lengths[: missing + 1])
+        for number, (place, length) in enumerate(zip(places, lengths, strict=True)):
+            self._shortest_values[place] = few if number >= missing else more - length
 
     def _is_alive(self, place: Place) -> bool:
         """Whether the array can still be completed."""
@@ -307,9 +323,9 @@ class Items:
         """Whether there are values for so many items, and for so many of each `contains`."""
         values = self._values(self._case.rest) if self._rest_exists else []
         if not any(wanted) and not self._case.prefix:
-            return missing <= len(values) - len(place.used)
+            return missing <= len(values) - place.used.bit_count()
         spend(10 * len(values))
-        left = [value.meets for value in values if value.key not in place.used]
+        left = [value.meets for value in values if not value.bit & place.used]
         return missing <= len(left) and not any(
             sum(meets[number] for meets in left) < count for number, count in enumerate(wanted) if count
         )
@@ -333,10 +349,12 @@ class Items:
         if not case.unique or case.contains or place.length < len(case.prefix):
             return None
         missing = max(case.min_items - place.length, 0)
-        values = self._values(case.rest) if missing else []
-        spend(10 * len(values))
-        lengths = islice((value.length for value in values if value.key not in place.used), missing)
-        return missing * (1 + self._owner.line(self._depth)) + sum(lengths)
+        total = self._shortest_values.get(place)
+        if total is None:
+            values = self._values(case.rest) if missing else []
+            spend(10 * len(values))
+            total = sum(islice((value.length for value in values if not value.bit & place.used), missing))
+        return missing * (1 + self._owner.line(self._depth)) + total
 
     def _shortest(self, place: Place) -> int:
         """Bytes after an item to after the closing bracket, along short items."""

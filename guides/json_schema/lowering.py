@@ -36,6 +36,7 @@ Define = Callable[[int, Formula, int], None]
 Promise = Callable[[Formula, int], int]
 
 MAX_CHECKED = 20_000
+# What a schema mentions that may have sets which cannot be enforced, or are too large
 RISKY = frozenset(
     (
         *("uniqueItems", "contains", "unevaluatedItems", "not", "oneOf", "if", "dependencies", "dependentSchemas"),
@@ -95,11 +96,9 @@ class SchemaLowering:
     def check(self) -> None:
         """Raise now what generation would come upon: sets that cannot be enforced, or are too large.
 
-        Follows the formulas from the root, up to MAX_CHECKED of them; a schema without any of the keywords that
-        may bring this about is not followed.
+        Follows the formulas from the root, up to MAX_CHECKED of them. Only a schema that mentions RISKY keywords
+        may bring this about.
         """
-        if not self.schema.mentions(RISKY):
-            return
         todo = [self.schema.root]
         seen = set(todo)
         while todo and len(seen) < MAX_CHECKED:

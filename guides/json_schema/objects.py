@@ -9,13 +9,22 @@ from .cases import ANY_OBJECT, NO_NAMES, Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .strings import StringLanguage
 
+STEPS_PER_RULE = 200
+"""Steps of work to find out whether a rule is about a name."""
+
 
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
     """What the member called `name` satisfies if it is there."""
+    if case.rules:
+        spend(STEPS_PER_RULE * len(case.rules))
+    return _member(case, name, formulas, language)
+
+
+def _member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
+    """As `member`, where its steps are counted with those of others."""
     formula = case.properties.get(name, EVERYTHING)
     if not case.rules:
         return formula
-    spend(200 * len(case.rules))
     matching = [rule.formula for rule in case.rules if language.contains(rule.names, name)]
     return formulas.all_of((formula, *matching)) if matching else formula
 
@@ -40,9 +49,10 @@ def intersect(
     minimum = max(a.min_properties, b.min_properties)
     if maximum is not None and max(len(required), minimum) > maximum:
         return None
-    spend(200 + 20 * (len(a.properties) + len(b.properties)) + 60 * len(required))
+    per_name = 60 + STEPS_PER_RULE * (len(a.rules) + len(b.rules))
+    spend(200 + 20 * (len(a.properties) + len(b.properties)) + per_name * len(required))
     for name in required:
-        ours, theirs = member(a, name, formulas, language), member(b, name, formulas, language)
+        ours, theirs = _member(a, name, formulas, language), _member(b, name, formulas, language)
         if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(formulas.all_of((ours, theirs))):
             return None
     properties = dict(a.properties)

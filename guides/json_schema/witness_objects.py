@@ -70,11 +70,10 @@ class ObjectWitnesses:
         """An object of the case, or NO_INSTANCE."""
         if case.max_properties is not None and len(case.required) > case.max_properties:
             return NO_INSTANCE
+        spend(20 * len(case.properties) + (100 + 50 * len(case.rules)) * len(case.required))
         result: dict[str, Any] = {}
         for name in case.properties:
-            spend(20)
             if name in case.required:
-                spend(100 + 50 * len(case.rules))
                 result[name] = ask(self._member(case, name))
                 if result[name] is NO_INSTANCE:
                     return NO_INSTANCE

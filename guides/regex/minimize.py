@@ -21,8 +21,9 @@ def minimize(
     beyond MAX_ROUNDS, in long counted chains, the states are left as they are.
     """
     transitions, accepting = _trim(transitions, accepting)
-    labels = accepting.astype(np.int64)
-    count = len(np.unique(labels))
+    # From 0 on without gaps, as all later ones: pairs of labels are made one number below.
+    kinds, labels = np.unique(accepting, return_inverse=True)
+    count = len(kinds)
     for _ in range(MAX_ROUNDS):
         spend(STEPS_PER_TRANSITION * transitions.size)
         refined = labels

@@ -42,7 +42,7 @@ def parse(
     refused = flags & ~int(_FLAGS[dialect])
     if refused or flags & (re.A | re.U) == re.A | re.U:
         raise OptionError(
-            f"flags {re.RegexFlag(flags) if flags < 2**16 else flags!r} cannot be used in the {dialect} dialect; "
+            f"flags {re.RegexFlag(flags) if flags < 2**16 else brief(flags)} cannot be used in the {dialect} dialect; "
             f"possible are {_FLAGS[dialect]!r}, but not ASCII and UNICODE together"
         )
     lone = lone_surrogate(pattern)

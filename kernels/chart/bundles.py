@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..answers import CROWDED, EXHAUSTED, spend
 from ..jit.aliases import Int, Ints
 from ..jit.wide import inner_njit, njit
-from .entries import BEFORE, FEW, add_entry, next_of_rule, next_to_end
+from .entries import BEFORE, FEW, add_entry, next_to_end
 from .interning import HI, LO, intern, sort_records
 from .layout import (
     ACCEPTING,
@@ -64,34 +64,37 @@ def first_entry(chart: Chart, bundle: Int, rule: Int) -> Int:
 def flatten_tails(graph: Graph, chart: Chart, entry_count: Int) -> Int:
     """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
 
-    Or a code.
+    Or a code. Those of rules called in this state say which rule hands on to which, and stay as they are meanwhile;
+    all that does not return to the end of a rule is handed on along them, once for each of them.
     """
     entries = chart.entries
+    called = entry_count  # entries that return to the end of a rule called in this state are all among these
     at = 0
     while at < entry_count:
-        before = entry_count
-        rule, target, count, origin = (
-            entries[at, ENTRY_RULE],
-            entries[at, ENTRY_TARGET],
-            entries[at, ENTRY_COUNT],
-            entries[at, ENTRY_ORIGIN],
-        )
-        if graph.nodes[target, FLAGS] & TAIL and origin != ROOT:
-            entry_count = flatten_entry(graph, chart, at, entry_count)
-        # Entries of a rule that come later than those that return to its end are found from here.
-        i = next_to_end(graph, chart, rule, -1, before)
-        while i >= 0 and entry_count >= 0:
-            if i < at:
+        tried = 1
+        if returns_to_end(graph, chart, at):
+            if entries[at, ENTRY_ORIGIN] != SELF:
+                entry_count = flatten_entry(graph, chart, at, entry_count)
+        else:
+            rule, target, count, origin = (
+                entries[at, ENTRY_RULE],
+                entries[at, ENTRY_TARGET],
+                entries[at, ENTRY_COUNT],
+                entries[at, ENTRY_ORIGIN],
+            )
+            i = next_to_end(graph, chart, rule, -1, called)
+            while i >= 0 and entry_count >= 0:
                 entry_count = add_entry(graph, chart, entries[i, ENTRY_RULE], target, count, origin, entry_count)
-            i = next_to_end(graph, chart, rule, i, before)
+                i = next_to_end(graph, chart, rule, i, called)
+                tried += 1
         if entry_count < 0:
             return entry_count
-        if spend(chart, 1 + entry_count - before) < 0:
+        if spend(chart, tried) < 0:
             return EXHAUSTED
         at += 1
     kept = 0
     for i in range(entry_count):
-        if graph.nodes[entries[i, ENTRY_TARGET], FLAGS] & TAIL == 0 or entries[i, ENTRY_ORIGIN] == ROOT:
+        if not returns_to_end(graph, chart, i):
             for k in range(ENTRY):
                 entries[kept, k] = entries[i, k]
             kept += 1
@@ -99,30 +102,32 @@ def flatten_tails(graph: Graph, chart: Chart, entry_count: Int) -> Int:
 
 
 @inner_njit
+def returns_to_end(graph: Graph, chart: Chart, at: Int) -> bool:
+    """Whether an entry returns to the end of a rule, and not to that of the text."""
+    entries = chart.entries
+    return graph.nodes[entries[at, ENTRY_TARGET], FLAGS] & TAIL != 0 and entries[at, ENTRY_ORIGIN] != ROOT
+
+
+@inner_njit
 def flatten_entry(graph: Graph, chart: Chart, at: Int, entry_count: Int) -> Int:
-    """Add for an entry that returns to the end of a rule those that this rule returns to; the new number, or a code."""
+    """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
+
+    The new number of entries, or a code. The bundle was flattened when it was made.
+    """
     entries, words = chart.entries, chart.words
     caller, rule, origin = (
         entries[at, ENTRY_RULE],
         graph.nodes[entries[at, ENTRY_TARGET], RULE],
         entries[at, ENTRY_ORIGIN],
     )
-    before, tried = entry_count, 0
-    if origin == SELF:
-        i = next_of_rule(graph, chart, rule, -1, before)
-        while i >= 0 and entry_count >= 0:
-            target, count, back = entries[i, ENTRY_TARGET], entries[i, ENTRY_COUNT], entries[i, ENTRY_ORIGIN]
-            entry_count = add_entry(graph, chart, caller, target, count, back, entry_count)
-            i = next_of_rule(graph, chart, rule, i, before)
-            tried += 1
-    else:
-        w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
-        while w < end and words[w + ENTRY_RULE] == rule and entry_count >= 0:
-            back = origin if words[w + ENTRY_ORIGIN] == SELF else words[w + ENTRY_ORIGIN]
-            target, count = words[w + ENTRY_TARGET], words[w + ENTRY_COUNT]
-            entry_count = add_entry(graph, chart, caller, target, count, back, entry_count)
-            w += ENTRY
-            tried += 1
+    tried = 0
+    w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+    while w < end and words[w + ENTRY_RULE] == rule and entry_count >= 0:
+        back = origin if words[w + ENTRY_ORIGIN] == SELF else words[w + ENTRY_ORIGIN]
+        target, count = words[w + ENTRY_TARGET], words[w + ENTRY_COUNT]
+        entry_count = add_entry(graph, chart, caller, target, count, back, entry_count)
+        w += ENTRY
+        tried += 1
     return EXHAUSTED if tried > FEW and spend(chart, tried) < 0 else entry_count
 
 

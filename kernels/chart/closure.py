@@ -153,14 +153,27 @@ def follow_links(
     return length, entry_count
 
 
+@inner_njit
+def note_missing(chart: Chart, node: Int) -> None:
+    """Ask for a lazy node, if there is room for it in the list."""
+    count = chart.sizes[MISSING]
+    if count < len(chart.missing):
+        chart.missing[count] = node
+        chart.sizes[MISSING] = count + 1
+
+
 @shared_njit
 def close(graph: Graph, chart: Chart, length: Int) -> Int:
-    """The state of the items in work[:length] and all they imply; see the module for the codes."""
+    """The state of the items in work[:length] and all they imply; see the module for the codes.
+
+    Where a lazy node is in the way it goes on elsewhere, to ask for all of them at once.
+    """
     entry_count = 0
     leaf_count = 0
     done_count = 0
     accepting = 0
     nodes = graph.nodes
+    missing = False
     at = 0
     while at < length:
         node, origin, count = chart.work[at, ITEM_NODE], chart.work[at, ITEM_ORIGIN], chart.work[at, ITEM_COUNT]
@@ -168,11 +181,9 @@ def close(graph: Graph, chart: Chart, length: Int) -> Int:
         if at % BATCH == 0 and spend(chart, BATCH if at < IN_CACHE else BEYOND_CACHE * BATCH) < 0:
             return EXHAUSTED
         if nodes[node, FLAGS] & LAZY:
-            count = chart.sizes[MISSING]
-            if count < len(chart.missing):
-                chart.missing[count] = node
-                chart.sizes[MISSING] = count + 1
-            return EXPAND
+            note_missing(chart, node)
+            missing = True
+            continue
         if nodes[node, EDGE_HI] > nodes[node, EDGE_LO]:
             chart.leaves[leaf_count, ITEM_NODE] = node
             chart.leaves[leaf_count, ITEM_ORIGIN] = origin
@@ -193,6 +204,8 @@ def close(graph: Graph, chart: Chart, length: Int) -> Int:
                     return length
     if spend(chart, length % BATCH + entry_count) < 0:
         return EXHAUSTED
+    if missing:
+        return EXPAND
     if leaf_count == 0 and accepting == 0:
         return DEAD
     bundle = 1

@@ -61,10 +61,10 @@ def intern(words: Ints, spans: Ints, index: Ints, buffer: Ints, length: Int, siz
 
 
 @njit
-def reindex(words: Ints, spans: Ints, index: Ints, count: Int) -> None:
-    """Fill an empty index with the spans numbered 0 ... count - 1, as far as they have words."""
+def reindex(words: Ints, spans: Ints, index: Ints, first: Int, last: Int) -> None:
+    """Enter the spans numbered first ... last - 1 into an index, as far as they have words; none is there yet."""
     mask = len(index) - 1
-    for number in range(count):
+    for number in range(first, last):
         if spans[number, HI] <= spans[number, LO]:
             continue
         slot = hash_words(words, spans[number, LO], spans[number, HI]) & mask

@@ -22,9 +22,9 @@ from ..jit.aliases import Int
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit
 
-# Columns of Graph.nodes, and its flags.
+# Columns of Graph.nodes, and its flags; LOOKED is the graph's own, see guides/graph.py.
 EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
-FINAL, LAZY, TAIL = 1, 2, 4
+FINAL, LAZY, TAIL, LOOKED = 1, 2, 4, 8
 # Columns of edges, links and counters, and kinds of links.
 EDGE_FIRST, EDGE_LAST, EDGE_TARGET = range(3)
 LINK_KIND, LINK_TARGET, LINK_ARGUMENT = range(3)

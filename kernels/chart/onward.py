@@ -14,7 +14,7 @@ from ..trie.branches import TokenTrie
 from .cost import BYTE, COST, NEXT, TOKENS, Costs, state_cost
 from .interning import LO
 from .layout import ACCEPTING, ROW, Chart, Graph
-from .rows import PENDING, fill_row, open_row, step
+from .rows import PENDING, open_row, step
 
 # How many nodes `nearest` may look at in search of any token, and what says that they were not enough.
 PATIENCE, TOO_MANY = 512, -20
@@ -24,18 +24,27 @@ STEPS_EACH, BATCH = 256, 1023
 
 @inner_njit
 def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
-    """Note in Costs.onward a byte that a shortest text from `state` goes on with; DEAD, or a code.
+    """Note in Costs.onward the first byte that a shortest text from `state` goes on with; DEAD, or a code.
+
+    Most states have many bytes that lead elsewhere: so none is looked at beyond one that is as good as can be.
 
     Where a promise was too low, all bytes lead farther from the end than they should: then white space that leads back
     to where the text was looks as short as what goes on, and a text must not go round in it.
     """
-    row = fill_row(graph, chart, state)
+    row = open_row(graph, chart, state)
     if row < 0:
         return row
+    expected = state_cost(graph, chart, costs, state) - 1
+    if expected < DEAD:
+        return expected + 1
     onward = costs.onward
     previous, best, way_on, way_byte = DEAD, np.int64(4 * NEVER), DEAD, 0
     for byte in range(256):
         after = chart.rows[row, byte]
+        if after == PENDING:
+            after = step(graph, chart, state, row, byte)
+            if after < DEAD:
+                return after
         if after >= 0 and after != previous:
             previous = after
             cost = np.int64(state_cost(graph, chart, costs, after))
@@ -45,6 +54,8 @@ def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
                 cost += 2 * NEVER
             if cost < best:
                 best, way_on, way_byte = cost, after, byte
+            if cost == expected:
+                break
     onward[state, BYTE] = way_byte
     onward[state, NEXT] = way_on
     return DEAD

@@ -64,7 +64,7 @@ class Arrays:
 
     def _words(self) -> array[int]:
         """For each field: where the array object is, a number, or the address of another list."""
-        words = array("q")
+        words: list[int] = []
         values = vars(self)
         for name, (kind, dtype, _) in fields_of(type(self)).items():
             value = values[name]
@@ -72,11 +72,13 @@ class Arrays:
                 words.append(value.address if isinstance(value, Arrays) else value)
                 continue
             is_array = isinstance(values[name], np.ndarray)
-            if not is_array or value.dtype != dtype or value.ndim != kind.ndim or not value.flags.c_contiguous:
+            # Equal types are nearly always the same object, which is found out ten times as fast.
+            fits = is_array and (value.dtype is dtype or value.dtype == dtype) and value.ndim == kind.ndim
+            if not fits or not value.flags.c_contiguous:
                 given = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
                 raise TypeError(f"{type(self).__name__}.{name}: {kind} is needed, not {given}")
             words.append(id(value))
-        return words
+        return array("q", words)
 
 
 class Field(NamedTuple):

@@ -211,7 +211,7 @@ def test_taken_places_are_quoted_no_more(options: dict[str, Any]) -> None:
         ({"context": ""}, LanguageError, "the context is empty: there is nothing to quote"),
         ({"context": [" ", "\n"]}, LanguageError, "the context is empty"),
         ({"context": []}, OptionError, "the context has no documents"),
-        ({"context": ["a", 7]}, OptionError, "document 1 of the context is of type int"),
+        ({"context": ["a", 7]}, OptionError, "document 1 of the context must be a text"),
         ({"context": "a\ud800"}, OptionError, "the context has a lone surrogate at character 1"),
         ({"context": "ab cd", "min_chars": 6}, LanguageError, "has 5 characters, fewer than min_chars=6"),
         ({"context": "abcdef", "max_chars": 3}, LanguageError, "no piece .* boundary='word' has 1 to 3 characters"),

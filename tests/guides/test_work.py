@@ -115,3 +115,14 @@ def test_a_search_among_tokens_is_counted() -> None:
     vocabulary = Vocabulary([b"[[[", b"]]]", b"[[]", b"x", None], [4])
     with pytest.raises(LimitError, match="more than 50,000 steps"):
         CFGGuide('start: "[[" start "]]" | "x" start "x" | "y"', vocabulary, limits=Limits(work=50_000))
+
+
+def test_room_does_not_grow_with_what_was_given_out() -> None:
+    """What is not asked for any more is given up as often after a long text: the chart had ten times as much."""
+    guide = CFGGuide('start: "a" start "a" | "b" start "b" |', SMALL)
+    state = guide.start
+    for _ in range(2000):
+        state = guide.advance(state, b"a"[0])
+        guide.mask(state)
+    assert guide.automaton.asleep > 1000
+    assert guide.automaton.chart.words.nbytes < 16 << 20

@@ -162,3 +162,31 @@ def test_wrong_limits(limits: dict[str, int]) -> None:
 def test_a_grammar_without_texts_is_still_that() -> None:
     with pytest.raises(LanguageError):
         CFGGuide("start: start", BYTES)
+
+
+# What one byte may begin with: rules beside each other, below each other, and both
+AT_ONCE = {
+    "alternatives": lambda n: (
+        f"start: {' | '.join(f'r{i}' for i in range(n))}\n" + "".join(f'r{i}: "a{i}" r{i // 2}?\n' for i in range(n))
+    ),
+    "a chain": lambda n: "start: r0\n" + "".join(f'r{i}: "a" r{i + 1} | r{i + 1}\n' for i in range(n)) + f'r{n}: "b"\n',
+    "left recursion": lambda n: (
+        "start: r0\n" + "".join(f'r{i}: r{(i + 1) % n} "a{i}" | "b{i}" r{i // 2}?\n' for i in range(n))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", AT_ONCE)
+def test_twice_the_rules_take_twice_the_work(kind: str) -> None:
+    """Rules were asked for one at a time, and each time all was begun anew; a chain of calls was followed from each."""
+    spent: list[int] = []
+    for size in (300, 600):
+        guide = CFGGuide(AT_ONCE[kind](size), BYTES)
+        spent.append(guide.automaton.meter.spent)
+        for ask in (guide.mask, guide.distance):
+            ask(guide.start)
+            spent[-1] += guide.automaton.meter.spent
+        state = guide.advance(guide.start, b"a"[0])
+        guide.mask(state)
+        spent[-1] += guide.automaton.meter.spent
+    assert spent[1] <= 2.3 * spent[0]
