@@ -9,6 +9,9 @@ out stays. `guides.automaton.ChartAutomaton.run` does that for all of them.
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from .jit.aliases import Int, Longs
 from .jit.wide import inner_njit
 
 DEAD, FULL, EXPAND, CROWDED, EXHAUSTED = -1, -2, -3, -4, -5
@@ -20,8 +23,17 @@ NEVER = 2**30
 SPENT, MOST, STOPPED = range(3)
 
 
+class Counted(Protocol):
+    """What has the meter of the call."""
+
+    @property
+    def meter(self) -> Longs:
+        """int64 [3], by SPENT, MOST and STOPPED."""
+        ...
+
+
 @inner_njit
-def spend(counted, steps):
+def spend(counted: Counted, steps: Int) -> Int:
     """Count steps of work of the call in its meter: 0, or EXHAUSTED when that is enough."""
     meter = counted.meter
     meter[SPENT] += steps

@@ -294,8 +294,8 @@ def measured(series: Series, size: int, vocabulary: Any, counted: bool = False) 
 
 def items_of(guide: Any, states: Iterable[int]) -> int:
     """How many items states have together."""
+    from trellm.kernels.chart.interning import HI, LO
     from trellm.kernels.chart.layout import HEADER, ITEM
-    from trellm.kernels.interning import HI, LO
 
     spans = guide.automaton.chart.states[list(states)]
     spans = spans[spans[:, HI] >= 0]

@@ -3,7 +3,10 @@
 Kernels answer as kernels/answers.py says; the sources are those of layout.py.
 """
 
+from __future__ import annotations
+
 from ..answers import CROWDED, EXHAUSTED, spend
+from ..jit.aliases import Int, Ints
 from ..jit.wide import inner_njit, njit
 from .entries import BEFORE, FEW, add_entry, next_to_end
 from .interning import HI, LO, intern, sort_records
@@ -36,12 +39,14 @@ from .layout import (
     SIGNATURES,
     STATES,
     TAIL,
+    Chart,
+    Graph,
     is_set,
 )
 
 
 @inner_njit
-def first_entry(chart, bundle, rule):
+def first_entry(chart: Chart, bundle: Int, rule: Int) -> Int:
     """Where the entries of `rule` begin among the words of a bundle, which are in order of their rules."""
     words = chart.words
     lo = chart.bundles[bundle, LO]
@@ -56,7 +61,7 @@ def first_entry(chart, bundle, rule):
 
 
 @inner_njit
-def flatten_tails(graph, chart, entry_count):
+def flatten_tails(graph: Graph, chart: Chart, entry_count: Int) -> Int:
     """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
 
     Or a code. Those of rules called in this state say which rule hands on to which, and stay as they are meanwhile;
@@ -97,14 +102,14 @@ def flatten_tails(graph, chart, entry_count):
 
 
 @inner_njit
-def returns_to_end(graph, chart, at):
+def returns_to_end(graph: Graph, chart: Chart, at: Int) -> bool:
     """Whether an entry returns to the end of a rule, and not to that of the text."""
     entries = chart.entries
     return graph.nodes[entries[at, ENTRY_TARGET], FLAGS] & TAIL != 0 and entries[at, ENTRY_ORIGIN] != ROOT
 
 
 @inner_njit
-def flatten_entry(graph, chart, at, entry_count):
+def flatten_entry(graph: Graph, chart: Chart, at: Int, entry_count: Int) -> Int:
     """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
 
     The new number of entries, or a code. The bundle was flattened when it was made.
@@ -127,7 +132,7 @@ def flatten_entry(graph, chart, at, entry_count):
 
 
 @inner_njit
-def first_record(entries, count, rule):
+def first_record(entries: Ints, count: Int, rule: Int) -> Int:
     """Where the entries of `rule` begin among those in order of their rules."""
     low, high = 0, count
     while low < high:
@@ -140,7 +145,7 @@ def first_record(entries, count, rule):
 
 
 @inner_njit
-def need(chart, rule, needed, count):
+def need(chart: Chart, rule: Int, needed: Int, count: Int) -> Int:
     """Note that the entries of a rule are needed; the new number of those that are."""
     entries, done = chart.entries, chart.done
     is_sorted = count >= FEW
@@ -159,7 +164,7 @@ def need(chart, rule, needed, count):
 
 
 @inner_njit
-def prune_entries(graph, chart, leaf_count, entry_count):
+def prune_entries(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
     """Keep the entries, in order, of rules that can still be completed from this state's bundle; their number."""
     entries, done = chart.entries, chart.done
     if entry_count >= FEW:
@@ -191,7 +196,7 @@ def prune_entries(graph, chart, leaf_count, entry_count):
 
 
 @inner_njit
-def clamp(graph, horizon, node, count):
+def clamp(graph: Graph, horizon: Int, node: Int, count: Int) -> Int:
     """What a text of `horizon` bytes can tell of the count at `node`: how near its bounds it is."""
     counter = graph.nodes[node, COUNTER]
     if counter == 0:
@@ -204,7 +209,7 @@ def clamp(graph, horizon, node, count):
 
 
 @inner_njit
-def intern_bundle(graph, chart, leaf_count, entry_count):
+def intern_bundle(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
     """The number of the bundle in entries[:entry_count], after flattening and pruning."""
     entry_count = flatten_tails(graph, chart, entry_count)
     if entry_count < 0:
@@ -236,7 +241,7 @@ def intern_bundle(graph, chart, leaf_count, entry_count):
 
 
 @inner_njit
-def intern_state(chart, bundle, accepting, leaf_count):
+def intern_state(chart: Chart, bundle: Int, accepting: Int, leaf_count: Int) -> Int:
     """The number of the state with this bundle and the items in leaves[:leaf_count]."""
     sort_records(chart.leaves, leaf_count, ITEM, chart.buffer)
     length = HEADER + ITEM * leaf_count
@@ -252,14 +257,14 @@ def intern_state(chart, bundle, accepting, leaf_count):
 
 
 @njit
-def signature(graph, chart, state):
+def signature(graph: Graph, chart: Chart, state: Int) -> Int:
     """A number that states share when no text of up to `horizon` bytes tells them apart; FULL without room."""
     known = chart.states[state, SIGNATURE]
     if known >= 0:
         return known
-    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    lo: Int = chart.states[state, LO]
+    length: Int = chart.states[state, HI] - lo
     buffer, words = chart.buffer, chart.words
-    length = hi - lo
     buffer[OWN_BUNDLE] = chart.bundles[words[lo + OWN_BUNDLE], CANON]
     buffer[ACCEPTING] = words[lo + ACCEPTING]
     horizon = chart.sizes[HORIZON]

@@ -3,7 +3,10 @@
 Kernels answer as kernels/answers.py says; the sources are those of layout.py.
 """
 
+from __future__ import annotations
+
 from ..answers import CROWDED, DEAD, EXHAUSTED, EXPAND, spend
+from ..jit.aliases import Int
 from ..jit.wide import inner_njit, njit, shared_njit
 from .bundles import first_entry, intern_bundle, intern_state
 from .entries import FEW, add_entry, hash_slot, is_done, new_stamp, next_of_rule, note_done
@@ -43,6 +46,8 @@ from .layout import (
     SELF,
     STAMP,
     UNBOUNDED,
+    Chart,
+    Graph,
     is_large,
 )
 from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
@@ -54,7 +59,7 @@ IN_CACHE, BEYOND_CACHE = 32_768, 32
 
 
 @inner_njit
-def push(chart, node, origin, count, length):
+def push(chart: Chart, node: Int, origin: Int, count: Int, length: Int) -> Int:
     """Add an item to the work list unless it is there; returns the list's new length, or CROWDED."""
     stamp = chart.sizes[STAMP]
     seen = chart.seen
@@ -78,7 +83,7 @@ def push(chart, node, origin, count, length):
 
 
 @inner_njit
-def complete(graph, chart, node, origin, length, entry_count):
+def complete(graph: Graph, chart: Chart, node: Int, origin: Int, length: Int, entry_count: Int) -> Int:
     """Return from the rule that ends at `node` to everything that called it; the work list's new length, or a code."""
     rule = graph.nodes[node, RULE]
     tried = 0
@@ -102,7 +107,7 @@ def complete(graph, chart, node, origin, length, entry_count):
 
 
 @inner_njit
-def behind_guard(graph, chart, counter, argument, count):
+def behind_guard(graph: Graph, chart: Chart, counter: Int, argument: Int, count: Int) -> Int:
     """The count behind a guard; DEAD if it does not let through, or a code."""
     guard = graph.guards[argument]
     if is_large(graph, counter):
@@ -114,7 +119,9 @@ def behind_guard(graph, chart, counter, argument, count):
 
 
 @inner_njit
-def follow_links(graph, chart, node, origin, count, length, entry_count, done_count):
+def follow_links(
+    graph: Graph, chart: Chart, node: Int, origin: Int, count: Int, length: Int, entry_count: Int, done_count: Int
+) -> tuple[Int, Int]:
     """Push what `node` reaches without reading a byte; returns (work length or a code, entry count)."""
     links = graph.links
     for at in range(graph.nodes[node, LINK_LO], graph.nodes[node, LINK_HI]):
@@ -147,7 +154,7 @@ def follow_links(graph, chart, node, origin, count, length, entry_count, done_co
 
 
 @inner_njit
-def note_missing(chart, node):
+def note_missing(chart: Chart, node: Int) -> None:
     """Ask for a lazy node, if there is room for it in the list."""
     count = chart.sizes[MISSING]
     if count < len(chart.missing):
@@ -156,7 +163,7 @@ def note_missing(chart, node):
 
 
 @shared_njit
-def close(graph, chart, length):
+def close(graph: Graph, chart: Chart, length: Int) -> Int:
     """The state of the items in work[:length] and all they imply; see the module for the codes.
 
     Where a lazy node is in the way it goes on elsewhere, to ask for all of them at once.
@@ -210,7 +217,7 @@ def close(graph, chart, length):
 
 
 @njit
-def begin(graph, chart, node):
+def begin(graph: Graph, chart: Chart, node: Int) -> Int:
     """The state in which the rule that starts at `node` is the whole text."""
     new_stamp(chart)
     state = close(graph, chart, push(chart, node, ROOT, 0, 0))

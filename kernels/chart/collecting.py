@@ -4,8 +4,11 @@ Numbers of what stays are as they were; those given up are used again. States th
 have no words.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
+from ..jit.aliases import Bytes, Int, Ints
 from ..jit.wide import inner_njit, njit
 from .interning import FREE, HI, LO, WORDS
 from .layout import (
@@ -29,19 +32,21 @@ from .layout import (
     SIGNATURE,
     SIGNATURES,
     STATES,
+    Chart,
+    Graph,
     is_large,
 )
 from .sets import SETS
 
 
 @inner_njit
-def is_awake(states, state):
+def is_awake(states: Ints, state: Int) -> bool:
     """Whether somebody was given the state's number, and it has its words."""
     return states[state, KEPT] >= 0 and states[state, HI] != ASLEEP
 
 
 @inner_njit
-def mark(bundle, bundles, stack, depth):
+def mark(bundle: Int, bundles: Bytes, stack: Ints, depth: Int) -> Int:
     """Note that a bundle is needed, if it was not known; the new depth of the stack of those to look into."""
     if bundle < 0 or bundles[bundle]:
         return depth
@@ -51,7 +56,7 @@ def mark(bundle, bundles, stack, depth):
 
 
 @njit
-def find_needed(chart, bundles, signatures):
+def find_needed(chart: Chart, bundles: Bytes, signatures: Bytes) -> Int:
     """Mark the bundles and signatures (uint8, by number) that kept states need; how many words all that has."""
     words, sizes = chart.words, chart.sizes
     total = 0
@@ -59,7 +64,8 @@ def find_needed(chart, bundles, signatures):
     depth = 0
     for state in range(sizes[STATES]):
         if is_awake(chart.states, state):
-            lo, hi = chart.states[state, LO], chart.states[state, HI]
+            lo: Int = chart.states[state, LO]
+            hi: Int = chart.states[state, HI]
             total += hi - lo
             depth = mark(words[lo + OWN_BUNDLE], bundles, stack, depth)
             for at in range(lo + HEADER, hi, ITEM):
@@ -82,7 +88,7 @@ def find_needed(chart, bundles, signatures):
 
 
 @njit
-def keep_needed(chart, bundles, signatures, target):
+def keep_needed(chart: Chart, bundles: Bytes, signatures: Bytes, target: Ints) -> Int:
     """Copy the words of all that is needed to `target`, and give up the rest; returns nothing of use."""
     words, sizes, states = chart.words, chart.sizes, chart.states
     used, free = 0, -1
@@ -109,7 +115,7 @@ def keep_needed(chart, bundles, signatures, target):
 
 
 @inner_njit
-def give_up(spans, number, free):
+def give_up(spans: Ints, number: Int, free: Int) -> Int:
     """Let a number be used again, before `free`, the next such number; returns the number."""
     spans[number, :] = -1
     spans[number, LO] = free
@@ -117,7 +123,7 @@ def give_up(spans, number, free):
 
 
 @inner_njit
-def move(words, spans, number, target, used):
+def move(words: Ints, spans: Ints, number: Int, target: Ints, used: Int) -> Int:
     """Copy one span's words to target[used:]; the number of words in use there."""
     lo, hi = spans[number, LO], spans[number, HI]
     for at in range(lo, hi):
@@ -128,7 +134,7 @@ def move(words, spans, number, target, used):
 
 
 @njit
-def keep_sets(graph, chart, target):
+def keep_sets(graph: Graph, chart: Chart, target: Ints) -> Int:
     """Copy the words of the large sets that are still spoken of to `target`, after `keep_needed`; give up the rest."""
     needed = np.zeros(len(chart.sets), np.uint8)
     words, sizes = chart.words, chart.set_sizes
@@ -156,7 +162,7 @@ def keep_sets(graph, chart, target):
 
 
 @inner_njit
-def mark_sets(graph, words, lo, hi, width, node, count, needed):
+def mark_sets(graph: Graph, words: Ints, lo: Int, hi: Int, width: Int, node: Int, count: Int, needed: Bytes) -> None:
     """Note which large sets the records words[lo:hi] speak of, whose columns `node` and `count` are."""
     for at in range(lo, hi, width):
         if is_large(graph, graph.nodes[words[at + node], COUNTER]):

@@ -11,9 +11,12 @@ What takes NEVER bytes or more counts as having no end. Kernels answer as kernel
 have found out by then stays right.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..answers import EXHAUSTED, NEVER, spend
+from ..jit.aliases import Int, Ints, Truth
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit, shared_njit
 from .bundles import first_entry
@@ -51,6 +54,8 @@ from .layout import (
     ROOT,
     RULE,
     SELF,
+    Chart,
+    Graph,
     is_large,
     is_set,
 )
@@ -87,8 +92,9 @@ class Costs(Arrays):
 
 
 @inner_njit
-def node_cost(graph, costs, node):
+def node_cost(graph: Graph, costs: Costs, node: Int) -> Int:
     """The cost of a node given those of the nodes after it; notes what it learns about counters."""
+    target: Int
     nodes, edges, links = graph.nodes, graph.edges, graph.links
     promised = costs.promised[node]
     if promised >= 0:
@@ -96,7 +102,8 @@ def node_cost(graph, costs, node):
         return promised if target < 0 else min(NEVER, np.int64(promised) + costs.nodes[target])
     best = 0 if nodes[node, FLAGS] & FINAL else NEVER
     for e in range(nodes[node, EDGE_LO], nodes[node, EDGE_HI]):
-        best = min(best, 1 + costs.nodes[edges[e, EDGE_TARGET]])
+        target = edges[e, EDGE_TARGET]
+        best = min(best, 1 + costs.nodes[target])
     turn = NEVER
     for at in range(nodes[node, LINK_LO], nodes[node, LINK_HI]):
         kind, target, argument = links[at, LINK_KIND], links[at, LINK_TARGET], links[at, LINK_ARGUMENT]
@@ -112,18 +119,19 @@ def node_cost(graph, costs, node):
             least = graph.counters[argument, LEAST]
             needed = least * np.int64(turn) if least else 0
             turn = min(NEVER, needed + costs.nodes[target])
-    return min(NEVER, min(best, turn))
+    return np.int64(min(NEVER, min(best, turn)))
 
 
 @inner_njit
-def lacking_from(graph, costs, node):
+def lacking_from(graph: Graph, costs: Costs, node: Int) -> Int:
     """The cost of a node while bits are missing, if it is one of a set."""
     return np.int64(costs.unmet[node] if is_set(graph, graph.nodes[node, COUNTER]) else costs.nodes[node])
 
 
 @inner_njit
-def unmet_cost(graph, costs, node):
+def unmet_cost(graph: Graph, costs: Costs, node: Int) -> Int:
     """As node_cost, for a node of a set while bits are missing, and without what the missing bits weigh."""
+    target: Int
     nodes, edges, links = graph.nodes, graph.edges, graph.links
     if costs.promised[node] >= 0:
         target = costs.after[node]
@@ -141,7 +149,7 @@ def unmet_cost(graph, costs, node):
 
 
 @inner_njit
-def depends_on(graph, costs, node, place):
+def depends_on(graph: Graph, costs: Costs, node: Int, place: Int) -> Int:
     """The node of number `place` among those that the cost of a node is made of; -1 behind the last."""
     if costs.promised[node] >= 0:
         return costs.after[node] if place == 0 else -1
@@ -160,7 +168,7 @@ def depends_on(graph, costs, node, place):
 
 
 @inner_njit
-def put_in_order(graph, costs, first, last, order):
+def put_in_order(graph: Graph, costs: Costs, first: Int, last: Int, order: Ints) -> None:
     """List the nodes first ... last - 1 so that each comes behind those it depends on, but for circles."""
     seen = np.full(last - first, -1, np.int32)
     stack = np.empty(last - first, np.int32)
@@ -170,7 +178,7 @@ def put_in_order(graph, costs, first, last, order):
             continue
         seen[root - first], stack[0], depth = 0, root, 1
         while depth:
-            node = stack[depth - 1]
+            node: Int = stack[depth - 1]
             after = depends_on(graph, costs, node, seen[node - first])
             if after < 0:
                 order[done] = node
@@ -184,7 +192,7 @@ def put_in_order(graph, costs, first, last, order):
 
 
 @inner_njit
-def settle_node(graph, costs, node):
+def settle_node(graph: Graph, costs: Costs, node: Int) -> Int:
     """Compute the cost of a node from those it depends on; whether it is another than before."""
     changed = False
     cost = node_cost(graph, costs, node)
@@ -200,7 +208,7 @@ def settle_node(graph, costs, node):
 
 
 @njit
-def settle_nodes(graph, chart, costs, first, last):
+def settle_nodes(graph: Graph, chart: Chart, costs: Costs, first: Int, last: Int) -> Int:
     """Compute the costs of the nodes first ... last - 1, by rounds until nothing changes; 0 or EXHAUSTED.
 
     The first two rounds run back and forth, which is enough for most graphs: chains of nodes run either way. Then the
@@ -230,7 +238,7 @@ def settle_nodes(graph, chart, costs, first, last):
 
 
 @inner_njit
-def within_set(graph, chart, costs, node, counter, bits):
+def within_set(graph: Graph, chart: Chart, costs: Costs, node: Int, counter: Int, bits: Int) -> Int:
     """As within_rule, for a node of a set."""
     weights = -1 - graph.counters[counter, GREATEST]
     if is_large(graph, counter):
@@ -249,7 +257,7 @@ def within_set(graph, chart, costs, node, counter, bits):
 
 
 @inner_njit
-def weight_of(weights, missing):
+def weight_of(weights: Ints, missing: Int) -> Int:
     """What the missing bits weigh together."""
     total = np.int64(0)
     for bit in range(BITS):
@@ -259,9 +267,9 @@ def weight_of(weights, missing):
 
 
 @inner_njit
-def within_rule(graph, chart, costs, node, count):
+def within_rule(graph: Graph, chart: Chart, costs: Costs, node: Int, count: Int) -> Int:
     """The fewest bytes from an item to the end of its rule."""
-    counter = graph.nodes[node, COUNTER]
+    counter: Int = graph.nodes[node, COUNTER]
     if counter == 0:
         return np.int64(costs.nodes[node])
     if is_set(graph, counter):
@@ -271,7 +279,7 @@ def within_rule(graph, chart, costs, node, count):
 
 
 @inner_njit
-def after_call(chart, costs, bundle, rule):
+def after_call(chart: Chart, costs: Costs, bundle: Int, rule: Int) -> Int:
     """The fewest bytes after a rule that returns to `bundle`, as far as the bundle's entries are settled."""
     at = first_entry(chart, bundle, rule)
     known = at < chart.bundles[bundle, HI] and chart.words[at + ENTRY_RULE] == rule
@@ -279,14 +287,14 @@ def after_call(chart, costs, bundle, rule):
 
 
 @inner_njit
-def is_settled(chart, costs, bundle):
+def is_settled(chart: Chart, costs: Costs, bundle: Int) -> Truth:
     """Whether the costs of a bundle's entries are known; what ends the text, and nothing, needs none."""
-    lo = chart.bundles[bundle, LO]
+    lo: Int = chart.bundles[bundle, LO]
     return lo == chart.bundles[bundle, HI] or costs.entries[lo] >= 0
 
 
 @inner_njit
-def settle_bundle(graph, chart, costs, bundle):
+def settle_bundle(graph: Graph, chart: Chart, costs: Costs, bundle: Int) -> Int:
     """Compute the costs of a bundle's entries, by rounds; the bundles of their origins must be settled. 0 or a code."""
     words = chart.words
     lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
@@ -314,7 +322,7 @@ def settle_bundle(graph, chart, costs, bundle):
 
 
 @inner_njit
-def settle(graph, chart, costs, bundle):
+def settle(graph: Graph, chart: Chart, costs: Costs, bundle: Int) -> Int:
     """Settle a bundle, and before it those that its entries come from, however long their chain is; 0 or a code."""
     stack = np.empty(64, np.int32)
     stack[0] = bundle
@@ -347,7 +355,7 @@ def settle(graph, chart, costs, bundle):
 
 
 @inner_njit
-def after_rule(graph, chart, costs, bundle, rule):
+def after_rule(graph: Graph, chart: Chart, costs: Costs, bundle: Int, rule: Int) -> Int:
     """The fewest bytes after a rule that returns to `bundle`, or a code."""
     if bundle == ROOT:
         return np.int64(0)
@@ -359,13 +367,14 @@ def after_rule(graph, chart, costs, bundle, rule):
 
 
 @shared_njit
-def state_cost(graph, chart, costs, state):
+def state_cost(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
     """The fewest bytes from a state to an accepting one, or a code."""
     known = costs.onward[state, COST]
     if known >= 0:
         return np.int64(known)
     words = chart.words
-    lo, hi = chart.states[state, LO], chart.states[state, HI]
+    lo: Int = chart.states[state, LO]
+    hi: Int = chart.states[state, HI]
     best = np.int64(0 if words[lo + ACCEPTING] else NEVER)
     for at in range(lo + HEADER, hi, ITEM):
         if best == 0:
@@ -383,7 +392,7 @@ def state_cost(graph, chart, costs, state):
 
 
 @njit
-def state_costs(graph, chart, costs, states, out):
+def state_costs(graph: Graph, chart: Chart, costs: Costs, states: Ints, out: Ints) -> Int:
     """The costs of the given states (int32 [n]) into out (int32 [n]), 0 for accepting states; returns 0 or a code."""
     for i in range(len(states)):
         cost = state_cost(graph, chart, costs, states[i])

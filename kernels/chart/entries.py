@@ -5,7 +5,10 @@ kernels/chart/closure.py shares, and those of one rule are chained, and so are t
 Whatever is in the table for another state has a lower stamp, and counts as free.
 """
 
+from __future__ import annotations
+
 from ..answers import CROWDED
+from ..jit.aliases import Int, Truth
 from ..jit.wide import inner_njit
 from .layout import (
     ENTRY_COUNT,
@@ -19,6 +22,8 @@ from .layout import (
     SELF,
     STAMP,
     TAIL,
+    Chart,
+    Graph,
 )
 
 FEW = 16
@@ -32,7 +37,7 @@ LAST_STAMP = 2**31 - 2 * KINDS
 
 
 @inner_njit
-def new_stamp(chart):
+def new_stamp(chart: Chart) -> None:
     """Forget all that is in Chart.seen."""
     sizes, seen = chart.sizes, chart.seen
     if sizes[STAMP] > LAST_STAMP:
@@ -43,14 +48,14 @@ def new_stamp(chart):
 
 
 @inner_njit
-def hash_slot(a, b, c, d):
+def hash_slot(a: Int, b: Int, c: Int, d: Int) -> Int:
     """Where to begin to look for four numbers."""
     value = int(a) * 0x9E3779B1 + int(b + 1) * 0x85EBCA6B + int(c) * 0x27D4EB2F + int(d) * 0x165667B1
     return value ^ (value >> 29)
 
 
 @inner_njit
-def entry_slot(chart, rule, target, count, origin):
+def entry_slot(chart: Chart, rule: Int, target: Int, count: Int, origin: Int) -> Int:
     """The slot of Chart.seen that has an entry, or has room for it."""
     seen, entries = chart.seen, chart.entries
     stamp, mask = chart.sizes[STAMP], len(seen) - 1
@@ -66,7 +71,7 @@ def entry_slot(chart, rule, target, count, origin):
 
 
 @inner_njit
-def key_slot(graph, chart, kind, rule):
+def key_slot(graph: Graph, chart: Chart, kind: Int, rule: Int) -> Int:
     """The slot of Chart.seen that has what is known of a rule, or has room for it."""
     seen, entries = chart.seen, chart.entries
     wanted, mask = chart.sizes[STAMP] + kind, len(seen) - 1
@@ -87,21 +92,21 @@ def key_slot(graph, chart, kind, rule):
 
 
 @inner_njit
-def last_of(graph, chart, kind, rule):
+def last_of(graph: Graph, chart: Chart, kind: Int, rule: Int) -> Int:
     """What Chart.seen has of a rule, -1 if nothing."""
     slot = key_slot(graph, chart, kind, rule)
     return chart.seen[slot, SEEN_AT] if chart.seen[slot, SEEN_STAMP] >= chart.sizes[STAMP] else -1
 
 
 @inner_njit
-def put(chart, slot, kind, at):
+def put(chart: Chart, slot: Int, kind: Int, at: Int) -> None:
     """Take a slot."""
     chart.seen[slot, SEEN_STAMP] = chart.sizes[STAMP] + kind
     chart.seen[slot, SEEN_AT] = at
 
 
 @inner_njit
-def chain(graph, chart, at, kind, rule, column):
+def chain(graph: Graph, chart: Chart, at: Int, kind: Int, rule: Int, column: Int) -> None:
     """Put an entry before those that are chained already."""
     slot = key_slot(graph, chart, kind, rule)
     chart.entries[at, column] = chart.seen[slot, SEEN_AT] if chart.seen[slot, SEEN_STAMP] >= chart.sizes[STAMP] else -1
@@ -109,7 +114,7 @@ def chain(graph, chart, at, kind, rule, column):
 
 
 @inner_njit
-def index_entries(graph, chart, first, last):
+def index_entries(graph: Graph, chart: Chart, first: Int, last: Int) -> None:
     """Put the entries first ... last - 1 into the table, and chain them."""
     entries = chart.entries
     for at in range(first, last):
@@ -123,7 +128,7 @@ def index_entries(graph, chart, first, last):
 
 
 @inner_njit
-def add_entry(graph, chart, rule, target, count, origin, length):
+def add_entry(graph: Graph, chart: Chart, rule: Int, target: Int, count: Int, origin: Int, length: Int) -> Int:
     """Add a call entry unless it is there; returns the new number of entries, or CROWDED."""
     entries = chart.entries
     if length < FEW:
@@ -149,7 +154,7 @@ def add_entry(graph, chart, rule, target, count, origin, length):
 
 
 @inner_njit
-def next_of_rule(graph, chart, rule, at, length):
+def next_of_rule(graph: Graph, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
     """The entry of a rule that comes after `at`, in some order; -1 before the first and after the last one."""
     entries = chart.entries
     if length >= FEW:
@@ -161,7 +166,7 @@ def next_of_rule(graph, chart, rule, at, length):
 
 
 @inner_njit
-def next_to_end(graph, chart, rule, at, length):
+def next_to_end(graph: Graph, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
     """As next_of_rule, among the entries that return to the end of a rule that was called in this state."""
     entries, nodes = chart.entries, graph.nodes
     if length >= FEW:
@@ -176,7 +181,7 @@ def next_to_end(graph, chart, rule, at, length):
 
 
 @inner_njit
-def note_done(graph, chart, rule, length):
+def note_done(graph: Graph, chart: Chart, rule: Int, length: Int) -> Int:
     """Note that a rule called in this state was completed in it; how many there are."""
     if is_done(graph, chart, rule, length):
         return length
@@ -189,7 +194,7 @@ def note_done(graph, chart, rule, length):
 
 
 @inner_njit
-def is_done(graph, chart, rule, length):
+def is_done(graph: Graph, chart: Chart, rule: Int, length: Int) -> Truth:
     """Whether a rule was noted."""
     if length >= FEW:
         return last_of(graph, chart, DONE, rule) >= 0

@@ -1,6 +1,9 @@
 """Interning: contents of any length get numbers, equal contents the same one."""
 
+from __future__ import annotations
+
 from ..answers import FULL
+from ..jit.aliases import Int, Ints, Longs
 from ..jit.wide import inner_njit, njit
 
 # Columns of spans. A number that was given up has no words (HI is -1); its LO is the next such number, or -1.
@@ -12,7 +15,7 @@ RUN = 16
 
 
 @inner_njit
-def hash_words(words, lo, hi):
+def hash_words(words: Ints, lo: Int, hi: Int) -> Int:
     """A hash of words[lo:hi] below 2**32; the arithmetic stays below 2**63, so that it is the same without JIT."""
     value = 0x811C9DC5
     for i in range(lo, hi):
@@ -22,7 +25,7 @@ def hash_words(words, lo, hi):
 
 
 @inner_njit
-def intern(words, spans, index, buffer, length, sizes, kind):
+def intern(words: Ints, spans: Ints, index: Ints, buffer: Ints, length: Int, sizes: Longs, kind: Int) -> Int:
     """The number of buffer[:length] among the spans of one kind, adding it if it is new. FULL when there is no room."""
     mask = len(index) - 1
     slot = hash_words(buffer, 0, length) & mask
@@ -58,7 +61,7 @@ def intern(words, spans, index, buffer, length, sizes, kind):
 
 
 @njit
-def reindex(words, spans, index, first, last):
+def reindex(words: Ints, spans: Ints, index: Ints, first: Int, last: Int) -> None:
     """Enter the spans numbered first ... last - 1 into an index, as far as they have words; none is there yet."""
     mask = len(index) - 1
     for number in range(first, last):
@@ -71,7 +74,7 @@ def reindex(words, spans, index, first, last):
 
 
 @inner_njit
-def sort_records(records, count, width, buffer):
+def sort_records(records: Ints, count: Int, width: Int, buffer: Ints) -> None:
     """Sort records[:count] by their first columns; they are mostly few, and nearly sorted.
 
     buffer: int32, room for half of them
@@ -86,7 +89,7 @@ def sort_records(records, count, width, buffer):
 
 
 @inner_njit
-def insert_records(records, first, last, width):
+def insert_records(records: Ints, first: Int, last: Int, width: Int) -> None:
     """Sort a few records."""
     for i in range(first + 1, last):
         j = i
@@ -97,7 +100,7 @@ def insert_records(records, first, last, width):
 
 
 @inner_njit
-def merge_records(records, first, middle, last, width, buffer):
+def merge_records(records: Ints, first: Int, middle: Int, last: Int, width: Int, buffer: Ints) -> None:
     """Sort records of which both halves are sorted."""
     if not precedes(records, middle, middle - 1, width):
         return
@@ -122,7 +125,7 @@ def merge_records(records, first, middle, last, width, buffer):
 
 
 @inner_njit
-def precedes(records, a, b, width):
+def precedes(records: Ints, a: Int, b: Int, width: Int) -> bool:
     for k in range(width):
         if records[a, k] != records[b, k]:
             return records[a, k] < records[b, k]

@@ -14,8 +14,11 @@ parsing algorithm running in linear time on every LR(k) grammar" (1991) for the 
 Kernels answer as kernels/answers.py says.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
+from ..jit.aliases import Int
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit
 
@@ -115,12 +118,12 @@ class Chart(Arrays):
 
 
 @inner_njit
-def is_set(graph, counter):
+def is_set(graph: Graph, counter: Int) -> bool:
     """Whether the counter counts nothing, but holds a set of bits."""
     return graph.counters[counter, GREATEST] < 0
 
 
 @inner_njit
-def is_large(graph, counter):
+def is_large(graph: Graph, counter: Int) -> bool:
     """Whether the counter holds the number of a set of bits."""
     return graph.counters[counter, GREATEST] < 0 and graph.counters[counter, LEAST] < 0

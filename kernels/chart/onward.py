@@ -3,13 +3,17 @@
 Kernels answer as kernels/answers.py says.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, NEVER, spend
+from ..jit.aliases import Int, Ints
 from ..jit.wide import inner_njit, njit
-from .cost import BYTE, COST, NEXT, TOKENS, state_cost
+from ..trie.branches import TokenTrie
+from .cost import BYTE, COST, NEXT, TOKENS, Costs, state_cost
 from .interning import LO
-from .layout import ACCEPTING, ROW
+from .layout import ACCEPTING, ROW, Chart, Graph
 from .rows import PENDING, open_row, step
 
 # How many nodes `nearest` may look at in search of any token, and what says that they were not enough.
@@ -19,7 +23,7 @@ STEPS_EACH, BATCH = 256, 1023
 
 
 @inner_njit
-def find_onward(graph, chart, costs, state):
+def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
     """Note in Costs.onward the first byte that a shortest text from `state` goes on with; DEAD, or a code.
 
     Most states have many bytes that lead elsewhere: so none is looked at beyond one that is as good as can be.
@@ -58,7 +62,7 @@ def find_onward(graph, chart, costs, state):
 
 
 @njit
-def spell(graph, chart, costs, trie, state, way):
+def spell(graph: Graph, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, way: Ints) -> Int:
     """The least number of tokens that spell a shortest text from `state`, or a code.
 
     DEAD if way (int32 [n]) is full of the states along the text before one is met from which the number is known. It
@@ -88,7 +92,7 @@ def spell(graph, chart, costs, trie, state, way):
 
 
 @inner_njit
-def fewest_tokens(trie, onward, state):
+def fewest_tokens(trie: TokenTrie, onward: Ints, state: Int) -> Int:
     """The least number of tokens that spell the text that `onward` leads along, NEVER if they cannot."""
     fewest = NEVER
     node = 0
@@ -107,7 +111,9 @@ def fewest_tokens(trie, onward, state):
 
 
 @inner_njit
-def nearest_within(graph, chart, costs, trie, state, detour, patience):
+def nearest_within(
+    graph: Graph, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int, patience: Int
+) -> Int:
     """As `nearest`, among the tokens that begin a text at most `detour` bytes longer than a shortest.
 
     TOO_MANY if that takes a look at more than `patience` nodes of the trie. What is known already is read from the
@@ -125,12 +131,15 @@ def nearest_within(graph, chart, costs, trie, state, detour, patience):
     most = best + detour
     starts, skip, depth, byte = trie.token_start, trie.skip, trie.depth, trie.byte
     rows, states, onward = chart.rows, chart.states, costs.onward
-    node, end = 1, len(byte)
+    node: Int = 1
+    end = len(byte)
     while node < end and best > 0:
-        level = depth[node]
-        after = rows[stack[level - 1], byte[node]]
+        level: Int = depth[node]
+        here: Int = stack[level - 1]
+        value: Int = byte[node]
+        after = rows[here, value]
         if after == PENDING:
-            after = step(graph, chart, passed[level - 1], stack[level - 1], byte[node])
+            after = step(graph, chart, passed[level - 1], here, value)
         if after < 0:
             if after < DEAD:
                 return after
@@ -163,7 +172,7 @@ def nearest_within(graph, chart, costs, trie, state, detour, patience):
 
 
 @njit
-def nearest(graph, chart, costs, trie, state, detour):
+def nearest(graph: Graph, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int) -> Int:
     """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
 
     The first in the order of the trie. Where very many tokens may follow, only those that begin a text at most

@@ -6,9 +6,12 @@ a small table (Chart.memo), because the states of a rule mostly go on alike.
 Kernels answer as kernels/answers.py says.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..answers import CROWDED, DEAD, EXHAUSTED, EXPAND, FULL, spend
+from ..jit.aliases import Bytes, Int
 from ..jit.wide import inner_njit, njit, shared_njit
 from .closure import close, push
 from .entries import new_stamp
@@ -34,6 +37,8 @@ from .layout import (
     SELF,
     STATES,
     UNBOUNDED,
+    Chart,
+    Graph,
     is_set,
 )
 
@@ -54,7 +59,7 @@ NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
 
 
 @inner_njit
-def is_shift(graph, chart, state, other):
+def is_shift(graph: Graph, chart: Chart, state: Int, other: Int) -> Int:
     """Whether `other` is `state` with every counter one higher (SHIFTED), perhaps with more items besides (GROWN).
 
     Bytes that lead from `state` there loop, as far as the counters have room. Items whose counter is then full
@@ -92,7 +97,7 @@ def is_shift(graph, chart, state, other):
 
 
 @inner_njit
-def room_of(graph, chart, state):
+def room_of(graph: Graph, chart: Chart, state: Int) -> Int:
     """How many more characters the counted loops of `state` have room for."""
     room = UNBOUNDED
     words = chart.words
@@ -104,7 +109,7 @@ def room_of(graph, chart, state):
 
 
 @inner_njit
-def recall(chart, count):
+def recall(chart: Chart, count: Int) -> tuple[Int, Int]:
     """The slot of the memo for chart.items[:count], and the state that they have led to, UNKNOWN if that is not there.
 
     The slot is -1 if there are too many items for one.
@@ -132,7 +137,7 @@ def recall(chart, count):
 
 
 @inner_njit
-def close_items(graph, chart, count):
+def close_items(graph: Graph, chart: Chart, count: Int) -> Int:
     """The state of chart.items[:count] and all they imply, DEAD if there are none; or a code."""
     if count == 0:
         return DEAD
@@ -158,7 +163,7 @@ def close_items(graph, chart, count):
 
 
 @inner_njit
-def open_row(graph, chart, state):
+def open_row(graph: Graph, chart: Chart, state: Int) -> Int:
     """The number of the state's row, in which at first every transition that some edge has is PENDING; or FULL."""
     known = chart.states[state, ROW]
     if known >= 0:
@@ -189,7 +194,7 @@ def open_row(graph, chart, state):
 
 
 @shared_njit
-def step(graph, chart, state, row, byte):
+def step(graph: Graph, chart: Chart, state: Int, row: Int, byte: Int) -> Int:
     """Work out a transition that is PENDING, and with it those of all bytes that no edge tells apart from it.
 
     Returns the state after the byte, DEAD, or a code.
@@ -223,7 +228,7 @@ def step(graph, chart, state, row, byte):
 
 
 @shared_njit
-def fill_range(graph, chart, state, row, first, end):
+def fill_range(graph: Graph, chart: Chart, state: Int, row: Int, first: Int, end: Int) -> Int:
     """Work out the transitions of a row by the bytes first ... end - 1; 0 or a code."""
     code = 0
     for byte in range(first, end):
@@ -238,7 +243,7 @@ def fill_range(graph, chart, state, row, first, end):
 
 
 @shared_njit
-def loop_row(graph, chart, state):
+def loop_row(graph: Graph, chart: Chart, state: Int) -> Int:
     """The number of the state's row, with its loop found, or a code."""
     row = open_row(graph, chart, state)
     if row >= 0 and chart.loops[row, ROOM] & LOOP_KNOWN == 0:
@@ -249,7 +254,7 @@ def loop_row(graph, chart, state):
 
 
 @shared_njit
-def fill_low(graph, chart, state):
+def fill_low(graph: Graph, chart: Chart, state: Int) -> Int:
     """The number of the state's row, with its loop found and all ASCII bytes worked out, or a code."""
     row = loop_row(graph, chart, state)
     if row >= 0:
@@ -260,7 +265,7 @@ def fill_low(graph, chart, state):
 
 
 @njit
-def fill_row(graph, chart, state):
+def fill_row(graph: Graph, chart: Chart, state: Int) -> Int:
     """The number of the state's row, with its loop found and all transitions worked out, or a code."""
     row = loop_row(graph, chart, state)
     if row >= 0 and chart.loops[row, ROOM] & COMPLETE == 0:
@@ -272,7 +277,7 @@ def fill_row(graph, chart, state):
 
 
 @shared_njit
-def find_loop(graph, chart, state, row):
+def find_loop(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
     """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted.
 
     Only bytes that an edge has in common with others are tried: a loop of one byte is not worth while. 0 or a code.
@@ -314,7 +319,7 @@ def find_loop(graph, chart, state, row):
 
 
 @njit
-def explore(graph, chart, limit):
+def explore(graph: Graph, chart: Chart, limit: Int) -> Int:
     """Fill the rows of all states that can be reached; how many numbers they have (stops above `limit`), or a code.
 
     Numbers that were given up, or are asleep, are passed over.
@@ -331,7 +336,7 @@ def explore(graph, chart, limit):
 
 
 @shared_njit
-def advance(graph, chart, state, data, first, last):
+def advance(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
     """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
     for at in range(first, last):
         row = open_row(graph, chart, state)

@@ -6,9 +6,13 @@ be missing (REFUSED - 1) or of how many of the first bits some must be missing (
 (ADDED - 1); KEPT_BITS is 0 where the set is forgotten.
 """
 
+from __future__ import annotations
+
 from ..answers import CROWDED, DEAD
+from ..jit.aliases import Int, Ints
 from ..jit.wide import inner_njit
 from .interning import HI, LO, intern
+from .layout import Chart
 
 BITS = 31
 # Entry of Chart.set_sizes: how many sets there are, with the empty one. The others are those of interning.py.
@@ -18,14 +22,14 @@ ALL, REFUSED, KEPT_BITS, ADDED = range(4)
 
 
 @inner_njit
-def bits_of(chart, number, word):
+def bits_of(chart: Chart, number: Int, word: Int) -> Int:
     """The bits of one word of a set."""
     at = chart.sets[number, LO] + 1 + word
     return int(chart.set_words[at]) if at < chart.sets[number, HI] else 0
 
 
 @inner_njit
-def has_first(chart, number, count):
+def has_first(chart: Chart, number: Int, count: Int) -> bool:
     """Whether the first `count` bits are all there."""
     for word in range(count // BITS):
         if bits_of(chart, number, word) != (1 << BITS) - 1:
@@ -35,7 +39,7 @@ def has_first(chart, number, count):
 
 
 @inner_njit
-def with_bit(chart, counter, number, bit):
+def with_bit(chart: Chart, counter: Int, number: Int, bit: Int) -> Int:
     """The number of a set with one more bit; FULL or CROWDED where there is no room."""
     word = bit // BITS
     known = max(chart.sets[number, HI] - chart.sets[number, LO] - 1, 0)
@@ -51,7 +55,7 @@ def with_bit(chart, counter, number, bit):
 
 
 @inner_njit
-def pass_guard(chart, guard, counter, number):
+def pass_guard(chart: Chart, guard: Ints, counter: Int, number: Int) -> Int:
     """The number of the set behind a guard; DEAD if it lets nothing through, or a code."""
     refused = guard[REFUSED]
     if refused > 0 and bits_of(chart, number, (refused - 1) // BITS) >> ((refused - 1) % BITS) & 1:

@@ -7,15 +7,18 @@ from the nearest state on the way that is awake.
 Kernels answer as kernels/answers.py says.
 """
 
+from __future__ import annotations
+
 from ..answers import FULL
+from ..jit.aliases import Bytes, Int, Ints
 from ..jit.wide import njit
 from .interning import HI, LO, WORDS
-from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, UNSET
+from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, UNSET, Chart, Graph
 from .rows import advance
 
 
 @njit
-def follow(graph, chart, state, data, first, last):
+def follow(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
     """The state after the bytes data[first:last], which are remembered as the way to it if it is new; or a code."""
     after = advance(graph, chart, state, data, first, last)
     if after >= 0 and chart.states[after, PARENT] == UNSET:
@@ -26,7 +29,7 @@ def follow(graph, chart, state, data, first, last):
 
 
 @njit
-def pin(graph, chart, state, data, first, last):
+def pin(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
     """The state after the bytes data[first:last], which nothing else remembers: it never sleeps; or a code."""
     after = advance(graph, chart, state, data, first, last)
     if after >= 0 and chart.states[after, PARENT] == UNSET:
@@ -35,7 +38,7 @@ def pin(graph, chart, state, data, first, last):
 
 
 @njit
-def put_to_sleep(states, count, stride):
+def put_to_sleep(states: Ints, count: Int, stride: Int) -> Int:
     """Put states that nobody was given since the last time to sleep, but for every so many; returns how many."""
     asleep = 0
     for state in range(count):
@@ -48,7 +51,7 @@ def put_to_sleep(states, count, stride):
 
 
 @njit
-def grow_old(states, count):
+def grow_old(states: Ints, count: Int) -> Int:
     """Note that nobody was given any of the states from now on."""
     for state in range(count):
         if states[state, KEPT] > 0:
@@ -57,7 +60,7 @@ def grow_old(states, count):
 
 
 @njit
-def rouse(graph, chart, state, asleep, data, first, last):
+def rouse(graph: Graph, chart: Chart, state: Int, asleep: Int, data: Bytes, first: Int, last: Int) -> Int:
     """Give the state `asleep` the words of the state after data[first:last], which it is; 0 or a code."""
     states = chart.states
     same = advance(graph, chart, state, data, first, last)

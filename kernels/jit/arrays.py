@@ -52,6 +52,11 @@ class Arrays:
         dataclass(frozen=True, eq=False)(cls)
         cls._numba_type_ = _type_for(cls)
 
+    @classmethod
+    def numba_type(cls) -> Any:
+        """Numba's type of these arrays."""
+        return cls._numba_type_
+
     def __post_init__(self) -> None:
         # What a kernel is handed must be right, and there: so it is made before anybody can hand it on.
         words = self._words()
@@ -66,7 +71,7 @@ class Arrays:
             if dtype is None:
                 words.append(value.address if isinstance(value, Arrays) else value)
                 continue
-            is_array = isinstance(value, np.ndarray)
+            is_array = isinstance(values[name], np.ndarray)
             # Equal types are nearly always the same object, which is found out ten times as fast.
             fits = is_array and (value.dtype is dtype or value.dtype == dtype) and value.ndim == kind.ndim
             if not fits or not value.flags.c_contiguous:
@@ -97,8 +102,8 @@ def fields_of(which: type[Arrays]) -> dict[str, Field]:
 def _kind(hint: Any) -> tuple[Any, np.dtype[Any] | None]:
     if hint is int:
         return types.int64, None
-    if isinstance(hint, type):
-        return hint._numba_type_, None
+    if isinstance(hint, type) and issubclass(hint, Arrays):
+        return hint.numba_type(), None
     values, dimensions = get_args(hint)
     dtype = np.dtype(get_args(get_args(values)[1])[0])
     return types.Array(from_dtype(dtype), dimensions, "C"), dtype
@@ -113,7 +118,7 @@ class ArraysType(types.Type):
         self._key = which
 
     # A plain attribute: Numba compares types by it at every call, and an interrupt there would be lost on the way.
-    key = property(operator.attrgetter("_key"))
+    key = property(operator.attrgetter("_key"))  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
     def __reduce__(self) -> Any:
         return _type_of, (self.which,)
@@ -125,7 +130,7 @@ class ArraysType(types.Type):
 
 
 def _type_of(which: type[Arrays]) -> ArraysType:
-    return which._numba_type_
+    return which.numba_type()
 
 
 def _type_for(which: type[Arrays]) -> ArraysType:
@@ -141,7 +146,7 @@ if PORTABLE:
 
     @typeof_impl.register(Arrays)
     def _typeof(value: Arrays, context: Any) -> ArraysType:
-        return type(value)._numba_type_
+        return type(value).numba_type()
 
 else:
     from . import by_address

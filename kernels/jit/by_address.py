@@ -3,6 +3,8 @@
 Kernels are handed one word, hand it on, and read from the list what they want. This takes Numba at its word about what
 is inside it; `insides.py` looks whether it is right.
 """
+# Numba says little of the types of what is inside it.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 

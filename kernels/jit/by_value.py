@@ -3,6 +3,8 @@
 That is seven words an array, which Python's objects are unpacked to at every call, and which every kernel hands on to
 those that it calls: two hundred for a chart. To compile that takes longer than to compile what the kernels do.
 """
+# Numba says little of the types of what is inside it.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 

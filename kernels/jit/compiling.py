@@ -5,21 +5,33 @@ from __future__ import annotations
 import gc
 import hashlib
 import sys
+from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast, overload
 
 import numba
 
 from .insides import MISSING, PORTABLE
 
-if not PORTABLE:
-    from .linking import make_inner, make_shared, make_wide
-    from .passes import Compiler, Signatures
+if TYPE_CHECKING or not PORTABLE:
+    from . import linking, passes
 
 _KERNELS = Path(__file__).parents[1]
 _MARKER = "trellm-kernels.sha256"
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Decorator(Protocol):
+    """`njit` with some options."""
+
+    @overload
+    def __call__(self, function: Function, /) -> Function: ...
+    @overload
+    def __call__(self, *, cache: bool = ..., **options: Any) -> Callable[[Function], Function]: ...
 
 
 class _State:
@@ -30,6 +42,10 @@ class _State:
     kept = True
 
 
+@overload
+def njit(function: Function, /) -> Function: ...
+@overload
+def njit(*, wide: bool = ..., kind: str = ..., cache: bool = ..., **options: Any) -> Callable[[Function], Function]: ...
 def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache: bool = True, **options: Any) -> Any:
     """A decorator, with options or without: `numba.njit`, for a kernel that Python calls.
 
@@ -47,8 +63,8 @@ def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache
 
 # For kernels that only other kernels call (see linking.py): `inner_njit` for one that is small, or has one caller;
 # `shared_njit` for one with several callers that takes much longer than a call does.
-inner_njit = partial(njit, kind="inner")
-shared_njit = partial(njit, kind="shared")
+inner_njit: Decorator = cast("Decorator", partial(njit, kind="inner"))
+shared_njit: Decorator = cast("Decorator", partial(njit, kind="shared"))
 
 
 def _portable(function: Any, cache: bool, options: dict[str, Any]) -> Any:
@@ -60,15 +76,17 @@ def _portable(function: Any, cache: bool, options: dict[str, Any]) -> Any:
 def _linked(function: Any, wide: bool, kind: str, cache: bool, options: dict[str, Any]) -> Any:
     wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": kind != "entry"}
     counting = {"_nrt": not wide or _makes_arrays(function)}
-    kernel = _compiled(function, cache, {"nogil": True, "pipeline_class": Compiler, **counting, **wrappers, **options})
+    kernel = _compiled(
+        function, cache, {"nogil": True, "pipeline_class": passes.Compiler, **counting, **wrappers, **options}
+    )
     if kernel is function:  # NUMBA_DISABLE_JIT
         return kernel
     if wide:
-        make_wide(kernel)
+        linking.make_wide(kernel)
     if kind == "inner":
-        make_inner(kernel)
+        linking.make_inner(kernel)
     else:
-        make_shared(kernel, from_python=kind == "entry")
+        linking.make_shared(kernel, from_python=kind == "entry")
     return kernel
 
 
@@ -140,7 +158,7 @@ def _watch() -> None:
     class Watch(event.Listener):
         depth = 0
         collects = False
-        signatures = None if PORTABLE else Signatures()
+        signatures = None if PORTABLE else passes.Signatures()
 
         def on_start(self, event: Any) -> None:
             function = event.data["dispatcher"].py_func

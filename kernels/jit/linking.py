@@ -11,6 +11,8 @@ kinds instead:
 What Numba loads from the disk has to find the symbols it refers to, because LLVM ends the process where one is missing.
 So it is kept with a list of those kernels (Numba calls that reload_init), and is loaded after them.
 """
+# Numba says little of the types of what is inside it.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
 """The decorators of compiling.py for kernels to which the width of an integer does not matter."""
 
+from __future__ import annotations
+
 from functools import partial
+from typing import cast
 
-from .compiling import inner_njit as _inner_njit
-from .compiling import njit as _njit
-from .compiling import shared_njit as _shared_njit
+from . import compiling
+from .compiling import Decorator
 
-njit, inner_njit, shared_njit = (partial(decorator, wide=True) for decorator in (_njit, _inner_njit, _shared_njit))
+njit: Decorator = cast("Decorator", partial(compiling.njit, wide=True))
+inner_njit: Decorator = cast("Decorator", partial(compiling.inner_njit, wide=True))
+shared_njit: Decorator = cast("Decorator", partial(compiling.shared_njit, wide=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..jit.aliases import Float, Floats, Int, Ints, Longs
 from ..jit.compiling import inner_njit, njit
 
 WORDS_PER_BLOCK = 32
@@ -43,20 +44,20 @@ LOG2E = 1.4426950408889634
 
 
 @inner_njit
-def key_of(bits):
+def key_of(bits: Int) -> np.int32:
     """The integer whose order is that of the float32 with these bits; both zeros give 0."""
     magnitude = np.int32(bits & _MAGNITUDE)
     return magnitude if bits >= 0 else np.int32(-magnitude)
 
 
 @inner_njit
-def bits_of(key):
+def bits_of(key: Int) -> Int:
     """The bits of the float32 with this key."""
     return key if key >= 0 else np.int32(np.int32(-key) | np.int32(-0x80000000))
 
 
 @inner_njit
-def load(row, mask, word, values, bases):
+def load(row: Ints, mask: Ints, word: Int, values: Ints, bases: Ints) -> tuple[Int, Int]:
     """Copy the logits of the next words that allow anything, at most a block of them.
 
     `mask` int32 [W], or [0] where everything is allowed. Fills `values` int32 [BLOCK] and `bases` int32
@@ -94,7 +95,7 @@ def load(row, mask, word, values, bases):
 
 
 @inner_njit
-def _is_filled(words):
+def _is_filled(words: Ints) -> bool:
     """Whether so many words allow something that it does not pay to skip the others."""
     count = 0
     for word in words:
@@ -103,7 +104,7 @@ def _is_filled(words):
 
 
 @inner_njit
-def _load_block(row, mask, word, values, bases):
+def _load_block(row: Ints, mask: Ints, word: Int, values: Ints, bases: Ints) -> tuple[Int, Int]:
     lanes = _LANES
     first = word << 5
     source = row[first : first + BLOCK].reshape(WORDS_PER_BLOCK, 32)
@@ -118,7 +119,7 @@ def _load_block(row, mask, word, values, bases):
 
 
 @inner_njit
-def _load_all(row, word, values, bases):
+def _load_all(row: Ints, word: Int, values: Ints, bases: Ints) -> tuple[Int, Int]:
     first = word << 5
     source = row[first : first + BLOCK]
     words = (source.size + 31) >> 5
@@ -132,7 +133,7 @@ def _load_all(row, word, values, bases):
 
 
 @inner_njit
-def _any_of_eight(mask, word):
+def _any_of_eight(mask: Ints, word: Int) -> bool:
     seen = np.int32(0)
     for offset in range(8):
         seen |= mask[word + offset]
@@ -140,7 +141,7 @@ def _any_of_eight(mask, word):
 
 
 @inner_njit
-def top_of(values, count):
+def top_of(values: Ints, count: Int) -> tuple[Int, Int]:
     """The largest key among the first `count` values, and their largest magnitude (above INFINITE: a NaN)."""
     top = NO_KEY
     largest = np.int32(0)
@@ -153,7 +154,7 @@ def top_of(values, count):
 
 
 @inner_njit(fastmath=_FASTMATH)
-def weight_of(value, top, scale):
+def weight_of(value: Float, top: Float, scale: Float) -> np.float32:
     """2 ** ((value - top) * scale), 0 where that is below 2 ** -125; float32.
 
     The relative error is below 4e-7, and another 1e-7 for every octave below 1.
@@ -170,7 +171,7 @@ def weight_of(value, top, scale):
 
 
 @njit(fastmath=_FASTMATH)
-def weigh(values, count, top, scale, weights):
+def weigh(values: Floats, count: Int, top: Float, scale: Float, weights: Floats) -> np.float32:
     """Write the weights of the first `count` values; returns their sum."""
     total = _ZERO
     for index in range(count):
@@ -181,7 +182,7 @@ def weigh(values, count, top, scale, weights):
 
 
 @inner_njit
-def merge_sums(top, total, other, amount):
+def merge_sums(top: Float, total: Float, other: Float, amount: Float) -> tuple[Float, Float]:
     """Add `amount` * exp(other) to `total` * exp(top), all float64: the new top and total."""
     if other == -np.inf:
         return top, total
@@ -191,25 +192,25 @@ def merge_sums(top, total, other, amount):
 
 
 @inner_njit
-def code_of(key, token):
+def code_of(key: Int, token: Int) -> Int:
     """An int64 that orders candidates: by key, then the lower token first."""
     return (np.int64(key) << np.int64(32)) | np.int64(0x7FFFFFFF - token)
 
 
 @inner_njit
-def key_in(code):
+def key_in(code: Int) -> np.int32:
     """The key in a code."""
     return np.int32(code >> np.int64(32))
 
 
 @inner_njit
-def token_in(code):
+def token_in(code: Int) -> np.int32:
     """The token in a code."""
     return np.int32(0x7FFFFFFF - (code & np.int64(0x7FFFFFFF)))
 
 
 @inner_njit
-def sift_down(heap, size, index):
+def sift_down(heap: Longs, size: Int, index: Int) -> None:
     """Restore the order of a min-heap of `size` codes below `index`."""
     code = heap[index]
     while 2 * index + 1 < size:
@@ -224,7 +225,7 @@ def sift_down(heap, size, index):
 
 
 @inner_njit
-def push(heap, size, code):
+def push(heap: Longs, size: Int, code: Int) -> Int:
     """Offer a code to the heap of the largest codes, `size` of its places taken: the new size."""
     if size == heap.size:
         if code > heap[0]:
@@ -240,7 +241,7 @@ def push(heap, size, code):
 
 
 @inner_njit
-def sort_heap(heap, size):
+def sort_heap(heap: Longs, size: Int) -> None:
     """Turn a min-heap into codes in descending order."""
     while size > 1:
         size -= 1

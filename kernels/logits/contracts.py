@@ -81,7 +81,7 @@ def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = N
 def flatten(logits: Any, masks: Any, rows: Any, contract: Contract) -> Flat:
     """View checked CPU arguments as the arrays that compiled kernels take; 16-bit logits are widened."""
     if contract.dtype != "float32":
-        logits = logits.astype(np.float32) if isinstance(logits, np.ndarray) else logits.float()
+        logits = logits.astype(np.float32) if _is_numpy(logits) else logits.float()
     bits, stride = flat_bits(logits, contract, np.int32)
     words, numbers = mask_rows(masks, rows, contract.batch)
     return Flat(bits, stride, contract.size, words, numbers)
@@ -91,7 +91,7 @@ def flat_bits(logits: Any, contract: Contract, integer: type[np.signedinteger[An
     """The memory of checked CPU logits as a flat integer array that shares it, and the step between rows."""
     batch, width = contract.batch, contract.width
     stride = _step(logits, 0) if batch > 1 else width
-    if not isinstance(logits, np.ndarray):
+    if not _is_numpy(logits):
         logits = logits.detach()
         if stride != width:
             logits = logits.as_strided(((batch - 1) * stride + width,), (1,))
@@ -108,10 +108,10 @@ def mask_rows(masks: Any, rows: Any, batch: int) -> tuple[Ints, Ints]:
     """Checked masks as int32 words [R, W] and row numbers int32 [B]; without masks every number is -1."""
     if masks is None:
         return _NO_WORDS, np.full(batch, -1, np.int32)
-    words = masks if isinstance(masks, np.ndarray) else masks.numpy()
+    words = masks if _is_numpy(masks) else masks.numpy()
     if rows is None:
         return words.view(np.int32), np.arange(batch, dtype=np.int32)
-    numbers = rows if isinstance(rows, np.ndarray) else rows.numpy()
+    numbers = rows if _is_numpy(rows) else rows.numpy()
     return words.view(np.int32), np.ascontiguousarray(numbers, np.int32)
 
 
@@ -125,7 +125,7 @@ def check_mask(mask: Any, size: int | None) -> tuple[Ints, int]:
     tokens = 32 * int(mask.shape[0])
     if size is not None and (size < 0 or (size + 31) // 32 != int(mask.shape[0])):
         raise ValueError(f"mask: {size} tokens need {(size + 31) // 32} words, this mask has {int(mask.shape[0])}")
-    words = mask if isinstance(mask, np.ndarray) else mask.numpy()
+    words = mask if _is_numpy(mask) else mask.numpy()
     return words.view(np.int32), tokens if size is None else size
 
 
@@ -135,7 +135,7 @@ def check_table(masks: Any) -> Ints:
     _shape(masks, "masks", 2, "[rows, words]")
     if _device(masks) != "cpu":
         raise ValueError("masks: they must lie in CPU memory")
-    return np.ascontiguousarray(masks if isinstance(masks, np.ndarray) else masks.numpy()).view(np.int32)
+    return np.ascontiguousarray(masks if _is_numpy(masks) else masks.numpy()).view(np.int32)
 
 
 def whole(value: Any, name: str) -> int:
@@ -194,7 +194,7 @@ def _check_masks(masks: Any, rows: Any, batch: int, width: int, device: str) -> 
 
 
 def _dtype(array: Any, name: str, possible: tuple[str, ...]) -> str:
-    if not isinstance(array, np.ndarray) and not _is_tensor(array):
+    if not _is_numpy(array) and not _is_tensor(array):
         raise TypeError(f"{name}: a NumPy array or torch tensor (no sparse one) is needed, not {type(array).__name__}")
     dtype = array.dtype
     found = _dtype_name(dtype)
@@ -206,6 +206,10 @@ def _dtype(array: Any, name: str, possible: tuple[str, ...]) -> str:
 @cache
 def _dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def _is_numpy(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -221,13 +225,13 @@ def _shape(array: Any, name: str, dimensions: int, meaning: str) -> None:
 
 def _step(array: Any, axis: int) -> int:
     """Distance between neighbours along an axis, in elements."""
-    if isinstance(array, np.ndarray):
+    if _is_numpy(array):
         return int(array.strides[axis] // array.itemsize)
     return int(array.stride(axis))
 
 
 def _device(array: Any) -> str:
-    return "cpu" if isinstance(array, np.ndarray) else str(array.device.type)
+    return "cpu" if _is_numpy(array) else str(array.device.type)
 
 
 def _torch() -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..jit.aliases import Bytes, Doubles, Float, Floats, Int, Ints
 from ..jit.compiling import inner_njit, njit
 from .blocks import (
     BLOCK,
@@ -40,7 +41,7 @@ _LAST_TOKEN = np.int32(0x7FFFFFFF)
 
 
 @inner_njit
-def peak_of_row(row, mask, values, bases):
+def peak_of_row(row: Ints, mask: Ints, values: Ints, bases: Ints) -> tuple[Int, Int]:
     """The largest key among the allowed logits and the row's status."""
     best, largest, word = NO_KEY, np.int32(0), ZERO
     while word < (row.size + 31) >> 5:
@@ -51,7 +52,7 @@ def peak_of_row(row, mask, values, bases):
 
 
 @inner_njit
-def kth_largest(row, mask, k, values, bases):
+def kth_largest(row: Ints, mask: Ints, k: Int, values: Ints, bases: Ints) -> np.float32:
     """The k-th largest allowed logit, -inf if fewer are above -inf."""
     heap = np.empty(k, np.int64)
     taken, word = ZERO, ZERO
@@ -64,7 +65,7 @@ def kth_largest(row, mask, k, values, bases):
 
 
 @inner_njit
-def apply_cut(logits, bases, count, cut, cut_token):
+def apply_cut(logits: Floats, bases: Ints, count: Int, cut: Float, cut_token: Int) -> None:
     """Set the logits of a block that are not kept to -inf."""
     for place in range(count >> 5):
         part = logits[place << 5 : (place + 1) << 5]
@@ -75,13 +76,15 @@ def apply_cut(logits, bases, count, cut, cut_token):
 
 
 @inner_njit
-def bin_of(value, peak, scale):
+def bin_of(value: Float, peak: Float, scale: Float) -> Int:
     """The histogram bin of a logit; larger logits have lower bins."""
     return np.int32(min((peak - value) * scale * _BINS_PER_OCTAVE, _LAST_BIN))
 
 
 @inner_njit
-def nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights):
+def nucleus_bin(
+    row: Ints, mask: Ints, p: Float, peak: Float, scale: Float, cut: Float, values: Ints, bases: Ints, weights: Floats
+) -> tuple[Int, Int, Float]:
     """The bin in which the mass of the best tokens reaches `p` of the mass above the cut.
 
     Returns the bin, how many tokens it holds, and how much mass is still wanted from it.
@@ -106,7 +109,9 @@ def nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights):
 
 
 @inner_njit
-def nucleus_cut(row, mask, p, peak, scale, cut, values, bases, weights):
+def nucleus_cut(
+    row: Ints, mask: Ints, p: Float, peak: Float, scale: Float, cut: Float, values: Ints, bases: Ints, weights: Floats
+) -> tuple[Float, Int]:
     """Narrow a cut to the fewest best tokens that have at least `p` of the mass: cut and cut_token."""
     chosen, size, wanted = nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights)
     logits = values.view(np.float32)
@@ -134,7 +139,18 @@ def nucleus_cut(row, mask, p, peak, scale, cut, values, bases, weights):
 
 
 @inner_njit
-def pick(row, mask, uniform, peak, scale, cut, cut_token, values, bases, weights):
+def pick(
+    row: Ints,
+    mask: Ints,
+    uniform: Float,
+    peak: Float,
+    scale: Float,
+    cut: Float,
+    cut_token: Int,
+    values: Ints,
+    bases: Ints,
+    weights: Floats,
+) -> Int:
     """The first kept token, in order of tokens, at which the distribution function exceeds `uniform`."""
     logits = values.view(np.float32)
     words = (row.size + 31) >> 5
@@ -169,7 +185,17 @@ def pick(row, mask, uniform, peak, scale, cut, cut_token, values, bases, weights
 
 
 @njit
-def draw_kernel(bits, stride, size, words, numbers, uniforms, settings, tokens, status):
+def draw_kernel(
+    bits: Ints,
+    stride: Int,
+    size: Int,
+    words: Ints,
+    numbers: Ints,
+    uniforms: Doubles,
+    settings: Doubles,
+    tokens: Ints,
+    status: Bytes,
+) -> Int:
     """Draw one token for each row: int32 [B], -1 unless its status uint8 [B] is OK.
 
     `uniforms` float64 [B] in [0, 1); `settings` float64 [4, B]: temperature > 0, top_k >= 1, top_p, min_p.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..jit.aliases import Int, Ints, Longs
 from ..jit.compiling import inner_njit, njit
 from .contracts import bad_row, check, check_mask, check_table, flat_bits, mask_rows, whole
 
@@ -38,7 +39,7 @@ def pack_mask(allowed: NDArray[np.bool_]) -> NDArray[np.uint32]:
 
 def unpack_mask(masks: NDArray[np.uint32], size: int) -> NDArray[np.bool_]:
     """Unpack mask words uint32 [..., W] into booleans [..., size]. Raises TypeError and ValueError."""
-    if not isinstance(masks, np.ndarray) or masks.dtype not in (np.uint32, np.int32) or not masks.ndim:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(masks, np.ndarray) or masks.dtype not in (np.uint32, np.int32) or not masks.ndim:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryContains]
         raise TypeError("masks: a NumPy array of mask words, uint32 [..., words], is needed")
     if not 0 <= whole(size, "size") <= 32 * masks.shape[-1]:
         raise ValueError(f"size: {size}, but {masks.shape[-1]} words are masks of up to {32 * masks.shape[-1]} tokens")
@@ -80,7 +81,15 @@ def allowed_ids(mask: Any, size: int | None = None) -> NDArray[np.int32]:
 
 
 @njit
-def mask_kernel(bits, stride, width, size, words, numbers, minus_infinity):
+def mask_kernel(
+    bits: NDArray[np.signedinteger[Any]],
+    stride: Int,
+    width: Int,
+    size: Int,
+    words: Ints,
+    numbers: Ints,
+    minus_infinity: Int,
+) -> Int:
     """Mask rows of logits given as integers; the index of the first bad row number, or -1."""
     for index in range(numbers.size):
         if numbers[index] < -1 or numbers[index] >= words.shape[0]:
@@ -94,7 +103,7 @@ def mask_kernel(bits, stride, width, size, words, numbers, minus_infinity):
 
 
 @inner_njit
-def _mask_row(row, size, mask, minus_infinity):
+def _mask_row(row: NDArray[np.signedinteger[Any]], size: Int, mask: Ints, minus_infinity: Int) -> None:
     lanes = _LANES
     for word in range((size + 31) >> 5):
         allowed = mask[word]
@@ -110,7 +119,7 @@ def _mask_row(row, size, mask, minus_infinity):
 
 
 @inner_njit
-def _count_bits(word, lanes):
+def _count_bits(word: Int, lanes: Ints) -> Int:
     count = np.int32(0)
     for lane in range(lanes.size):
         count += np.int32((word & lanes[lane]) != 0)
@@ -118,7 +127,7 @@ def _count_bits(word, lanes):
 
 
 @njit
-def count_kernel(masks):
+def count_kernel(masks: Ints) -> Longs:
     """Set bits in each row: int64 [R]."""
     lanes = _LANES
     counts = np.zeros(masks.shape[0], np.int64)
@@ -131,7 +140,7 @@ def count_kernel(masks):
 
 
 @njit
-def ids_kernel(words, size):
+def ids_kernel(words: Ints, size: Int) -> Ints:
     """The positions of the set bits below `size`: int32 [n]."""
     lanes = _LANES
     count = 0

@@ -37,7 +37,7 @@ def apply_mask(logits: Any, allowed: Bools) -> Any:
 
 def status(logits: Any, allowed: Bools, counting: Bools | None = None) -> int:
     """The status of one row, logits and allowed [V]; `counting` says which logits must be usable."""
-    counts = logits[allowed if counting is None else counting]
+    counts: Floats = np.asarray(logits[allowed if counting is None else counting], np.float64)
     if np.isnan(counts).any() or np.isposinf(counts).any():
         return 1
     return 0 if (logits[allowed] > -np.inf).any() else 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..jit.aliases import Bytes, Doubles, Float, Floats, Int, Ints, Truth
 from ..jit.compiling import inner_njit, njit
 from .blocks import (
     BLOCK,
@@ -32,7 +33,7 @@ _LOG2E = np.float32(LOG2E)
 
 
 @inner_njit
-def bad_number(words, numbers):
+def bad_number(words: Ints, numbers: Ints) -> Int:
     """The index of the first row number that is not in the table, or -1."""
     for index in range(numbers.size):
         if numbers[index] < -1 or numbers[index] >= words.shape[0]:
@@ -41,13 +42,13 @@ def bad_number(words, numbers):
 
 
 @inner_njit
-def mask_of(words, number):
+def mask_of(words: Ints, number: Int) -> Ints:
     """The mask with a number; an empty one for -1, no mask."""
     return words[max(number, 0), : 0 if number < 0 else words.shape[1]]
 
 
 @inner_njit
-def status_of(top, largest):
+def status_of(top: Int, largest: Int) -> Int:
     """What a row is whose allowed logits have this largest key and largest magnitude."""
     if largest > INFINITE or top == INFINITE:
         return NAN
@@ -55,7 +56,7 @@ def status_of(top, largest):
 
 
 @inner_njit
-def add_block(values, count, key, top, total, weights):
+def add_block(values: Ints, count: Int, key: Int, top: Float, total: Float, weights: Floats) -> tuple[Float, Float]:
     """Add a block whose largest key is `key` to a log-sum-exp kept as (top, total)."""
     if key <= -INFINITE or key >= INFINITE:
         return top, total
@@ -65,7 +66,7 @@ def add_block(values, count, key, top, total, weights):
 
 
 @inner_njit
-def add_raw(row, first, last, top, total, weights):
+def add_raw(row: Ints, first: Int, last: Int, top: Float, total: Float, weights: Floats) -> tuple[Float, Float, Truth]:
     """Add logits first..last, masked or not, to a log-sum-exp: top, total, and whether they are unusable."""
     unusable = False
     for start in range(first, min(last, row.size), BLOCK):
@@ -77,7 +78,7 @@ def add_raw(row, first, last, top, total, weights):
 
 
 @inner_njit
-def locate(row, mask, word, key, values, bases):
+def locate(row: Ints, mask: Ints, word: Int, key: Int, values: Ints, bases: Ints) -> Int:
     """The lowest token with this key in the block that starts at `word`."""
     count, _ = load(row, mask, word, values, bases)
     for index in range(count):
@@ -87,7 +88,9 @@ def locate(row, mask, word, key, values, bases):
 
 
 @inner_njit
-def scan_row(row, mask, much, values, bases, weights):
+def scan_row(
+    row: Ints, mask: Ints, much: Int, values: Ints, bases: Ints, weights: Floats
+) -> tuple[Int, Int, Float, Float]:
     """One row: the best token, its status, and log-sum-exp over the allowed and over all logits."""
     top, total, raw_top, raw_total = -np.inf, 0.0, -np.inf, 0.0
     best, largest, best_word, word = NO_KEY, np.int32(0), ZERO, ZERO
@@ -113,7 +116,18 @@ def scan_row(row, mask, much, values, bases, weights):
 
 
 @njit
-def scan_kernel(bits, stride, size, words, numbers, much, tokens, status, chosen, raw):
+def scan_kernel(
+    bits: Ints,
+    stride: Int,
+    size: Int,
+    words: Ints,
+    numbers: Ints,
+    much: Int,
+    tokens: Ints,
+    status: Bytes,
+    chosen: Doubles,
+    raw: Doubles,
+) -> Int:
     """Masked argmax int32 [B] and status uint8 [B]; log-sum-exp float64 [B] of allowed and of all logits."""
     wrong = bad_number(words, numbers)
     if wrong >= 0:

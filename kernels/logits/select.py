@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..jit.aliases import Int
 from .blocks import EMPTY, NAN, OK
 from .contracts import Contract, Flat, bad_row, check, flatten, per_row, whole
 from .draw import draw_kernel
@@ -157,7 +158,7 @@ def masked_topk(
     ("masked") or 0 ("none"). Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
-    if not isinstance(normalise, str) or normalise not in _MUCH:
+    if not isinstance(normalise, str) or normalise not in _MUCH:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"normalise: {normalise!r}; possible are {', '.join(map(repr, _MUCH))}")
     k, group = whole(k, "k"), whole(group, "group")
     if group < 1 or contract.batch % group:
@@ -218,7 +219,7 @@ def _sampling(
     return uniforms, settings
 
 
-def _raise_if_bad(flat: Flat, wrong: int) -> None:
+def _raise_if_bad(flat: Flat, wrong: Int) -> None:
     if wrong >= 0:
         raise bad_row(int(flat.numbers[wrong]), len(flat.words))
 

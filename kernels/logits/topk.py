@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..jit.aliases import Bytes, Doubles, Float, Floats, Int, Ints, Longs
 from ..jit.compiling import inner_njit, njit
 from .blocks import (
     BLOCK,
@@ -27,7 +28,7 @@ from .scan import CHOSEN, CHOSEN_AND_RAW, add_block, add_raw, bad_number, mask_o
 
 
 @inner_njit
-def push_block(values, bases, count, heap, taken):
+def push_block(values: Ints, bases: Ints, count: Int, heap: Longs, taken: Int) -> Int:
     """Offer a block's values above -inf to a heap of codes: the new number of places taken."""
     floor = key_in(heap[0]) if taken == heap.size else key_of(MINUS_INFINITY)
     for index in range(count):
@@ -40,7 +41,9 @@ def push_block(values, bases, count, heap, taken):
 
 
 @inner_njit
-def best_of_row(row, mask, much, heap, values, bases, weights):
+def best_of_row(
+    row: Ints, mask: Ints, much: Int, heap: Longs, values: Ints, bases: Ints, weights: Floats
+) -> tuple[Int, Int, Float]:
     """The best codes of one row, sorted into `heap`: how many, the row's status, and its log-sum-exp."""
     top, total, taken, word = -np.inf, 0.0, ZERO, ZERO
     best, largest, unusable = NO_KEY, np.int32(0), False
@@ -62,7 +65,9 @@ def best_of_row(row, mask, much, heap, values, bases, weights):
 
 
 @inner_njit
-def merge_row(row, offset, heap, taken, scores, rows, tokens, found):
+def merge_row(
+    row: Int, offset: Float, heap: Longs, taken: Int, scores: Doubles, rows: Ints, tokens: Ints, found: Int
+) -> Int:
     """Merge one row's codes, best first, into a group's best so far: how many the group has now."""
     for place in range(taken):
         score = np.float64(np.int32(bits_of(key_in(heap[place]))).view(np.float32)) + offset
@@ -79,7 +84,20 @@ def merge_row(row, offset, heap, taken, scores, rows, tokens, found):
 
 
 @njit
-def topk_kernel(bits, stride, size, words, numbers, much, added, best, rows, tokens, normaliser, status):
+def topk_kernel(
+    bits: Ints,
+    stride: Int,
+    size: Int,
+    words: Ints,
+    numbers: Ints,
+    much: Int,
+    added: Doubles,
+    best: Doubles,
+    rows: Ints,
+    tokens: Ints,
+    normaliser: Doubles,
+    status: Bytes,
+) -> Int:
     """The best k of each group of rows by added[row] + logit - normaliser[row].
 
     `added` float64 [B]; a row with -inf is not read. `best` float64, `rows` and `tokens` int32 [groups, k],

@@ -3,6 +3,8 @@
 Imported only when logits are on a GPU. A row number outside the mask table cannot be reported from there without
 waiting for the device: such a row allows nothing.
 """
+# What Triton compiles has types that Python cannot say.
+# pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 """Triton kernels that read each logit once: block by block, then over the blocks of each row."""
+# What Triton compiles has types that Python cannot say.
+# pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations
 

@@ -5,12 +5,15 @@ ANY = inner nodes + suffixes, and no limits of length, depth is a position in th
 that is found at one place only depends on where it ends.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, NEVER, SPENT, spend
+from ..jit.aliases import Bytes, Int, Ints, Longs, Truth, Words
 from ..jit.arrays import Arrays, Vector
 from ..jit.wide import inner_njit, njit
-from ..trie.branches import OWN, OWN_END, allow
+from ..trie.branches import OWN, OWN_END, Branches, allow
 from .tree import END
 
 # Entries of a place, and columns of the stack of a walk.
@@ -49,7 +52,7 @@ class Work(Arrays):
 
 
 @njit
-def spread_reach(lo, hi, child_begin, child, reach, furthest):
+def spread_reach(lo: Ints, hi: Ints, child_begin: Ints, child: Ints, reach: Ints, furthest: Ints) -> None:
     """Write the greatest reach below each inner node to furthest (int32 [I]).
 
     Suffixes that end at a node are no children; they come after all that go on, because END is above all bytes.
@@ -82,7 +85,7 @@ def spread_reach(lo, hi, child_begin, child, reach, furthest):
 
 
 @inner_njit
-def suffixes_below(quotable, node):
+def suffixes_below(quotable: Quotable, node: Int) -> tuple[Int, Int]:
     """The first suffix below a node that is not ANY, and the one after the last."""
     nodes = len(quotable.lo)
     if node < nodes:
@@ -91,7 +94,7 @@ def suffixes_below(quotable, node):
 
 
 @inner_njit
-def next_place(quotable, node, depth):
+def next_place(quotable: Quotable, node: Int, depth: Int) -> Int:
     """Where in the text the next byte stands, for the first suffix below the node."""
     nodes = len(quotable.lo)
     if node < nodes:
@@ -102,7 +105,7 @@ def next_place(quotable, node, depth):
 
 
 @inner_njit
-def has_room(quotable, node, depth):
+def has_room(quotable: Quotable, node: Int, depth: Int) -> bool:
     """Whether some quotation below the node is longer than `depth` bytes, as far as its limit goes."""
     if len(quotable.reach) == 0:
         return True
@@ -111,7 +114,7 @@ def has_room(quotable, node, depth):
 
 
 @inner_njit
-def step(quotable, node, depth, byte):
+def step(quotable: Quotable, node: Int, depth: Int, byte: Int) -> tuple[Int, Int]:
     """The place after a byte; node DEAD if no quotation goes on so."""
     nodes = len(quotable.lo)
     if byte == END:
@@ -128,7 +131,7 @@ def step(quotable, node, depth, byte):
 
 
 @njit
-def follow(quotable, place, data, first, last):
+def follow(quotable: Quotable, place: Longs, data: Bytes, first: Int, last: Int) -> bool:
     """Move place (int64 [2]: node, depth) on by the bytes data[first:last]; whether some quotation goes on so."""
     node, depth = place[NODE], place[DEPTH]
     for at in range(first, last):
@@ -140,7 +143,7 @@ def follow(quotable, place, data, first, last):
 
 
 @njit
-def read(quotable, place, data, first, last):
+def read(quotable: Quotable, place: Longs, data: Bytes, first: Int, last: Int) -> bool:
     """As `follow`, and places with equal futures become the same one if that is seen at once (see ANY)."""
     if not follow(quotable, place, data, first, last):
         return False
@@ -152,7 +155,7 @@ def read(quotable, place, data, first, last):
 
 
 @njit
-def accepts(quotable, node, depth):
+def accepts(quotable: Quotable, node: Int, depth: Int) -> bool:
     """Whether a quotation may end here."""
     nodes = len(quotable.lo)
     if node == nodes + len(quotable.starts):
@@ -170,7 +173,7 @@ def accepts(quotable, node, depth):
 
 
 @inner_njit
-def child_by(trie, node, byte):
+def child_by(trie: Branches, node: Int, byte: Int) -> Int:
     """The child of a trie node by a byte, or -1."""
     low, end = np.int64(trie.first[node]), np.int64(trie.first[node + 1])
     last = end
@@ -184,7 +187,7 @@ def child_by(trie, node, byte):
 
 
 @njit
-def count_tokens(text, ends, trie, needed, work):
+def count_tokens(text: Bytes, ends: Bytes, trie: Branches, needed: Ints, work: Work) -> Int:
     """Write to needed (int32 [n]) how many tokens at least spell the text from each place to one where it may end.
 
     Answers 0, or EXHAUSTED.
@@ -211,7 +214,7 @@ def count_tokens(text, ends, trie, needed, work):
 
 
 @inner_njit
-def one_more(text, trie, needed, begin):
+def one_more(text: Bytes, trie: Branches, needed: Ints, begin: Int) -> Int:
     """The fewest tokens from a place to an end that is not the place itself."""
     best = NEVER
     node, at = np.int64(0), begin
@@ -226,7 +229,7 @@ def one_more(text, trie, needed, begin):
 
 
 @inner_njit
-def stays_within(text, trie, needed, begin, last, work):
+def stays_within(text: Bytes, trie: Branches, needed: Ints, begin: Int, last: Int, work: Work) -> Truth:
     """Whether the first way to spell what is needed from `begin` ends at `last` or before."""
     first = begin
     while needed[begin] and begin <= last:
@@ -242,7 +245,7 @@ def stays_within(text, trie, needed, begin, last, work):
 
 
 @inner_njit
-def spell(quotable, trie, needed, begin, least, last, work):
+def spell(quotable: Quotable, trie: Branches, needed: Ints, begin: Int, least: Int, last: Int, work: Work) -> Int:
     """The fewest tokens from a place to an end between `least` and `last`, which are places too; or EXHAUSTED."""
     text = quotable.text
     if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last, work)):
@@ -272,7 +275,7 @@ def spell(quotable, trie, needed, begin, least, last, work):
 
 
 @inner_njit
-def fewest_tokens_of(quotable, trie, needed, i, depth, work):
+def fewest_tokens_of(quotable: Quotable, trie: Branches, needed: Ints, i: Int, depth: Int, work: Work) -> Int:
     """The fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER if there is no way.
 
     Or EXHAUSTED.
@@ -289,7 +292,9 @@ def fewest_tokens_of(quotable, trie, needed, i, depth, work):
 
 
 @njit
-def fewest_tokens(quotable, trie, needed, stride, node, depth, enough, work):
+def fewest_tokens(
+    quotable: Quotable, trie: Branches, needed: Ints, stride: Int, node: Int, depth: Int, enough: Int, work: Work
+) -> Int:
     """The fewest tokens to an end from a place, or any number up to `enough` that suffices; or EXHAUSTED.
 
     stride: with limits of length, from how many suffixes on only every so many of them are looked at. What is found
@@ -316,7 +321,19 @@ def fewest_tokens(quotable, trie, needed, stride, node, depth, enough, work):
 
 
 @njit
-def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack, out, work):
+def walk_quotable(
+    quotable: Quotable,
+    trie: Branches,
+    needed: Ints,
+    stride: Int,
+    node: Int,
+    depth: Int,
+    root: Int,
+    most: Int,
+    stack: Ints,
+    out: Words,
+    work: Work,
+) -> Int:
     """Allow every token that goes on quoting from a place, and after which `most` tokens complete the quotation.
 
     Answers 0, or EXHAUSTED.
@@ -330,7 +347,8 @@ def walk_quotable(quotable, trie, needed, stride, node, depth, root, most, stack
     while True:
         child, end = np.int64(trie.first[below]), np.int64(trie.first[below + 1])
         if node < nodes and depth == quotable.depth[node]:
-            at, last = quotable.child_begin[node], quotable.child_begin[node + 1]
+            at: Int = quotable.child_begin[node]
+            last: Int = quotable.child_begin[node + 1]
             while at < last and child < end:
                 byte, wanted = quotable.child_byte[at], trie.byte[child]
                 if byte == wanted and has_room(quotable, quotable.child[at], depth):

@@ -6,12 +6,15 @@ et al., "Linear-time longest-common-prefix computation", 2001); and the nodes of
 prefixes with a stack (M. Abouelhoda et al., "Replacing suffix trees with enhanced suffix arrays", 2004).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..jit.aliases import Bytes, Int, Ints
 from ..jit.wide import njit
 
 # About 10 ns each: what all but sorting takes, with its first round, and each further round for those still alike
@@ -104,7 +107,7 @@ def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDAr
 
 
 @njit
-def measure_common(text, order, common):
+def measure_common(text: Bytes, order: Ints, common: Ints) -> None:
     """Write how many bytes each suffix in `order` shares with the one before it, up to END, to common (int32 [n])."""
     count = len(order)
     before = np.empty(count, np.int32)
@@ -129,7 +132,7 @@ def measure_common(text, order, common):
 
 
 @njit
-def find_nodes(between, inner, parents):
+def find_nodes(between: Ints, inner: Ints, parents: Ints) -> Int:
     """Write the inner nodes to inner (int32 [4, m + 1]: lo, hi, depth, parent) and each suffix's parent; their number.
 
     between: int32 [m + 1], what each suffix shares with the one before it; 0 at both ends
@@ -163,7 +166,18 @@ def find_nodes(between, inner, parents):
 
 
 @njit
-def list_children(text, starts, lo, depth, above, parents, by_lo, child_begin, child_byte, child):
+def list_children(
+    text: Bytes,
+    starts: Ints,
+    lo: Ints,
+    depth: Ints,
+    above: Ints,
+    parents: Ints,
+    by_lo: Ints,
+    child_begin: Ints,
+    child_byte: Bytes,
+    child: Ints,
+) -> Int:
     """Fill the lists of children, in the order of their bytes; how many there are.
 
     above, parents: int32, the parents of inner nodes and of suffixes; by_lo: int32 [I], inner nodes in order of lo

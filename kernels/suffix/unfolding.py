@@ -1,10 +1,13 @@
 """A suffix tree unfolded into places of one byte each: what may be quoted, as a graph for a larger automaton."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..chart.layout import EDGE_FIRST, EDGE_LAST, EDGE_TARGET
+from ..jit.aliases import Bytes, Int, Ints, Longs
 from ..jit.wide import inner_njit, njit
-from .quoting import accepts, has_room
+from .quoting import Quotable, accepts, has_room
 from .tree import END
 
 # Rows of what `unfolded_size` says of inner nodes.
@@ -12,7 +15,7 @@ NUMBER, DEPTH = range(2)
 
 
 @njit
-def unfolded_size(quotable, inner, later):
+def unfolded_size(quotable: Quotable, inner: Longs, later: Longs) -> Int:
     """How many places there are; numbers them, in inner (int64 [2, I]) and later (int64 [m] or [n], filled with -1).
 
     inner: the number of the first place of each inner node, beyond its parent, and that place's depth
@@ -23,7 +26,7 @@ def unfolded_size(quotable, inner, later):
     count = np.int64(1)
     for node in range(nodes):
         for at in range(quotable.child_begin[node], quotable.child_begin[node + 1]):
-            child = quotable.child[at]
+            child: Int = quotable.child[at]
             first = np.int64(quotable.depth[node] + 1)
             if child < nodes:
                 inner[NUMBER, child], inner[DEPTH, child] = count, first
@@ -44,7 +47,7 @@ def unfolded_size(quotable, inner, later):
 
 
 @njit
-def unfold(quotable, inner, later, ends, edges, exits):
+def unfold(quotable: Quotable, inner: Longs, later: Longs, ends: Ints, edges: Ints, exits: Bytes) -> Int:
     """Write the places as numbered by `unfolded_size`, each with its edges, in order; how many edges there are.
 
     ends: int32, where each place's edges end; edges: int32 [n, 3]; exits: uint8, whether a quotation may end there
@@ -80,7 +83,9 @@ def unfold(quotable, inner, later, ends, edges, exits):
 
 
 @inner_njit
-def unfold_node(quotable, inner, later, node, ends, edges, exits, used):
+def unfold_node(
+    quotable: Quotable, inner: Longs, later: Longs, node: Int, ends: Ints, edges: Ints, exits: Bytes, used: Int
+) -> Int:
     """The places of one inner node, for `unfold`."""
     nodes, limited = len(quotable.lo), len(quotable.reach) > 0
     number, depth = inner[NUMBER, node], inner[DEPTH, node]

@@ -3,11 +3,15 @@
 The text is uint8 [n]. A place in it is 0 ... n; an edge is a token that spells what lies between two places.
 """
 
+from __future__ import annotations
+
+from ..jit.aliases import Bytes, Int, Ints, Longs
 from ..jit.wide import inner_njit, njit
+from .branches import TokenTrie
 
 
 @inner_njit
-def child_of(trie, node, value):
+def child_of(trie: TokenTrie, node: Int, value: Int) -> Int:
     """The child of a trie node by its byte, -1 if there is none."""
     child, end = node + 1, trie.skip[node]
     while child < end:
@@ -18,7 +22,7 @@ def child_of(trie, node, value):
 
 
 @njit
-def nodes_along(trie, data, begin, out):
+def nodes_along(trie: TokenTrie, data: Bytes, begin: Int, out: Ints) -> Int:
     """Write the nodes of data[begin:begin + 1], data[begin:begin + 2] ... to out (int32); how many there are."""
     node, count = 0, 0
     while begin + count < len(data):
@@ -31,7 +35,7 @@ def nodes_along(trie, data, begin, out):
 
 
 @njit
-def end_nodes(trie, data, out):
+def end_nodes(trie: TokenTrie, data: Bytes, out: Ints) -> None:
     """Write the node of data[place:] for each place to out (int32 [n]), -1 where no token begins so."""
     for place in range(len(data)):
         node, at = 0, place
@@ -44,7 +48,7 @@ def end_nodes(trie, data, out):
 
 
 @njit
-def shorten(trie, data, cost, needed):
+def shorten(trie: TokenTrie, data: Bytes, cost: Int, needed: Ints) -> None:
     """Lower needed (int32 [n + 1]), what it takes from each place, to what it takes with edges at `cost` each."""
     for place in range(len(data) - 1, -1, -1):
         node, at = 0, place
@@ -58,7 +62,7 @@ def shorten(trie, data, cost, needed):
 
 
 @njit
-def first_unspellable(trie, data, bounds, spelt):
+def first_unspellable(trie: TokenTrie, data: Bytes, bounds: Longs, spelt: Bytes) -> Int:
     """The first text that no tokens spell, -1 if there is none; text i is data[bounds[i] : bounds[i + 1]].
 
     spelt: uint8 [longest text + 1], scratch; afterwards 1 for each beginning of that text that is spelt, by its length

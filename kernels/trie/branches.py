@@ -1,7 +1,10 @@
 """The trie of a vocabulary as walks take it, the well-formed characters in it, and the tokens at its nodes."""
 
+from __future__ import annotations
+
 import numpy as np
 
+from ..jit.aliases import Bits, Bytes, Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
 
@@ -66,7 +69,7 @@ class Branches(Arrays):
 
 
 @inner_njit
-def utf8_step(state, byte):
+def utf8_step(state: Int, byte: Int) -> Int:
     """A small automaton of well-formed UTF-8: 0 is a character boundary, -1 is ill-formed."""
     if state == 0:
         if byte < 0x80:
@@ -86,7 +89,7 @@ def utf8_step(state, byte):
 
 
 @njit
-def annotate(byte, skip, below):
+def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
     """Fill `Branches.below` for the nodes of a trie in preorder, bottom up."""
     count = len(byte)
     formed = np.full(count, (1 << 11) - 1, np.int32)
@@ -115,7 +118,7 @@ def annotate(byte, skip, below):
 
 
 @inner_njit
-def allow(trie, first, last, out):
+def allow(trie: Branches, first: Int, last: Int, out: Words) -> None:
     """Set the bits of the tokens ids[first:last]."""
     for at in range(first, last):
         token = trie.ids[at]
@@ -123,13 +126,13 @@ def allow(trie, first, last, out):
 
 
 @njit
-def allow_span(trie, first, last, out):
+def allow_span(trie: Branches, first: Int, last: Int, out: Words) -> None:
     """`allow`, to be called from Python."""
     allow(trie, first, last, out)
 
 
 @inner_njit
-def refuse(trie, first, last, out):
+def refuse(trie: Branches, first: Int, last: Int, out: Words) -> None:
     """Clear the bits of the tokens ids[first:last]."""
     for at in range(first, last):
         token = trie.ids[at]

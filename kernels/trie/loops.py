@@ -3,16 +3,20 @@
 Kernels answer as kernels/answers.py says.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..answers import DEAD
+from ..chart.layout import Chart, Graph
 from ..chart.rows import HIGH_KNOWN, HIGH_LOOPS, ROOM, fill_range, fill_row
+from ..jit.aliases import Int
 from ..jit.wide import inner_njit, shared_njit
 from .branches import FORMS, LAST_LEAD, LAST_SECOND, LEAD, MORE, SECOND
 
 
 @inner_njit
-def only_lead(chart, row, first, last, target):
+def only_lead(chart: Chart, row: Int, first: Int, last: Int, target: Int) -> bool:
     """Whether the bytes first ... last lead to `target` and all others nowhere."""
     for byte in range(256):  # noqa: SIM110
         if chart.rows[row, byte] != (target if first <= byte <= last else DEAD):
@@ -21,7 +25,7 @@ def only_lead(chart, row, first, last, target):
 
 
 @inner_njit
-def form_loops(graph, chart, state, form, target):
+def form_loops(graph: Graph, chart: Chart, state: Int, form: Int, target: Int) -> Int:
     """1 if what follows a lead byte of one form of UTF-8, from `state`, leads just to `target`, else 0; or a code."""
     last = FORMS[form, MORE]
     first, final = FORMS[form, SECOND], FORMS[form, LAST_SECOND]
@@ -38,7 +42,7 @@ def form_loops(graph, chart, state, form, target):
 
 
 @inner_njit
-def loop_target(chart, row):
+def loop_target(chart: Chart, row: Int) -> Int:
     """The state that the loop bytes of a row lead to, or DEAD without a loop."""
     for half in range(2):
         bits = chart.loops[row, half]
@@ -51,7 +55,7 @@ def loop_target(chart, row):
 
 
 @shared_njit
-def high_loops(graph, chart, state, row):
+def high_loops(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
     """1 if every character above ASCII loops as the row's ASCII loop does, else 0; or a code. Remembers the answer."""
     info = chart.loops[row, ROOM]
     if info & HIGH_KNOWN:

@@ -3,13 +3,16 @@
 Kernels answer as kernels/answers.py says.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from ..answers import DEAD
 from ..chart.bundles import signature
 from ..chart.interning import HI, LO
-from ..chart.layout import HEADER, ITEM, ITEM_NODE, SPAN, SPAN_HIGH, SPAN_LOW, SPAN_OTHERS
+from ..chart.layout import HEADER, ITEM, ITEM_NODE, SPAN, SPAN_HIGH, SPAN_LOW, SPAN_OTHERS, Chart, Graph
 from ..chart.rows import ASCII_HIGH, ASCII_LOW, fill_low
+from ..jit.aliases import Bits, Int
 from ..jit.wide import inner_njit, njit
 from .loops import high_loops, loop_target
 
@@ -35,7 +38,7 @@ class Shortcut(NamedTuple):
 
 
 @inner_njit
-def usual_state(chart, state, row):
+def usual_state(chart: Chart, state: Int, row: Int) -> Int:
     """The looping state that most printable ASCII characters lead to from another one; DEAD if there is none.
 
     The majority is found as by Boyer and Moore.
@@ -52,7 +55,7 @@ def usual_state(chart, state, row):
 
 
 @njit
-def probe(graph, chart, state, found):
+def probe(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
     """The signature of a state, or a code; what shortcut there is to its mask.
 
     found: uint64 [5], a `Shortcut` by fields
@@ -65,7 +68,7 @@ def probe(graph, chart, state, found):
 
 
 @inner_njit
-def find_shortcut(graph, chart, state, found):
+def find_shortcut(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
     """What shortcut there is to the mask of a state, as `probe`; its kind, or a code."""
     row = fill_low(graph, chart, state)
     if row < 0:

@@ -5,11 +5,13 @@ set of looping characters alone. A `Split` keeps that part once per vocabulary a
 in order of the characters they add, and the trie nodes at which a token leaves, by the byte it leaves with.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, EXPAND, spend
 from ..chart.interning import HI, LO, intern
-from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, LEAST, ROW, STATES, is_set
+from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, LEAST, ROW, STATES, Chart, Graph, is_set
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -23,9 +25,10 @@ from ..chart.rows import (
     open_row,
     step,
 )
+from ..jit.aliases import Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
-from .branches import OWN, SUBTREE_END, Branches, refuse, utf8_step
+from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse, utf8_step
 from .loops import high_loops, loop_target
 from .walk import leave
 
@@ -60,7 +63,7 @@ class Split(Arrays):
 
 
 @njit
-def divide(trie, low, high, wide, stay_chars, exit_chars):
+def divide(trie: TokenTrie, low: np.uint64, high: np.uint64, wide: bool, stay_chars: Ints, exit_chars: Ints) -> None:
     """Mark the trie nodes: stay_chars (int32 [n]) or exit_chars is the characters begun, both -1 where neither.
 
     low, high: the looping ASCII bytes; wide: whether all other characters loop as well. A node stays if the
@@ -70,9 +73,9 @@ def divide(trie, low, high, wide, stay_chars, exit_chars):
     exit_chars[:] = -1
     within = np.zeros(trie.deepest + 1, np.int32)
     begun = np.zeros(trie.deepest + 1, np.int32)
-    node = 1
+    node: Int = 1
     while node < len(trie.byte):
-        level = trie.depth[node]
+        level: Int = trie.depth[node]
         byte = np.int32(trie.byte[node])
         place = within[level - 1]
         after = -1
@@ -94,7 +97,7 @@ def divide(trie, low, high, wide, stay_chars, exit_chars):
 
 
 @inner_njit
-def stay(split, room, out):
+def stay(split: Split, room: Int, out: Words) -> None:
     """Allow the tokens that stay in the loop and begin at most `room` characters."""
     count = len(split.chars)
     if count == 0:
@@ -114,7 +117,7 @@ def stay(split, room, out):
 
 
 @inner_njit
-def next_in_loop(graph, chart, row, state):
+def next_in_loop(graph: Graph, chart: Chart, row: Int, state: Int) -> Int:
     """The state after one more looping character, if all looping characters lead there; -1 if not, or a code."""
     target = loop_target(chart, row)
     if target < 0 or target == state:
@@ -138,7 +141,7 @@ def next_in_loop(graph, chart, row, state):
 
 
 @inner_njit
-def goes_on(chart, row, full):
+def goes_on(chart: Chart, row: Int, full: Int) -> bool:
     """Whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
     for byte in range(256):
         low = chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) if byte < 128 else np.uint64(1)
@@ -148,7 +151,7 @@ def goes_on(chart, row, full):
 
 
 @inner_njit
-def shifted(graph, chart, state, more):
+def shifted(graph: Graph, chart: Chart, state: Int, more: Int) -> Int:
     """The state that is `state` with every counter so much higher, or a code."""
     lo, length = chart.states[state, LO], chart.states[state, HI] - chart.states[state, LO]
     words, buffer = chart.words, chart.buffer
@@ -162,14 +165,14 @@ def shifted(graph, chart, state, more):
 
 
 @inner_njit
-def row_shifted(graph, chart, state, more):
+def row_shifted(graph: Graph, chart: Chart, state: Int, more: Int) -> Int:
     """The complete row of the state that is `state` with every counter so much higher, or a code."""
     other = shifted(graph, chart, state, more)
     return fill_row(graph, chart, other) if other >= 0 else other
 
 
 @inner_njit
-def row_at(graph, chart, rows, state, place, room, settled):
+def row_at(graph: Graph, chart: Chart, rows: Ints, state: Int, place: Int, room: Int, settled: Int) -> Int:
     """The row after so many looping characters, settled <= place <= room, from the state after `settled`; or a code.
 
     Until the loop is full all that changes is the counters. `rows` keeps what was found.
@@ -185,7 +188,7 @@ def row_at(graph, chart, rows, state, place, room, settled):
 
 
 @inner_njit
-def lacking(graph, chart, state):
+def lacking(graph: Graph, chart: Chart, state: Int) -> Int:
     """How many more characters the counted loops of `state` must have."""
     most = 0
     words = chart.words
@@ -197,7 +200,7 @@ def lacking(graph, chart, state):
 
 
 @inner_njit
-def count_on(graph, chart, rows, known, wanted, state):
+def count_on(graph: Graph, chart: Chart, rows: Ints, known: Int, wanted: Int, state: Int) -> Int:
     """Extend rows[: known + 1], after so many looping characters each, to `wanted`; the last state or -1; or a code."""
     while known < wanted:
         state = next_in_loop(graph, chart, rows[known], state)
@@ -211,7 +214,7 @@ def count_on(graph, chart, rows, known, wanted, state):
 
 
 @njit
-def walk_split(graph, chart, trie, split, state, out):
+def walk_split(graph: Graph, chart: Chart, trie: Branches, split: Split, state: Int, out: Words) -> Int:
     """The mask of a looping state; 0, UNSPLITTABLE if its loop turns out not to be uniform, or a code.
 
     Once the loop has as many characters as it must have, it does not matter to tokens how many more it has, as long
@@ -273,7 +276,7 @@ def walk_split(graph, chart, trie, split, state, out):
 
 
 @inner_njit
-def follow_way(graph, chart, trie, way, state, afters):
+def follow_way(graph: Graph, chart: Chart, trie: Branches, way: Ints, state: Int, afters: Ints) -> Int:
     """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
     row = open_row(graph, chart, state)
     if row < 0:
@@ -281,12 +284,14 @@ def follow_way(graph, chart, trie, way, state, afters):
     stack, passed = np.empty(trie.deepest + 1, np.int32), np.empty(trie.deepest + 1, np.int32)
     stack[0], passed[0] = row, state
     missing = 0
-    at = 0
+    at: Int = 0
     while at < len(way):
-        level = way[at, DEPTH]
-        after = chart.rows[stack[level - 1], way[at, BYTE]]
+        level: Int = way[at, DEPTH]
+        here: Int = stack[level - 1]
+        byte: Int = way[at, BYTE]
+        after = chart.rows[here, byte]
         if after == PENDING:
-            after = step(graph, chart, passed[level - 1], stack[level - 1], way[at, BYTE])
+            after = step(graph, chart, passed[level - 1], here, byte)
         row = DEAD
         if after >= 0 and not way[at, IS_EXIT]:
             row = chart.states[after, ROW]
@@ -307,7 +312,7 @@ def follow_way(graph, chart, trie, way, state, afters):
 
 
 @inner_njit
-def majorities(way, afters):
+def majorities(way: Ints, afters: Ints) -> Ints:
     """For each byte the state after it that most exits have, if one has the majority: int32 [256] (Boyer and Moore)."""
     found = np.full(256, DEAD, np.int32)
     lead = np.zeros(256, np.int32)
@@ -321,7 +326,7 @@ def majorities(way, afters):
 
 
 @njit
-def walk_span(graph, chart, trie, split, state, out):
+def walk_span(graph: Graph, chart: Chart, trie: Branches, split: Split, state: Int, out: Words) -> Int:
     """The mask of a state from which every text of the split's characters can be read; 0 or a code.
 
     The tails of all exits with one byte are walked together, for the state that most of them lead to; then those

@@ -8,11 +8,13 @@ that loop (see `Split`), so that only the tokens that leave it are walked.
 Kernels answer as kernels/answers.py says.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, EXPAND, spend
 from ..chart.interning import HI, LO
-from ..chart.layout import HEADER, ROW
+from ..chart.layout import HEADER, ROW, Chart, Graph
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -26,6 +28,7 @@ from ..chart.rows import (
     open_row,
     step,
 )
+from ..jit.aliases import Int, Ints, Words
 from ..jit.wide import inner_njit, njit
 from .branches import (
     BEGUN_SHIFT,
@@ -38,6 +41,8 @@ from .branches import (
     OWN_END,
     SUBTREE_END,
     WELL_FORMED,
+    Branches,
+    TokenTrie,
     allow,
     refuse,
 )
@@ -51,7 +56,7 @@ HELD, HELD_BESIDE = 4, 6
 
 
 @inner_njit
-def is_covered(graph, chart, trie, node, state, row):
+def is_covered(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int, row: Int) -> Int:
     """1 if all that is below a node of the trie stays in the loop of `state`, else 0; or a code."""
     low, high, beyond = trie.below[node, BELOW_LOW], trie.below[node, BELOW_HIGH], trie.below[node, BEYOND]
     if low & ~chart.loops[row, ASCII_LOW] or high & ~chart.loops[row, ASCII_HIGH]:
@@ -62,12 +67,14 @@ def is_covered(graph, chart, trie, node, state, row):
 
 
 @njit
-def walk(graph, chart, trie, state, root, out):
+def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out: Words) -> Int:
     """Allow every token below the node `root` of Branches whose bytes after it can be read from `state`; 0 or a code.
 
     What is known already is read from the arrays in place: a call per node would cost more than the node.
     Where a lazy node is in the way the walk goes on elsewhere, to ask for all of them at once.
     """
+    at: Int
+    end: Int
     row = open_row(graph, chart, state)
     if row < 0:
         return row
@@ -135,13 +142,13 @@ def walk(graph, chart, trie, state, root, out):
 
 
 @inner_njit
-def leads_on(chart, state):
+def leads_on(chart: Chart, state: Int) -> bool:
     """Whether the state has items, so that more bytes may follow."""
     return chart.states[state, HI] - chart.states[state, LO] > HEADER
 
 
 @inner_njit
-def leave(graph, chart, trie, node, after, out):
+def leave(graph: Graph, chart: Chart, trie: Branches, node: Int, after: Int, out: Words) -> Int:
     """Allow the tokens at and below a node whose byte led to `after`; 0 or a code."""
     allow(trie, trie.tokens[node, OWN], trie.tokens[node, OWN_END], out)
     if trie.first[node] < trie.first[node + 1] and leads_on(chart, after):
@@ -150,12 +157,14 @@ def leave(graph, chart, trie, node, after, out):
 
 
 @njit
-def walk_beside(graph, chart, trie, state, usual, out):
+def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: Int, out: Words) -> Int:
     """Turn the mask of the state `usual` in `out` into that of `state`; 0 or a code.
 
     Both are read side by side. Where they come to the same state there is nothing to do, and so this is quick for
     states that most bytes lead back to the usual one, as in the names of an object that may have others as well.
     """
+    at: Int
+    end: Int
     row, other = open_row(graph, chart, state), open_row(graph, chart, usual)
     if row < 0 or other < 0:
         return min(row, other)
@@ -217,7 +226,7 @@ def walk_beside(graph, chart, trie, state, usual, out):
 
 
 @njit
-def successors(graph, chart, trie, state, root, out):
+def successors(graph: Graph, chart: Chart, trie: TokenTrie, state: Int, root: Int, out: Ints) -> Int:
     """Write the state after each token below `root`, read from its bytes after it, to out; 0 or a code.
 
     out: int32, in the order of trie.ids; DEAD where the token is not allowed
@@ -230,15 +239,18 @@ def successors(graph, chart, trie, state, root, out):
     stack[0] = row
     starts, skip, rows, states = trie.token_start, trie.skip, chart.rows, chart.states
     base, first = trie.depth[root], starts[root + 1]
-    node, end, visited = root + 1, skip[root], 0
+    node: Int = root + 1
+    end, visited = skip[root], 0
     while node < end:
-        level = trie.depth[node] - base
+        level: Int = trie.depth[node] - base
         visited += 1
         if visited == BATCH:
             if spend(chart, visited) < 0:
                 return EXHAUSTED
             visited = 0
-        after = rows[stack[level - 1], trie.byte[node]]
+        here: Int = stack[level - 1]
+        value: Int = trie.byte[node]
+        after = rows[here, value]
         if after < 0:
             node = skip[node]
             continue
