@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     )
     from .guides.goals.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
     from .guides.limits import Cancellation, Limits
-    from .guides.quotation import Quote
-    from .guides.source import Span
+    from .guides.quoting.quotation import Quote
+    from .guides.quoting.source import Span
     from .tokenizers_adapter import Vocabulary
 
 __all__ = [
@@ -91,8 +91,8 @@ _HOMES = {
     "Interrupted": ".engine.results",
     "Limits": ".guides.limits",
     "Sample": ".engine.search",
-    "Quote": ".guides.quotation",
-    "Span": ".guides.source",
+    "Quote": ".guides.quoting.quotation",
+    "Span": ".guides.quoting.source",
     "Vocabulary": ".tokenizers_adapter",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
-from . import guides  # its names are imported when first used: a regex needs no grammars
+from . import guides
 from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.arguments import check_model
 from .engine.collecting import collecting
@@ -23,11 +23,11 @@ from .errors import OptionError
 from .guides.limits import Limits
 
 if TYPE_CHECKING:
-    from .guides.boundaries import Boundary
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Whitespace
-    from .guides.quotation import Quote
-    from .guides.source import Span, WhiteSpace
+    from .guides.quoting.boundaries import Boundary
+    from .guides.quoting.quotation import Quote
+    from .guides.quoting.source import Span, WhiteSpace
 
 __all__ = ["Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text"]
 
@@ -315,7 +315,7 @@ def _pairs(pairs: Any) -> list[tuple[Generator[Any], str]]:
 
 def _check_contexts(contexts: Any) -> None:
     """Raise OptionError for what nothing can be quoted from."""
-    from .guides.quotation import Quote
+    from .guides.quoting.quotation import Quote
 
     for name, context in (mapping_of(contexts, "contexts", "texts by name") or {}).items():
         if not isinstance(context, (str, Quote, Mapping)):

@@ -221,7 +221,7 @@ def main() -> None:
     from transformers import AutoTokenizer
     from trellm import Vocabulary
     from trellm.guides import SubstringGuide
-    from trellm.guides.tables import VocabularyTables
+    from trellm.guides.lift.tables import VocabularyTables
 
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(options.tokenizer)

@@ -47,7 +47,7 @@ def looped(texts: list[bytes | None], tail: bytes) -> list[int]:
 
 def heal(model: Any, prompt: tuple[int, ...], constraint: Any) -> bytes:
     """What a call does for one prompt before the model runs; returns what was cut off."""
-    from trellm.engine.healing import healed
+    from trellm.engine.decode.healing import healed
 
     start = healed(model, prompt, constraint)
     if start is None or start.constraint is None:
@@ -59,7 +59,7 @@ def heal(model: Any, prompt: tuple[int, ...], constraint: Any) -> bytes:
 
 def fresh(model: Any, name: str) -> Any:
     """A guide of which nothing was asked but its first mask."""
-    from trellm.engine.constraint import Constraint
+    from trellm.engine.decode.constraint import Constraint
     from trellm.guides import FreeGuide, RegexGuide
 
     pattern = PATTERNS[name]

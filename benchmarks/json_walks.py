@@ -155,7 +155,7 @@ def first_error(schema: Any, value: Any) -> Any:
 
 def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any]) -> tuple[str, str, int]:
     """How the walks through a schema went ("fine", "refused", or what failed), the reason, and the bytes written."""
-    from trellm.engine.constraint import Constraint
+    from trellm.engine.decode.constraint import Constraint
     from trellm.errors import TrellmError
     from trellm.guides import JSONGuide
 

@@ -38,7 +38,7 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
     white space and escapes do not matter, unless --order, --whitespace or --escapes say so.
     """
     from ..guides import CFGGuide, JSONGuide
-    from ..guides.explain import explain
+    from ..guides.explain.explain import explain
     from ..tokenizers_adapter import Vocabulary
 
     if constraint.is_free:
@@ -72,7 +72,7 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
 def _broken(constraint: Constraint, text: str) -> str:
     """A line about the keyword that the value breaks; nothing if the text is no JSON."""
     from ..engine.structures import structure_of
-    from ..guides.quotation import Quote
+    from ..guides.quoting.quotation import Quote
     from .violation import violation
 
     try:

@@ -20,11 +20,11 @@ import click
 from .flags import Number, Text
 
 if TYPE_CHECKING:
-    from ..guides.boundaries import Boundary
     from ..guides.json_guide import Escapes, Order, Whitespace
-    from ..guides.lift import LiftedGuide
+    from ..guides.lift.lifted_guide import LiftedGuide
     from ..guides.limits import Limits
-    from ..guides.substring import SubstringGuide
+    from ..guides.quoting.boundaries import Boundary
+    from ..guides.substring_guide import SubstringGuide
     from ..tokenizers_adapter import Vocabulary
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from .flags import Text, in_flags
 
 if TYPE_CHECKING:
     from ..guides.protocol import Mask
-    from ..guides.regular import RegularGuide
+    from ..guides.regular_guide import RegularGuide
     from ..tokenizers_adapter import Vocabulary
 
 MAX_TOKENS = 40
@@ -76,7 +76,7 @@ def _overview(constraint: Constraint, limit: int) -> str:
     from ..guides import CFGGuide
     from ..guides.json_schema import CompiledSchema
     from ..guides.json_schema.outline import Outline
-    from ..guides.regular import RegularGuide
+    from ..guides.regular_guide import RegularGuide
     from ..tokenizers_adapter import Vocabulary
 
     if constraint.structure is not None:
@@ -95,8 +95,8 @@ def _overview(constraint: Constraint, limit: int) -> str:
 def _state_lines(
     constraint: Constraint, state: int | None, after: str | None, tokenizer: str | None, limit: int
 ) -> list[str]:
-    from ..guides.explain import explain as verdict_on
-    from ..guides.regular import RegularGuide
+    from ..guides.explain.explain import explain as verdict_on
+    from ..guides.regular_guide import RegularGuide
     from ..tokenizers_adapter import Vocabulary
 
     vocabulary = Vocabulary.from_bytes() if tokenizer is None else _vocabulary(tokenizer)
@@ -130,7 +130,7 @@ def _regular_lines(guide: RegularGuide, state: int, limit: int) -> list[str]:
 
 
 def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
-    from ..guides.expectation import visible
+    from ..guides.explain.expectation import visible
     from ..guides.pictures.automata import tokens_in
     from ..guides.protocol import tokens_of
 

@@ -119,7 +119,7 @@ def _finished(
 
 def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
     """What the prompt's line had, and a finished text; sample: its number, where there are several for each prompt."""
-    from ..guides.source import Span
+    from ..guides.quoting.source import Span
 
     record = prompt.record if sample is None else {**prompt.record, "sample": sample}
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}

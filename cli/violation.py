@@ -12,7 +12,7 @@ from ..guides.json_schema.read.dialects import is_array, is_object
 from ..guides.json_schema.read.subschema import Subschema
 
 if TYPE_CHECKING:
-    from ..guides.quotation import Quote
+    from ..guides.quoting.quotation import Quote
 
 _SHOWN = 60
 # Keywords that say something of the value itself, with those that they are read together with.

@@ -105,8 +105,8 @@ def _quoting_thunks() -> Thunks:
 def _guide_thunks() -> Thunks:
     """The kernels of guides, by using small guides: counted and plain loops, wide and narrow, closing."""
     from ..guides import AlignedGuide, ChoiceGuide, FreeGuide, GoalGuide, JSONGuide, RegexGuide
-    from ..guides.crossing import Crossings
-    from ..guides.text_tree import text_tree
+    from ..guides.graph.text_tree import text_tree
+    from ..guides.healing.crossing import Crossings
     from ..tokenizers_adapter import Vocabulary
 
     vocabulary = _vocabulary()

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from trellm.guides.lift import LiftedGuide
+from trellm.guides.lift.lifted_guide import LiftedGuide
 
 # Headline, what to say under it, the module, and its names (all public ones if none are listed).
 SECTIONS: list[tuple[str, str, str, list[str]]] = [
@@ -41,7 +41,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         "trellm.guides",
         [],
     ),
-    ("Explaining", "", "trellm.guides.explain", ["explain", "Verdict"]),
+    ("Explaining", "", "trellm.guides.explain.explain", ["explain", "Verdict"]),
     ("Limits", "`generate.X(..., limits=...)`, and every guide, takes them.", "trellm", ["Limits", "Cancellation"]),
     ("Errors", "", "trellm.errors", []),
 ]

@@ -12,17 +12,17 @@ from typing import Any, Literal, Unpack
 from ..checks import MOST, one_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
-from ..guides.source import Place
-from ..guides.substring import SubstringGuide
+from ..guides.quoting.source import Place
+from ..guides.substring_guide import SubstringGuide
+from .decode.randomness import row_key
+from .decode.row import Row
+from .decode.session import Job
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
-from .randomness import row_key
 from .results import Generation, Interrupted
-from .row import Row
 from .running import Told, keep_results, listed, run_together
 from .search import Sample
-from .session import Job
 
 Order = Literal["document", "score"]
 

@@ -7,28 +7,28 @@ from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
 from ..checks import text_of, texts_of
 from ..errors import LimitError, OptionError
-from ..guides.free import FreeGuide
+from ..guides.free_guide import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
 from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.pictures import Drawable
 from ..guides.protocol import Guide
-from ..guides.source import Span
+from ..guides.quoting.source import Span
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
 from .arguments import check_guide, check_model
-from .beam_loop import BeamLoop
 from .collecting import collecting
-from .constraint import Constraint
+from .decode.beam_loop import BeamLoop
+from .decode.constraint import Constraint
+from .decode.loop import Loop
+from .decode.row import Row
+from .decode.session import Job, make_loop
 from .diagnostics import Diagnostics
-from .loop import Loop
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, TextOptions
 from .results import Generation
-from .row import Row
 from .running import Told, run_together, values_of
-from .session import Job, make_loop
 
 __all__ = ["Convert", "Generator", "run_together", "values_of"]
 

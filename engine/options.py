@@ -10,8 +10,8 @@ from typing import Any, Self, TypedDict, cast
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
-from .randomness import fresh_seed
-from .repetition import Controls
+from .decode.randomness import fresh_seed
+from .decode.repetition import Controls
 from .search import Beam, Greedy, Search
 from .unknown_options import unknown_option
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .stopping import FinishReason
 
 if TYPE_CHECKING:
-    from ..guides.source import Span
+    from ..guides.quoting.source import Span
     from .diagnostics import Diagnostics
     from .search.trace import SearchTrace
 

@@ -10,15 +10,15 @@ from typing import Any, Protocol, cast
 
 from ..checks import brief
 from ..errors import ConversionError, OptionError
-from .beam_loop import BeamLoop
 from .collecting import collecting
-from .loop import Loop
+from .decode.beam_loop import BeamLoop
+from .decode.loop import Loop
+from .decode.randomness import row_key
+from .decode.row import Row
+from .decode.session import Job, make_loop, run_all
 from .models.protocol import Model
 from .options import Options
-from .randomness import row_key
 from .results import Generation, Interrupted, finished_of
-from .row import Row
-from .session import Job, make_loop, run_all
 
 
 class Task(Protocol):

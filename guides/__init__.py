@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .aligned import AlignedGuide
-    from .context_free import CFGGuide
-    from .free import FreeGuide
+    from .cfg_guide import CFGGuide
+    from .free_guide import FreeGuide
     from .goals import GoalGuide
+    from .healing.aligned_guide import AlignedGuide
     from .json_guide import JSONGuide
     from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_within
-    from .regular import ChoiceGuide, FSMGuide, RegexGuide
-    from .substring import SubstringGuide
+    from .regular_guide import ChoiceGuide, FSMGuide, RegexGuide
+    from .substring_guide import SubstringGuide
 
 __all__ = [
     "DEAD",
@@ -34,19 +34,19 @@ __all__ = [
 
 _HOMES = {
     "DEAD": "protocol",
-    "AlignedGuide": "aligned",
+    "AlignedGuide": "healing.aligned_guide",
     "ByteGuide": "protocol",
-    "FreeGuide": "free",
+    "FreeGuide": "free_guide",
     "GoalGuide": "goals",
     "Guide": "protocol",
     "RowGuide": "protocol",
     "mask_within": "protocol",
-    "CFGGuide": "context_free",
-    "ChoiceGuide": "regular",
-    "FSMGuide": "regular",
+    "CFGGuide": "cfg_guide",
+    "ChoiceGuide": "regular_guide",
+    "FSMGuide": "regular_guide",
     "JSONGuide": "json_guide",
-    "RegexGuide": "regular",
-    "SubstringGuide": "substring",
+    "RegexGuide": "regular_guide",
+    "SubstringGuide": "substring_guide",
 }
 
 

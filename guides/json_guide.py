@@ -11,20 +11,20 @@ from typing import Any
 
 from ..checks import mapping_of
 from ..tokenizers_adapter import Vocabulary
-from .automaton import ChartAutomaton
+from .chart.automaton import ChartAutomaton
+from .chart.remembered import Remembered
+from .gc_pause import paused
 from .given import vocabulary_of
-from .graph import Graph, span_of
+from .graph.graph import Graph, span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, check
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
-from .lift import LiftedGuide
+from .lift.lifted_guide import LiftedGuide
+from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, check_cancelled
-from .pausing import paused
-from .quotation import Quote
-from .remembered import Remembered
-from .source import Span
-from .tables import VocabularyTables
+from .quoting.quotation import Quote
+from .quoting.source import Span
 
 MAX_REMEMBERED = 256
 # Memory of guides that are given up serves the next ones, several times faster than fresh memory from the system.

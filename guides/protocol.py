@@ -12,7 +12,7 @@ from ..errors import OptionError
 from ..kernels.answers import DEAD as DEAD
 from ..tokenizers_adapter import Vocabulary
 from .given import left_of
-from .mask_table import MaskTable
+from .lift.mask_table import MaskTable
 
 UNREACHABLE = 2**30
 
@@ -87,7 +87,7 @@ class RowGuide(Guide, Protocol):
 
 @runtime_checkable
 class Describing(Protocol):
-    """A guide that can say in words what it expects. See `guides.expectation.expected` for guides that cannot."""
+    """A guide that can say in words what it expects. `guides.explain.expectation.expected` does for others."""
 
     def describe(self, state: int) -> str:
         """What may follow in a state, for people: "a digit 0-9 in #/properties/age (type)"."""

@@ -1,7 +1,7 @@
 """The syntax of a constraint, shared by every front end: what regexes, grammars and schemas are parsed into.
 
 Nodes are immutable values over *characters*; lowering turns characters into UTF-8 bytes. A front end
-builds these nodes; `guides/lower.py` turns them into the graph that the automaton walks.
+builds these nodes; `guides/graph/lowering.py` turns them into the graph that the automaton walks.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Kernels grow nothing. They answer with a number from 0 on, a state, a row or a c
 or with a code, which is below DEAD: FULL (an array is more than half used), EXPAND (lazy nodes of a graph were reached;
 they are in missing[:sizes[MISSING]] of the chart), CROWDED (the scratch arrays are too small) and EXHAUSTED (the call
 has taken all the work it may, or was stopped). After the caller has dealt with a code it calls again: what was found
-out stays. `guides.automaton.ChartAutomaton.run` does that for all of them.
+out stays. `guides.chart.automaton.ChartAutomaton.run` does that for all of them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
-from ...guides.expectation import quoted
+from ...guides.explain.expectation import quoted
 from ...guides.protocol import DEAD, Guide
 from ..stopping import FinishReason
 from .step import Step

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unicodedata import east_asian_width
 
-from ...guides.expectation import visible
+from ...guides.explain.expectation import visible
 from .step import Step
 
 SHOWN = (

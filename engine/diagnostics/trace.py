@@ -13,7 +13,7 @@ from ...errors import ModelError
 from ...guides.protocol import Mask
 from ...kernels.logits.mask import popcount
 from ...kernels.logits.select import masked_argmax
-from ..arrays import as_list
+from ..decode.arrays import as_list
 
 
 class Trace(NamedTuple):

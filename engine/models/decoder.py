@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import ModelError, OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..cache import Slots, TokenSlots
+from ..decode.cache import Slots, TokenSlots
 from .attention import AttentionMasks
 from .eos import eos_ids
 from .head import find_head

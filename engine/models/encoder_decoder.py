@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..cache import Slots
+from ..decode.cache import Slots
 from .eos import eos_ids
 from .head import find_head
 from .key_values import Placement

@@ -12,8 +12,8 @@ from torch import Tensor
 from ...checks import shown, whole
 from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
-from ..arrays import as_list
-from ..cache import Slots, TokenSlots
+from ..decode.arrays import as_list
+from ..decode.cache import Slots, TokenSlots
 from .protocol import Tokenizer
 
 Prefix = tuple[int, ...]

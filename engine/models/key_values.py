@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from ..cache import Slots
+from ..decode.cache import Slots
 
 
 class Placement:

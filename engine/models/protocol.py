@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from ...tokenizers_adapter import Vocabulary
-from ..cache import Slots
+from ..decode.cache import Slots
 
 Hidden = Any
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...kernels.logits.select import masked_argmax
-from ..arrays import as_list
+from ..decode.arrays import as_list
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...checks import number, whole
 from ...errors import OptionError
 from ...kernels.logits.select import masked_sample
-from ..arrays import as_list
+from ..decode.arrays import as_list
 
 MANY = 1 << 16
 """The most texts that a prompt may get."""

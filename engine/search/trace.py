@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...guides.expectation import visible
+from ...guides.explain.expectation import visible
 from ...guides.pictures.picture import Arrow, Node
 from ...guides.pictures.svg import draw
 from ...tokenizers_adapter import Vocabulary

@@ -7,10 +7,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..free import FreeGuide
-from ..lift import LiftedGuide
+from ..free_guide import FreeGuide
+from ..lift.lifted_guide import LiftedGuide
+from ..lift.tables import VocabularyTables
 from ..protocol import DEAD, ByteGuide, tokens_of
-from ..tables import VocabularyTables
 
 Ints = NDArray[np.int32]
 

@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from ...kernels.answers import NEVER
-from ..lift import LiftedGuide
+from ..lift.lifted_guide import LiftedGuide
+from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD
-from ..tables import VocabularyTables
 from .joint import START, Joint, Steps
 from .spelling import fewest_tokens
 

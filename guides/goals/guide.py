@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from ...checks import brief
 from ...errors import LanguageError, LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..expectation import NOTHING, expected
-from ..free import FreeGuide
+from ..explain.expectation import NOTHING, expected
+from ..free_guide import FreeGuide
 from ..given import bytes_of, left_of, no_state, states_of, token_of
+from ..lift.mask_table import Cache, MaskTable
+from ..lift.tables import VocabularyTables
 from ..limits import Limits, Meter
 from ..locks import new_lock
-from ..mask_table import Cache, MaskTable
 from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask
 from ..shared import Shared
-from ..tables import VocabularyTables
 from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
 from .joint import START, Joint, Steps
 from .specs import Goal, goals_of
@@ -197,7 +197,7 @@ class GoalGuide(Shared):
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)))
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.crossing.TrieGuide` says."""
+        """As `guides.healing.crossing.TrieGuide` says."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
@@ -206,7 +206,7 @@ class GoalGuide(Shared):
             )
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.crossing.TrieGuide` says."""
+        """As `guides.healing.crossing.TrieGuide` says."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ...kernels.answers import NEVER
 from ..given import state_of
+from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD, ByteGuide
-from ..tables import VocabularyTables
 from .children import child_of
 from .tokens import GoalTokens
 

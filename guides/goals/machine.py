@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ...checks import brief
 from ...errors import LanguageError, LimitError
 from ...tokenizers_adapter import Vocabulary
+from ..graph.utf8 import template
 from ..limits import spend
 from ..regex.charsets import unicode_class
-from ..utf8 import template
 from .specs import AnyOf, Gap, Goal, Ordered, Phrase, Template
 
 Bytes = frozenset[int]

@@ -7,7 +7,7 @@ import numpy as np
 from ...kernels.answers import NEVER
 from ...kernels.jit.calling import call
 from ...kernels.trie.align import shorten
-from ..tables import VocabularyTables
+from ..lift.tables import VocabularyTables
 
 
 def fewest_tokens(text: bytes, tables: VocabularyTables) -> int:

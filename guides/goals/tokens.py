@@ -12,7 +12,7 @@ from ...kernels.answers import NEVER
 from ...kernels.jit.calling import call
 from ...kernels.trie.preorder import follow_table
 from ...tokenizers_adapter import Vocabulary
-from ..tables import VocabularyTables
+from ..lift.tables import VocabularyTables
 from .automaton import GoalAutomaton, automaton_of
 from .specs import Goal
 from .spelling import fewest_tokens

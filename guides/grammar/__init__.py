@@ -2,6 +2,6 @@
 
 from .gbnf import parse_gbnf
 from .grammar import Grammar, check
-from .lark import parse_lark
+from .lark.reading import parse_lark
 
 __all__ = ["Grammar", "check", "parse_gbnf", "parse_lark"]

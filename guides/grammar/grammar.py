@@ -8,7 +8,7 @@ from itertools import islice
 
 from ...errors import GrammarError, LanguageError
 from ..limits import spend
-from ..quotation import Quote
+from ..quoting.quotation import Quote
 from ..syntax import EMPTY, Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from .notation import render_name, render_rules
 

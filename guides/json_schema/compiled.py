@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import LimitError, SchemaError
 from ..limits import spend
-from ..quotation import Quote
+from ..quoting.quotation import Quote
 from .algebra import strings
 from .algebra.cases import Normal, Object, String
 from .algebra.formula import EVERYTHING, NOTHING, Formula, Formulas

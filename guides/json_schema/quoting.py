@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..source import Span
+from ..quoting.source import Span
 from .algebra.formula import Formula
 from .compiled import CompiledSchema
 from .read.dialects import is_array, is_object

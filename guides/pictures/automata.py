@@ -8,9 +8,9 @@ import numpy as np
 
 from ...errors import LimitError
 from ...tokenizers_adapter import Vocabulary
-from ..automaton import DEAD, ByteAutomaton
-from ..dfa import Dfa, byte_runs
-from ..protocol import Mask, tokens_of
+from ..automata.dfa import Dfa, byte_runs
+from ..chart.protocol import ByteAutomaton
+from ..protocol import DEAD, Mask, tokens_of
 from .parts import Arrow, Node
 from .picture import Picture
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..automata.minimize import minimize
 from ..limits import spend
 from ..syntax import NOTHING, Node
 from .machine import Ahead, Guard, Machine, Next, Previous
-from .minimize import minimize
 from .tree import Tree
 from .utf8_table import byte_table, too_many_states
 

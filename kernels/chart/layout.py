@@ -22,7 +22,7 @@ from ..jit.aliases import Int
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit
 
-# Columns of Graph.nodes, and its flags; LOOKED is the graph's own, see guides/graph.py.
+# Columns of Graph.nodes, and its flags; LOOKED is the graph's own, see guides/graph/graph.py.
 EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
 FINAL, LAZY, TAIL, LOOKED = 1, 2, 4, 8
 # Columns of edges, links and counters, and kinds of links.

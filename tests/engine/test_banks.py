@@ -8,12 +8,12 @@ from random import Random
 import numpy as np
 import pytest
 from trellm import Beam, Generator, Vocabulary, generate, models
-from trellm.engine.beam_group import Group
-from trellm.engine.beam_loop import BeamLoop
+from trellm.engine.decode.beam_group import Group
+from trellm.engine.decode.beam_loop import BeamLoop
+from trellm.engine.decode.session import make_loop
 from trellm.engine.options import Options
 from trellm.engine.search import banks
 from trellm.engine.search.beam import Hypothesis
-from trellm.engine.session import make_loop
 
 WORDS = ["The", " dog", " nice", " car", " is", " fast", " and", " slow", " mad", " runs", " barks"]
 END = len(WORDS)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.engine.cache import TokenSlots, without
+from trellm.engine.decode.cache import TokenSlots, without
 from trellm.engine.models.decoder import DecoderModel
 
 

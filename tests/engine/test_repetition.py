@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Beam, Generator, Greedy, OptionError, Sample, generate, models
+from trellm.engine.decode.repetition import repeated
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.repetition import repeated
 
 from .machines import VOCABULARY, accepts, letters_model, machines
 

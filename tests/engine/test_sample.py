@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from trellm import Generator, OptionError, Sample, Vocabulary, models
+from trellm.engine.decode.randomness import row_key, uniform
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.randomness import row_key, uniform
 
 LOGITS = [0.3, 1.5, -0.7, 0.9, 2.1, -1.2, 0.0]
 # The 0.9999 quantile of chi-square, by degrees of freedom: a right program fails one time in 10,000 seeds,

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from trellm.guides.boundaries import boundaries
+from trellm.guides.quoting.boundaries import boundaries
 from trellm.tokenizers_adapter import Vocabulary
 
 

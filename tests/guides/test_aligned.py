@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from trellm import AnyOf
 from trellm.errors import LanguageError
 from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, GoalGuide, Guide, RegexGuide, RowGuide, laws
-from trellm.guides.crossing import Crossings, TrieGuide
-from trellm.guides.expectation import expected
+from trellm.guides.explain.expectation import expected
+from trellm.guides.healing.crossing import Crossings, TrieGuide
 from trellm.guides.protocol import DEAD, ByteGuide, Mask, mask_within, tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 

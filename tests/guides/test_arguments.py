@@ -7,7 +7,7 @@ from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, V
 from trellm.guides import FSMGuide, GoalGuide, RegexGuide, SubstringGuide
 from trellm.guides.goals import AllOf, AnyOf, Gap, Ordered, Phrase, Template
 from trellm.guides.limits import Limits
-from trellm.guides.quotation import Quote
+from trellm.guides.quoting.quotation import Quote
 from trellm.tokenizers_adapter import Vocabulary
 
 BYTES = Vocabulary.from_bytes()

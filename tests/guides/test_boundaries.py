@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.errors import OptionError
-from trellm.guides.boundaries import boundaries
+from trellm.guides.quoting.boundaries import boundaries
 
 
 def pieces(text: str, rule: str) -> list[str]:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from trellm.errors import LanguageError, LimitError
-from trellm.guides.automaton import ChartAutomaton
-from trellm.guides.context_free import automaton_of
+from trellm.guides.cfg_guide import automaton_of
+from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.grammar import Grammar, check
-from trellm.guides.graph import Graph
+from trellm.guides.graph.graph import Graph
+from trellm.guides.graph.lowering import Lowering
 from trellm.guides.limits import Limits, Meter
-from trellm.guides.lower import Lowering
 from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 
 from .naive_grammar import accepts, viable

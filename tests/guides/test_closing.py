@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.errors import LanguageError, LimitError
 from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, laws
-from trellm.guides.closing import FAR
-from trellm.guides.lift import LiftedGuide
+from trellm.guides.lift.closing import FAR
+from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.limits import Limits
 from trellm.guides.protocol import mask_within, tokens_of
 from trellm.kernels.answers import MOST

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from trellm import Vocabulary
 from trellm.guides import AlignedGuide, CFGGuide, FreeGuide, JSONGuide, RegexGuide, SubstringGuide
-from trellm.guides.expectation import expected
+from trellm.guides.explain.expectation import expected
 from trellm.guides.goals import GoalGuide
 
 BYTES = Vocabulary.from_bytes()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.guides import ChoiceGuide, RegexGuide
-from trellm.guides.lift import LiftedGuide
+from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.protocol import tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 from trellm.errors import LimitError
-from trellm.guides.automaton import ChartAutomaton
-from trellm.guides.dfa import Dfa
-from trellm.guides.graph import Graph
+from trellm.guides.automata.dfa import Dfa
+from trellm.guides.chart.automaton import ChartAutomaton
+from trellm.guides.graph.graph import Graph
+from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import Number, String
 from trellm.guides.json_schema.lower.numbers.notation import number_node
 from trellm.guides.json_schema.lower.pieces import MAX_NODES, number_piece, string_piece
 from trellm.guides.json_schema.lower.strings.lowering import in_quotes, plan
 from trellm.guides.limits import Limits, Meter
-from trellm.guides.lower import Lowering
 from trellm.guides.syntax import Literal, Node, Repeat, Sequence
 from trellm.kernels.chart.layout import CALL
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from trellm import Quote, generate, models
 from trellm.errors import LanguageError, OptionError, SchemaError
 from trellm.guides import JSONGuide, laws
-from trellm.guides.quotation import template_of
+from trellm.guides.quoting.quotation import template_of
 from trellm.tokenizers_adapter import Vocabulary
 
 from .naive_quoting import quotations

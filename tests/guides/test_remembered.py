@@ -1,6 +1,6 @@
 """What is remembered: the values used last, within a number and a weight that is taken again while they grow."""
 
-from trellm.guides.remembered import Remembered
+from trellm.guides.chart.remembered import Remembered
 
 
 def test_the_values_used_last_are_kept() -> None:

@@ -8,10 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, json_guide, mask_within
-from trellm.guides.lift import LiftedGuide
-from trellm.guides.mask_table import MaskTable
+from trellm.guides.lift.lifted_guide import LiftedGuide
+from trellm.guides.lift.mask_table import MaskTable
+from trellm.guides.lift.tables import VocabularyTables
 from trellm.guides.protocol import tokens_of
-from trellm.guides.tables import VocabularyTables
 from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from trellm import Vocabulary
 from trellm.guides import JSONGuide, RegexGuide
-from trellm.guides.lift import LiftedGuide
+from trellm.guides.lift.lifted_guide import LiftedGuide
 
 CHARACTERS = ("a", "b", "z", "é", '"', '"', "\\", "n", ",", ":", " ", "{", "}", "1")
 CHARACTER = r'([^"\\\x00-\x1F]|\\["\\n])'

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import ByteGuide, RowGuide, SubstringGuide, laws
-from trellm.guides.crossing import Crossings, TrieGuide
+from trellm.guides.healing.crossing import Crossings, TrieGuide
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.protocol import DEAD, Guide, tokens_of
-from trellm.guides.source import Place
+from trellm.guides.quoting.source import Place
 from trellm.tokenizers_adapter import Vocabulary
 
 from .naive_quoting import distances, quotations

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import ChoiceGuide, laws
+from trellm.guides.graph.text_tree import any_text, ordered
+from trellm.guides.graph.utf8 import Template
 from trellm.guides.limits import Limits
-from trellm.guides.text_tree import any_text, ordered
-from trellm.guides.utf8 import Template
 from trellm.tokenizers_adapter import Vocabulary
 
 

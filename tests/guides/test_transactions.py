@@ -10,8 +10,10 @@ from random import Random
 import numpy as np
 import pytest
 from trellm.errors import Cancelled, LimitError
-from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, automaton, chart_arrays, json_guide, mask_within
-from trellm.guides.graph import Graph
+from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within
+from trellm.guides.chart import arrays as chart_arrays
+from trellm.guides.chart import automaton
+from trellm.guides.graph.graph import Graph
 from trellm.guides.limits import Cancellation, Limits
 from trellm.guides.protocol import tokens_of
 from trellm.tokenizers_adapter import Vocabulary

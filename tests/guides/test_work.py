@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from trellm.errors import Cancelled, LimitError
 from trellm.guides import CFGGuide, RegexGuide, laws, mask_within
-from trellm.guides.lift import LiftedGuide
+from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.limits import Cancellation, Limits
 from trellm.kernels.answers import MOST
 from trellm.tokenizers_adapter import Vocabulary

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.text_tree import WAY_OUT, all_but_texts, beside, text_tree
-from trellm.guides.utf8 import Template
+from trellm.guides.graph.text_tree import WAY_OUT, all_but_texts, beside, text_tree
+from trellm.guides.graph.utf8 import Template
 
 END = 3
 # Texts of a, b, c and of the pair xy, with a dot at the end: state 0, inside a pair 1, behind the dot 3.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import pickle
 import re
 import threading
 import time
+from fractions import Fraction
 from functools import reduce
 from itertools import product
 
@@ -26,9 +28,9 @@ from trellm.guides import (
     RegexGuide,
     SubstringGuide,
 )
+from trellm.guides.automata.minimize import minimize
 from trellm.guides.limits import Cancellation, Limits
 from trellm.guides.protocol import DEAD, UNREACHABLE, mask_within, tokens_of
-from trellm.guides.regex.minimize import minimize
 from trellm.tokenizers_adapter import Vocabulary
 
 BYTES = Vocabulary.from_bytes()
@@ -311,3 +313,37 @@ def test_nothing_is_begun_that_cannot_end(schema: dict[str, object]) -> None:
         seen |= fresh
         pending += fresh
     assert len(seen) > 2
+
+
+CONSTANTS = [
+    0,
+    -0.0,
+    7,
+    1000,
+    10**15,
+    10**16,
+    12 * 10**15,
+    1.5e16,
+    1e-4,
+    9e-5,
+    1e-5,
+    2.5e-5,
+    449.9,
+    -0.5,
+    1e300,
+    10**300,
+]
+
+
+@pytest.mark.parametrize("value", [*CONSTANTS, 10**300, 123 * 10**40, 5e-324, -1e22, 10**30 + 1])
+def test_constants_fit_into_their_distance(value: float) -> None:
+    """How long a constant in an object is, is promised before it is written out; a budget may hold no more."""
+    guide = JSONGuide({"const": {"a": value}}, BYTES)
+    state, text = guide.start, b""
+    for left in range(guide.distance(state), 0, -1):
+        allowed = tokens_of(mask_within(guide, state, left))
+        assert allowed, (text, left)
+        state, text = guide.advance(state, allowed[0]), text + bytes(allowed[:1])
+    assert guide.is_accepting(state)
+    written = json.loads(text, parse_float=Fraction)["a"]
+    assert Fraction(written) == Fraction(repr(value))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from ...quotation import Quote
+from ...quoting.quotation import Quote
 from .formula import EVERYTHING, Formula
 
 Rational = int | Fraction

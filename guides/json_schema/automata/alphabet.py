@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...graph import Edge
+from ...graph.graph import Edge
 from ...regex.charsets import intersect, normalize
 from ...syntax import Ranges
 from .spelling import PLAIN, Escapes

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ....errors import SchemaError
 from ....kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
-from ...graph import Link
+from ...graph.graph import Link
 from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Contains

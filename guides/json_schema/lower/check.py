@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....errors import SchemaError
-from ...graph import Graph
-from ...lower import Lowering
+from ...graph.graph import Graph
+from ...graph.lowering import Lowering
 from ..algebra.cases import Array, Normal
 from ..algebra.formula import NOTHING, Formula
 from ..compiled import CompiledSchema

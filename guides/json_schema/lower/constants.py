@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ....kernels.chart.layout import CALL, EPSILON
-from ...graph import Link
+from ...graph.graph import Link
 from ...limits import spend
 from ...syntax import Repeat
 from ..algebra.cases import Number

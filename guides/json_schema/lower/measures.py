@@ -6,6 +6,7 @@ A value may be a few lists that hold one another twenty times over: its text has
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ...limits import spend
@@ -77,4 +78,15 @@ def _scalar(value: Any) -> int:
         return len(spelt(value))
     if value is None or isinstance(value, bool):
         return 5 if value is False else 4
-    return len(str(value) if isinstance(value, int) else float.__repr__(float(value)))
+    return _number(Decimal(value if isinstance(value, int) else float.__repr__(float(value))))
+
+
+def _number(value: Decimal) -> int:
+    """The bytes of the shortest of the ways in which notation.py writes a constant."""
+    sign, digits, _ = value.as_tuple()
+    count = len("".join(map(str, digits)).rstrip("0")) or 1
+    first = value.adjusted() if value else 0  # the power of ten of the first digit
+    last = first - count + 1
+    plain = max(first, 0) + 1 + (1 - last if last < 0 else 0)
+    scientific = count + (count > 1) + 1 + len(str(first))
+    return (sign if value else 0) + (min(plain, scientific) if first >= 16 or first <= -5 else plain)

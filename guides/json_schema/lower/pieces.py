@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ....kernels.chart.layout import EPSILON
-from ...graph import Graph
-from ...lower import Lowering
-from ...piece import Piece
+from ...graph.fragment import Piece
+from ...graph.graph import Graph
+from ...graph.lowering import Lowering
 from ...syntax import Node
 from ..algebra.cases import Number, String
 from ..automata.counting import Counting

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ...graph import Graph
-from ...lower import Lowering
+from ...graph.graph import Graph
+from ...graph.lowering import Lowering
 from ...syntax import Node
 from ..algebra.cases import Number, String
 from ..algebra.formula import Formula

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ....kernels.chart.layout import CALL, EPSILON
-from ...graph import Graph, Link
-from ...lower import Lowering
+from ...graph.graph import Graph, Link
+from ...graph.lowering import Lowering
 from ...syntax import Literal as Text
 from ...syntax import Node, Repeat
 from ..algebra.cases import Array, Number, Object, String

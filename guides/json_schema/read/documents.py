@@ -13,7 +13,7 @@ from urllib.parse import unquote, urldefrag
 
 from ....errors import LanguageError, OptionError, SchemaError
 from ...limits import spend
-from ...quotation import Quote
+from ...quoting.quotation import Quote
 from . import metaschemas
 from .dialects import (
     DRAFT2020,

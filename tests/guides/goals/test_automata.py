@@ -10,7 +10,7 @@ from trellm import LanguageError, LimitError, Vocabulary
 from trellm.guides.goals import AnyOf, Gap, Goal, Ordered, Phrase, Template, automaton
 from trellm.guides.goals.automaton import GoalAutomaton, automaton_of
 from trellm.guides.goals.tokens import GoalTokens
-from trellm.guides.tables import VocabularyTables
+from trellm.guides.lift.tables import VocabularyTables
 
 from .naive_goals import met
 

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.context_free import automaton_of
+from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.grammar import Grammar, parse_gbnf, parse_lark
 from trellm.guides.grammar.ambiguity import without_ambiguity
 from trellm.guides.grammar.grammar import productive

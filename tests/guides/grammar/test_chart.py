@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import assume, given, settings
 from trellm.errors import LanguageError
-from trellm.guides.context_free import automaton_of
+from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.grammar import Grammar, parse_lark
 
 from ..naive_grammar import accepts, viable

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from trellm.errors import LanguageError
 from trellm.guides.grammar import parse_lark
-from trellm.guides.grammar.lark_common import COMMON_TERMINALS
+from trellm.guides.grammar.lark.common import COMMON_TERMINALS
 
 from ..naive_grammar import accepts
 

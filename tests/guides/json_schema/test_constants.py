@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.guides.dfa import Dfa
+from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.lower import schema
 

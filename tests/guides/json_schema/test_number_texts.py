@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.errors import LimitError
-from trellm.guides.automaton import ChartAutomaton
-from trellm.guides.dfa import Dfa
-from trellm.guides.graph import Graph
+from trellm.guides.automata.dfa import Dfa
+from trellm.guides.chart.automaton import ChartAutomaton
+from trellm.guides.graph.graph import Graph
+from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import Number, Rational
 from trellm.guides.json_schema.algebra.numbers import contains
 from trellm.guides.json_schema.lower.numbers.notation import number_node
-from trellm.guides.lower import Lowering
 from trellm.guides.syntax import NOTHING, Node, Table
 
 JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

@@ -15,16 +15,16 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from trellm.errors import LimitError
 from trellm.guides import JSONGuide
-from trellm.guides.automaton import ChartAutomaton
-from trellm.guides.graph import Graph
+from trellm.guides.chart.automaton import ChartAutomaton
+from trellm.guides.graph.graph import Graph
+from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import String
 from trellm.guides.json_schema.automata.spelling import Escapes
 from trellm.guides.json_schema.lower.strings import exclusion
 from trellm.guides.json_schema.lower.strings.lowering import StringLowering
 from trellm.guides.json_schema.read.formats import PATTERNS
 from trellm.guides.json_schema.witness.languages import PatternLanguage
-from trellm.guides.lift import LiftedGuide
-from trellm.guides.lower import Lowering
+from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.kernels.chart.layout import EPSILON
 from trellm.tokenizers_adapter import Vocabulary
 

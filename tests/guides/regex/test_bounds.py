@@ -9,7 +9,7 @@ from trellm.errors import LimitError, OptionError, PatternError
 from trellm.guides import RegexGuide
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.regex import parse
-from trellm.guides.regular import RegularGuide
+from trellm.guides.regular_guide import RegularGuide
 from trellm.guides.syntax import Alternation, Literal, Node, Repeat, Sequence
 from trellm.tokenizers_adapter import Vocabulary
 

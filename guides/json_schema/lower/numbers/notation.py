@@ -19,10 +19,10 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
-from ....automaton import ChartAutomaton
-from ....dfa import Dfa
-from ....graph import Graph
-from ....lower import Lowering
+from ....automata.dfa import Dfa
+from ....chart.automaton import ChartAutomaton
+from ....graph.graph import Graph
+from ....graph.lowering import Lowering
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import least_common_multiple

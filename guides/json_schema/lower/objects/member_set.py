@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .....errors import SchemaError
 from .....kernels.chart.layout import CALL, EPSILON
-from ....graph import Link
+from ....graph.graph import Link
 from ...algebra.cases import Object
 from ...algebra.formula import Formula
 from ...automata.spelling import spelt

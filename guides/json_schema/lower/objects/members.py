@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .....errors import SchemaError
 from .....kernels.chart.layout import CALL, EPSILON
-from ....graph import Link
+from ....graph.graph import Link
 from ....limits import spend
 from ...algebra.cases import Object, String
 from ...algebra.formula import Formula

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....graph import Graph, Link
+from ....graph.graph import Graph, Link
 from .member_names import MemberNames
 
 

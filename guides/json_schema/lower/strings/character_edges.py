@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .....kernels.chart.layout import EPSILON
-from ....graph import Edge
-from ....lower import Lowering
+from ....graph.graph import Edge
+from ....graph.lowering import Lowering
+from ....graph.utf8 import template
 from ....regex.charsets import intersect
 from ....syntax import Alternation, Chars, Ranges
-from ....utf8 import template
 from ...automata.alphabet import Alphabet, Ways
 from ...automata.spelling import PLAIN, Escapes, after_backslash, spell_chars
 

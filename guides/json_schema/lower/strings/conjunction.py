@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....graph.lowering import Lowering
 from ....limits import spend
-from ....lower import Lowering
 from ...automata.alphabet import Alphabet
 from ...automata.conjunction import Conjunction
 from ...automata.counting import NEVER

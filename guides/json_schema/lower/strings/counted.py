@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .....kernels.chart.layout import EPSILON, INCREMENT, LEAVE
-from ....graph import Link
-from ....lower import Lowering
+from ....graph.graph import Link
+from ....graph.lowering import Lowering
 from ....regex.charsets import intersect
 from ...automata.counting import NEVER, Counting
 from ...automata.spelling import PLAIN, Escapes

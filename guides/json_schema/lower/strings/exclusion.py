@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .....kernels.trie.texts import WAY_OUT
-from ....automaton import ChartAutomaton
-from ....dfa import Dfa, byte_runs
-from ....graph import Edge, Graph
-from ....lower import Lowering, table_template
+from ....automata.dfa import Dfa, byte_runs
+from ....chart.automaton import ChartAutomaton
+from ....graph.graph import Edge, Graph
+from ....graph.lowering import Lowering, table_template
+from ....graph.text_tree import Beside, all_but_texts, beside
 from ....syntax import Literal, Repeat, Table
 from ....syntax import Sequence as InSequence
-from ....text_tree import Beside, all_but_texts, beside
 from ...automata.spelling import free_character, spelt
 
 Runs = list[tuple[int, int, int]]

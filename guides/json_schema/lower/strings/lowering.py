@@ -7,12 +7,12 @@ from functools import lru_cache
 from itertools import chain
 
 from .....errors import LimitError
+from ....graph.lowering import Lowering
+from ....graph.text_tree import text_tree
 from ....limits import spend
-from ....lower import Lowering
-from ....quotation import template_of
+from ....quoting.quotation import template_of
 from ....regex.charsets import ALL, single
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
-from ....text_tree import text_tree
 from ...algebra.cases import String
 from ...algebra.strings import is_plain
 from ...automata.characters import MAX_STATES, automaton, without

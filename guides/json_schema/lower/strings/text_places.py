@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from .....kernels.chart.layout import EPSILON
-from ....graph import Link
-from ....lower import Lowering
+from ....graph.graph import Link
+from ....graph.lowering import Lowering
 from ....regex.charsets import ALL, LAST, negate, single
 from ....syntax import Ranges
 from ...automata.spelling import Escapes, bytes_of

@@ -1,0 +1,63 @@
+"""Healing: a prompt that ends inside what would have been one token is cut back, and its end generated again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...guides import FreeGuide
+from ..models.protocol import Model
+from .constraint import Constraint
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a text begins.
+
+    prompt: what the model reads; constraint: what it then may say, None for anything
+    tail: how many bytes of the prompt the constraint has before its own text
+    is_free: whether anything may follow the tail
+    source: what an encoder reads apart from the prompt, which is then what the decoder starts from
+    """
+
+    prompt: Ids
+    constraint: Constraint | None
+    tail: int = 0
+    is_free: bool = False
+    source: Ids = ()
+
+    @property
+    def size(self) -> int:
+        """The most tokens it can take up to where the output begins."""
+        return len(self.prompt) + self.tail
+
+
+def healed(model: Model, prompt: Ids, constraint: Constraint | None) -> Start | None:
+    """The prompt without the tokens that a token of the output may cross into; None if there are none.
+
+    A prompt that is cut away completely begins with the token that begins a text (BOS), as an empty one does;
+    where the tokenizer has none, its first token stays. A constraint by tokens rather than by bytes, and a model
+    that reads its prompt apart from its output, have nothing to heal.
+    """
+    behind = _free(model) if constraint is None else constraint
+    if behind.crossings is None or getattr(model, "is_encoder_decoder", False):
+        return None
+    kept = behind.crossings.cut(prompt)
+    begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
+    first = prompt[:kept] or (prompt[:1] if begin is None else (begin,))
+    tail = model.vocabulary.decode(prompt[kept if kept or begin is not None else 1 :])
+    return Start(first, behind.behind(tail), len(tail), constraint is None) if tail else None
+
+
+def _free(model: Model) -> Constraint:
+    """What stands for no constraint: one for each model, so that what is known of prompts' ends is kept."""
+    known = _FREE.get(model)
+    if known is None:
+        known = _FREE[model] = Constraint(FreeGuide(model.vocabulary), model.few)
+    return known
+
+
+_FREE: WeakKeyDictionary[Any, Constraint] = WeakKeyDictionary()

@@ -1,0 +1,121 @@
+"""One text being generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...guides.protocol import Mask
+from ...tokenizers_adapter import Vocabulary
+from ..diagnostics.trace import Trace
+from ..search.trace import SearchTrace
+from ..stopping import FinishReason, StopStrings
+from .constraint import Constraint
+from .healing import Start
+from .repetition import Controls
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one row is to do.
+
+    number: the prompt's place among the caller's; sample: which of its samples
+    start: the prompt that the model reads, and the constraint
+    key: of the row's random numbers
+    """
+
+    number: int
+    sample: int
+    start: Start
+    budget: int
+    key: int
+    stop: StopStrings
+    stop_ids: frozenset[int]
+    controls: Controls
+
+    def withheld(self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int]) -> Mask | None:
+        """A mask, narrowed by the controls after an output so far."""
+        if not self.controls.withholds:
+            return mask
+        return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+
+    def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
+        """The controls that a token breaks after an output so far."""
+        if not self.controls.withholds:
+            return frozenset()
+        return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
+
+    @property
+    def first_state(self) -> int:
+        """The state before the first token."""
+        return 0 if self.start.constraint is None else self.start.constraint.guide.start
+
+    def constraint(self, state: int) -> Constraint | None:
+        """What holds in a state; None if anything may follow."""
+        return None if self.start.is_free and state >= self.start.tail else self.start.constraint
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the text is free, but for goals: its budget, stop strings and stop ids may end it."""
+        return self.start.is_free or self.start.constraint is None or self.start.constraint.free
+
+    def output(self, state: int, text: bytes) -> bytes:
+        """What of a token's bytes belongs to the output, rather than to the prompt's end."""
+        return text[self.start.tail - state :] if state < self.start.tail else text
+
+    def is_output(self, state: int, token: int) -> bool:
+        """Whether a token is one of the output's, rather than within the prompt's end."""
+        if state >= self.start.tail:
+            return True
+        assert self.start.constraint is not None
+        text = self.start.constraint.guide.vocabulary.tokens[token] or b""
+        return len(text) > self.start.tail - state
+
+    def stops(self, state: int, token: int) -> bool:
+        """Whether a token ends the text without being a part of it."""
+        return token in self.stop_ids and self.is_output(state, token)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """How far it has come.
+
+    tokens: generated so far; text: their bytes, without the prompt's end; pending: not yet read by the model
+    inside: how many of the tokens lie within the prompt's end
+    scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
+    traces: for diagnostics; of every token, and of that which ended the text
+    overruled: the controls of repetition and length that did not hold
+    score, siblings: of a text found by beam search, its score and how many texts its prompt has
+    trace: of that search, if asked for
+    """
+
+    request: Request
+    state: int
+    pending: list[int]
+    tokens: list[int] = field(default_factory=list[int])
+    inside: int = 0
+    text: bytearray = field(default_factory=bytearray)
+    scores: list[float] = field(default_factory=list[float])
+    raw_scores: list[float] = field(default_factory=list[float])
+    end_score: float = 0.0
+    traces: list[Trace] = field(default_factory=list[Trace])
+    overruled: frozenset[str] = frozenset()
+    score: float | None = None
+    siblings: int | None = None
+    trace: SearchTrace | None = None
+    finish: FinishReason | None = None
+
+    @property
+    def left(self) -> int:
+        """How many more tokens the output may have."""
+        return self.request.budget - len(self.tokens) + self.inside
+
+    def overlap(self, vocabulary: Vocabulary) -> int:
+        """How many bytes of the first token of the output belong to the prompt."""
+        within = len(vocabulary.decode(self.tokens[: self.inside]))
+        return self.request.start.tail - within if len(self.tokens) > self.inside else 0
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """What holds now; None if anything may follow."""
+        return self.request.constraint(self.state)

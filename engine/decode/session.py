@@ -1,0 +1,169 @@
+"""From what the caller asks to requests for the loop: every mistake is found here, before the first token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+from ...checks import shown, text_of
+from ...errors import BudgetError, OptionError
+from ..models.protocol import Model, SourceModel
+from ..options import Options
+from ..search import Beam
+from ..stopping import StopStrings
+from .beam_loop import BeamLoop
+from .constraint import Constraint
+from .healing import Start, healed
+from .loop import Loop
+from .memory import check_memory
+from .randomness import row_key
+from .row import Request, Row
+
+DEFAULT_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class Job:
+    """One prompt with its constraint."""
+
+    prompt: Any
+    constraint: Constraint | None
+
+
+def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | BeamLoop:
+    """A loop over all samples of all jobs, in order. Raises OptionError and BudgetError."""
+    requests = list(_requests(model, jobs, options))
+    capacity = max((request.start.size + request.budget for request in requests), default=1)
+    search = options.search
+    recorded = {"scores": options.logprobs, "diagnostics": options.diagnostics}
+    if isinstance(search, Beam):
+        rows = search.width * min(max(options.batch_size // search.width, 1), max(len(requests), 1))
+        check_memory(model, rows, capacity, f"search={search!r}, batch_size={options.batch_size}")
+        return BeamLoop(model, requests, search, rows=rows, capacity=capacity, trace=options.trace, **recorded)
+    rows = min(options.batch_size, max(len(requests), 1))
+    check_memory(model, rows, capacity, f"batch_size={options.batch_size}")
+    return Loop(model, requests, search, rows=rows, capacity=capacity, **recorded)
+
+
+def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
+    stop = StopStrings(options.stop)
+    stop_ids = frozenset(options.stop_ids)
+    for token in stop_ids:
+        if not 0 <= token < model.vocabulary.size:
+            raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
+    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
+        if job.constraint is not None and not job.constraint.free and (stop or stop_ids):
+            raise OptionError(
+                "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
+                "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
+            )
+        start, budget = _start(model, job, options, number)
+        if options.min_tokens > budget:
+            raise OptionError(f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget}")
+        for sample in range(1 if isinstance(options.search, Beam) else options.search.n):
+            key = row_key(seed, sample)
+            yield Request(number, sample, start, budget, key, stop, stop_ids, options.controls)
+
+
+def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:
+    """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
+    if isinstance(model, SourceModel):
+        return _decoder_start(model, job, options, number)
+    prompt, asked = _encode(model, job.prompt, number), options.max_tokens
+    needed = 0 if job.constraint is None else job.constraint.distance
+    start = healed(model, prompt, job.constraint) if options.heal else None
+    if start is not None and start.constraint is not None:
+        # A token that begins in the prompt may save the output one or more.
+        fewest = start.constraint.distance if asked is not None and asked < needed else needed
+        budget = _budget(model, fewest, len(prompt), asked, number)
+        room = budget if model.context is None else model.context - start.size
+        if room >= (max(fewest, 1) if asked is None else budget):
+            return start, min(budget, room)
+    return Start(prompt, job.constraint), _budget(model, needed, len(prompt), asked, number)
+
+
+def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[Start, int]:
+    """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
+    source, limit, constraint, tail = _ids(model, job.prompt, number), model.source_context, job.constraint, 0
+    if limit is not None and len(source) > limit:
+        raise OptionError(f"prompt {number} takes {len(source)} tokens; the model's encoder reads up to {limit}")
+    if constraint is not None and constraint.crossings is not None and model.lead:
+        constraint, tail = constraint.behind(model.lead), len(model.lead)
+    needed = 0 if constraint is None else constraint.distance
+    start = Start(model.start_ids, constraint, tail, source=source)
+    return start, _budget(model, needed, start.size, options.max_tokens, number)
+
+
+def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
+    ids = _ids(model, prompt, number)
+    if not ids:
+        begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
+        if begin is None:
+            raise OptionError(
+                f"prompt {number} is empty, and the tokenizer has no token that begins a text (BOS); "
+                "start the prompt with at least one character, for example a newline"
+            )
+        ids = (begin,)
+    if model.context is not None and len(ids) >= model.context:
+        raise OptionError(
+            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it "
+            "and at least one token more; shorten the prompt"
+        )
+    return ids
+
+
+def _ids(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
+    """The tokens of a prompt. Raises OptionError for what a tokenizer should not have returned."""
+    text = text_of(prompt, f"prompt {number}")
+    found: Any = model.tokenizer.encode(text)
+    size = model.vocabulary.size
+    try:
+        ids = tuple(index(token) for token in getattr(found, "ids", found))
+    except TypeError:
+        raise OptionError(
+            f"the tokenizer made {shown(found)} of prompt {number}; its encode must return a list of token ids"
+        ) from None
+    strange = next((token for token in ids if not 0 <= token < size), None)
+    if strange is not None:
+        raise OptionError(
+            f"the tokenizer made token {strange} of prompt {number}, but the model has tokens 0 to {size - 1}; use the "
+            "model's own tokenizer, or resize the model's embeddings"
+        )
+    return ids
+
+
+def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int) -> int:
+    """How many tokens the output may take: what was asked for, or the default, within the context."""
+    budget = DEFAULT_TOKENS + needed if asked is None else asked
+    if budget < needed:
+        raise BudgetError(
+            f"max_tokens={budget} is too small: the shortest output of this constraint takes {needed} tokens",
+            needed,
+        )
+    if model.context is None or prompt + budget <= model.context:
+        return budget
+    room = model.context - prompt
+    if room < needed:
+        raise BudgetError(
+            f"the shortest output takes {needed} tokens, but after the {prompt} tokens of prompt {number} "
+            f"the model's context of {model.context} has room for {room}; shorten the prompt",
+            needed,
+        )
+    if asked is not None:
+        raise OptionError(
+            f"max_tokens={asked} and the {prompt} tokens of prompt {number} exceed the model's context of "
+            f"{model.context}; max_tokens can be up to {room}"
+        )
+    return room
+
+
+def run_all(loop: Loop | BeamLoop) -> Iterator[Row]:
+    """The rows as they finish. One is among `loop.finished` until the next is asked for."""
+    while not loop.done or loop.finished:
+        while loop.finished:
+            yield loop.finished[0]
+            loop.finished.popleft()
+        if not loop.done:
+            loop.step()

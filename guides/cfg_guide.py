@@ -1,0 +1,150 @@
+"""Guides for context-free languages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import Literal
+
+from ..checks import brief, switch
+from ..errors import GrammarError, OptionError
+from ..kernels.chart.layout import EPSILON
+from ..tokenizers_adapter import Vocabulary
+from .chart.automaton import HORIZON, ChartAutomaton
+from .gc_pause import paused
+from .given import states_of, vocabulary_of
+from .grammar import Grammar, check, parse_gbnf, parse_lark
+from .grammar.ambiguity import without_ambiguity
+from .grammar.grammar import nullable
+from .grammar.inlining import inlined
+from .grammar.notation import render_name
+from .grammar.options import check_options, grammar_text
+from .grammar.shortest import shortest_texts
+from .graph.graph import Graph
+from .graph.lowering import Lowering
+from .lift.lifted_guide import LiftedGuide
+from .lift.tables import horizon_of
+from .limits import Limits, Meter
+from .pictures import Drawable, Picture
+from .pictures.grammars import grammar_picture
+from .pictures.picture import MAX_STATES
+from .quoting.quotation import Context, template_of
+from .quoting.quoted_pieces import QuotedPieces, marks
+from .quoting.source import Span
+
+Syntax = Literal["lark", "gbnf"]
+
+_SYNTAXES = ("lark", "gbnf")
+
+
+class CFGGuide(LiftedGuide, Drawable):
+    """Texts of a context-free grammar.
+
+    grammar: the text of a grammar, or a `Grammar`; start: its start rule ("start" for Lark, "root" for GBNF
+    if not given); syntax: the language that the text is in, "lark" or "gbnf".
+    contexts: texts that `quote(name)` in a text in Lark's language quotes from, by name; a text, several, or a `Quote`
+    limits: what a call may take, see `Limits`
+    Raises GrammarError for a malformed grammar, LanguageError if it has no text or the vocabulary cannot
+    spell one, LimitError if it is too large.
+    """
+
+    @paused
+    def __init__(
+        self,
+        grammar: str | Grammar,
+        vocabulary: Vocabulary,
+        start: str | None = None,
+        syntax: Syntax = "lark",
+        contexts: Mapping[str, Context] | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> None:
+        with Meter(limits):
+            if not isinstance(grammar, Grammar):
+                grammar = _read(grammar, start, syntax, contexts)
+            else:
+                if contexts is not None:
+                    raise OptionError(
+                        "contexts= is for the text of a grammar; this one is read: parse_lark has contexts= too"
+                    )
+                grammar = grammar if start is None else replace(grammar, start=start)
+                check_options(grammar.start)
+                check(grammar)
+            vocabulary = vocabulary_of(vocabulary, "CFGGuide")
+            self.grammar = grammar
+            super().__init__(automaton_of(grammar, horizon_of(vocabulary)), vocabulary)
+
+    @cached_property
+    def _quotations(self) -> QuotedPieces | None:
+        return QuotedPieces(self.grammar.quotes, *graph_of(self.grammar, marked=True)) if self.grammar.quotes else None
+
+    def spans(self, text: str) -> dict[str, Span]:
+        """Where the quotations of a text of this guide stand: "/name/0" is the first from the context `name`.
+
+        Where the text can be read in several ways, quotations begin as early and are as long as they can be. Empty
+        for what is no text of the grammar, as one that was cut short.
+        """
+        return {} if self._quotations is None else self._quotations.spans(text)
+
+    def __repr__(self) -> str:
+        return f"CFGGuide({self.grammar!r})"
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+        """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
+        if switch(tokens, "tokens"):
+            raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")
+        return grammar_picture(self.grammar, states_of(max_states))
+
+
+def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, Context] | None) -> Grammar:
+    if syntax == "lark":
+        return parse_lark(text, "start" if start is None else start, contexts=contexts)
+    if syntax not in _SYNTAXES:
+        raise OptionError(f"syntax must be one of {', '.join(map(repr, _SYNTAXES))}, not {brief(syntax)}")
+    if contexts is not None:
+        text = grammar_text(text)
+        reason = "nothing can be quoted in GBNF: quote(name) and contexts= are for syntax='lark'"
+        raise GrammarError(reason, text, max(0, text.find("quote(")))
+    return parse_gbnf(text, "root" if start is None else start)
+
+
+def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
+    """The byte automaton of a checked grammar; rules are lowered when the automaton first reaches them."""
+    return ChartAutomaton(lambda: graph_of(grammar), horizon=horizon)
+
+
+def graph_of(grammar: Grammar, *, marked: bool = False) -> tuple[Graph, int]:
+    """A checked grammar as a graph, and its start; with `marked`, marks stand around quotations, see `marks`."""
+    rules = without_ambiguity(inlined(grammar))
+    graph = Graph()
+    quotes = grammar.quotes
+    order = list(quotes)
+    empty = cache(lambda: nullable(rules))
+    starts: dict[str, int] = {}
+    written = grammar.lines or grammar.rules
+
+    def quotation(name: str) -> None:
+        before, after = marks(order.index(name)) if marked else (b"", b"")
+        entry = graph.instantiate(template_of(quotes[name], False), graph.literal(after, graph.final()))
+        graph.define(starts[name], links=((EPSILON, graph.literal(before, entry), 0),))
+
+    def define(name: str) -> None:
+        if name in quotes:
+            quotation(name)
+        else:
+            lowering.body(starts[name], rules[name])
+
+    def resolve(name: str) -> int:
+        if name not in starts:
+            starts[name] = start = graph.lazy(lambda: define(name), lambda: shortest()[name])
+            if name in written or name in quotes:
+                graph.names[start] = lambda: render_name(name)
+        return starts[name]
+
+    around = sum(map(len, marks(0))) if marked else 0
+    known = {name: len(quote.examples(1)[0].encode()) + around for name, quote in quotes.items()}
+    shortest = shortest_texts(rules, known)
+    names = {id(rules[name]): render_name(name) for name in rules if name in written}
+    lowering = Lowering(graph, resolve, lambda name: name in empty(), names)
+    return graph, resolve(grammar.start)

@@ -1,0 +1,146 @@
+"""The arrays of a chart: made, enlarged, indexed anew and weighed. None of these changes the chart that it is given."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.chart import layout as kernel
+from ...kernels.chart.interning import FREE, WORDS, reindex
+from ...kernels.chart.layout import Chart
+from ...kernels.chart.rows import MEMO_HEADER, MEMO_ITEMS
+from ...kernels.chart.sets import SETS
+from ...kernels.jit.calling import call
+from ..limits import Meter, spend
+
+MEMO_SLOTS = 1024
+# How much of an array is copied or indexed at a time, some milliseconds, so that a call can be stopped in between
+NUMBERS_AT_A_TIME, SPANS_AT_A_TIME = 1 << 20, 1 << 14
+SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
+_GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
+# The arrays of a chart that are written to from end to end
+_WRITTEN = [each.name for each in fields(Chart) if each.name not in _GROWING]
+
+
+def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
+    """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
+
+    There is room for what half of all schemas come to: more would be held by each that is remembered, less would be
+    copied and indexed anew too often.
+    """
+    rows = min(512, max_rows)
+    sizes = np.zeros(12, np.int64)
+    sizes[FREE:] = -1
+    sizes[kernel.HORIZON] = horizon
+    set_sizes = np.zeros(FREE + SETS + 1, np.int64)
+    set_sizes[FREE:] = -1
+    set_sizes[SETS] = 1
+    chart = Chart(
+        words=np.empty(1 << 16, np.int32),
+        states=np.empty((4096, kernel.STATE), np.int32),
+        bundles=np.empty((512, 3), np.int32),
+        signatures=np.empty((1024, 2), np.int32),
+        state_index=np.full(1 << 14, -1, np.int32),
+        bundle_index=np.full(1 << 11, -1, np.int32),
+        signature_index=np.full(1 << 12, -1, np.int32),
+        rows=np.empty((rows, 256), np.int32),
+        loops=np.empty((rows, 3), np.uint64),
+        memo=np.zeros((MEMO_SLOTS, MEMO_HEADER + kernel.ITEM * MEMO_ITEMS), np.int32),
+        set_words=np.empty(4096, np.int32),
+        sets=np.zeros((64, 2), np.int32),
+        set_index=np.full(256, -1, np.int32),
+        set_sizes=set_sizes,
+        sizes=sizes,
+        missing=np.zeros(256, np.int32),
+        meter=meter.counts,
+        **scratch(64),
+    )
+    chart.bundles[:2] = ((0, 0, 0), (0, 0, 1))
+    sizes[kernel.BUNDLES] = 2
+    chart.signatures[:2] = 0
+    sizes[kernel.SIGNATURES] = 2
+    return chart
+
+
+def scratch(size: int) -> dict[str, Any]:
+    """What kernels write to while they close a set of up to `size` items."""
+    return {
+        "items": np.empty((size, kernel.ITEM), np.int32),
+        "work": np.empty((size, kernel.ITEM), np.int32),
+        "leaves": np.empty((size, kernel.ITEM), np.int32),
+        "entries": np.empty((size, kernel.ENTRY + 2), np.int32),
+        "done": np.empty(size, np.int32),
+        "seen": np.zeros((8 * size, 2), np.int32),
+        "buffer": np.empty(kernel.ENTRY * size + 8, np.int32),
+    }
+
+
+def scratch_bytes(size: int) -> int:
+    """How much memory that takes."""
+    return 4 * size * (3 * kernel.ITEM + 2 * kernel.ENTRY + 2 + 1 + 16)
+
+
+def reindexed(chart: Chart, *names: str) -> Chart:
+    """The chart with new indices of the named spans, of all if none is named."""
+    for name in names or SPANS:
+        spans = getattr(chart, name)
+        index = filled(4 * len(spans))
+        _index(chart.words, spans, index, int(chart.sizes[SPANS[name]]))
+        chart = replace(chart, **{f"{name[:-1]}_index": index})
+    return chart
+
+
+def with_sets_reindexed(chart: Chart) -> Chart:
+    """The chart with a new index of its large sets."""
+    index = filled(4 * len(chart.sets))
+    _index(chart.set_words, chart.sets, index, int(chart.set_sizes[SETS]))
+    return replace(chart, set_index=index)
+
+
+def _index(words: Any, spans: Any, index: Any, count: int) -> None:
+    """Fill an empty index, some spans at a time. Raises Cancelled in between."""
+    for first in range(0, count, SPANS_AT_A_TIME):
+        spend(0)
+        call(reindex, words, spans, index, first, min(first + SPANS_AT_A_TIME, count))
+
+
+def filled(length: int) -> Any:
+    """An empty index, int32 [length]. Raises Cancelled."""
+    index = np.empty(length, np.int32)
+    for first in range(0, length, NUMBERS_AT_A_TIME):
+        spend(0)
+        index[first : first + NUMBERS_AT_A_TIME] = -1
+    return index
+
+
+def larger(array: Any) -> Any:
+    """A copy with room for twice as much. Raises Cancelled."""
+    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
+    rows = max(1, NUMBERS_AT_A_TIME * len(array) // max(1, array.size))
+    for first in range(0, len(array), rows):
+        spend(0)
+        grown[first : min(first + rows, len(array))] = array[first : first + rows]
+    return grown
+
+
+def to_be_compacted(chart: Chart) -> Chart:
+    """The chart with copies of all that making room writes to, so that this one stays as it is until that is done."""
+    names = ("states", "bundles", "signatures", "sets", "sizes", "set_sizes")
+    return replace(chart, **{name: getattr(chart, name).copy() for name in names})
+
+
+def held_bytes(chart: Chart, rows: int) -> int:
+    """How much of a chart's memory was written to, with so many rows; what there is room for besides takes none."""
+    sizes: list[int] = chart.sizes.tolist()
+    counts = [(chart.words, sizes[WORDS]), (chart.rows, rows), (chart.loops, rows)]
+    counts += [(chart.set_words, int(chart.set_sizes[WORDS])), (chart.sets, int(chart.set_sizes[SETS]))]
+    counts += [(getattr(chart, name), sizes[kind]) for name, kind in SPANS.items()]
+    growing = sum(count * array.strides[0] for array, count in counts)
+    return growing + sum(getattr(chart, name).nbytes for name in _WRITTEN)
+
+
+def reserved_bytes(chart: Chart) -> int:
+    """How much memory a chart's arrays have, with what there is room for: recycled memory is not given back."""
+    return sum(getattr(chart, each.name).nbytes for each in fields(Chart))

@@ -1,0 +1,422 @@
+"""The byte automaton: what a constraint becomes, and the chart that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LanguageError, LimitError, StateError
+from ...kernels import answers
+from ...kernels.chart import layout as kernel
+from ...kernels.chart.closure import begin
+from ...kernels.chart.collecting import find_needed, keep_needed, keep_sets
+from ...kernels.chart.interning import HI, LO, WORDS
+from ...kernels.chart.layout import Chart
+from ...kernels.chart.layout import Graph as GraphArrays
+from ...kernels.chart.rows import explore, fill_row
+from ...kernels.chart.sets import SETS
+from ...kernels.chart.ways import follow, grow_old, pin, put_to_sleep, rouse
+from ...kernels.jit.arrays import Arrays
+from ...kernels.jit.calling import call
+from ..given import no_state, state_of
+from ..graph.graph import Graph
+from ..limits import Meter, current
+from ..locks import new_lock
+from .arrays import (
+    SPANS,
+    held_bytes,
+    larger,
+    new_chart,
+    reindexed,
+    reserved_bytes,
+    scratch,
+    scratch_bytes,
+    to_be_compacted,
+    with_sets_reindexed,
+)
+
+DEAD = answers.DEAD
+HORIZON = 256
+MAX_WORDS = 1 << 20
+# Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
+STRIDE = 64
+_NO_BYTES = np.zeros(0, np.uint8)
+_NOBODYS = object()
+
+Making = Callable[[], tuple[Graph, int]]
+
+
+class Kept(NamedTuple):
+    """What making room left: for each number of a state or a signature, whether it still means the same.
+
+    before: what the last time left; whoever has not seen that either knows nothing of what is still there
+    """
+
+    states: NDArray[np.bool_]
+    signatures: NDArray[np.bool_]
+    before: object
+
+
+class ChartAutomaton:
+    """The byte automaton of a graph: lazy, interned, exact for every context-free language.
+
+    graph, rule: the graph and its start, or a function that makes them. It is called again, and what was expanded is
+    expanded again, after an exception in the middle of expanding, which leaves nobody knows what: so a function
+    must make the same each time, and a graph given as it is must have nothing to expand.
+    meter: counts the work of calls, and has the limits; that of the call at work if none is given
+    max_rows: how many transition rows (1 KiB each) are kept before they are dropped and computed again; one
+    kernel call may use more.
+    max_words: from how many words (4 bytes each) on the chart `is_crowded`; see `collect`.
+    horizon: masks are shared between states that no text of so many bytes tells apart; no token may be longer.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | Making,
+        rule: int = 0,
+        *,
+        meter: Meter | None = None,
+        max_rows: int = 4096,
+        max_words: int = MAX_WORDS,
+        horizon: int = HORIZON,
+    ) -> None:
+        self._make = None if isinstance(graph, Graph) else graph
+        self.graph, rule = (graph, rule) if isinstance(graph, Graph) else graph()
+        self._later = None if self._make is None else self.graph.hand_over()
+        self.lock = new_lock()
+        self.meter = meter or current() or Meter()
+        self._max_rows = max_rows
+        self._max_words = max_words
+        self.is_crowded = False
+        self.kept: object = None  # the last `Kept`, by which who remembers numbers knows that some were given up
+        self._expanded: list[tuple[tuple[int, ...], int]] = []  # lazy nodes, and how many nodes there were then
+        self._torn = False  # whether the graph is in the middle of a change
+        self._graph_arrays = self.graph.arrays()
+        self._chart = new_chart(horizon, max_rows, self.meter)
+        self._dropped = False
+        self._rows_written = 0  # before those that there are were dropped
+        self._spelling = _NO_BYTES
+        # The very number that was found ready last, or given out: it mostly comes next
+        self._awake: object = _NOBODYS
+        self.start = self.run(begin, rule)
+        if self.start == DEAD:
+            raise LanguageError("no text meets this constraint: its language is empty")
+        self._chart.states[self.start, kernel.PARENT] = kernel.PINNED
+
+    @property
+    def graph_arrays(self) -> GraphArrays:
+        """The graph, for kernels; fetch it anew after `resolve`."""
+        return self._graph_arrays
+
+    @property
+    def chart(self) -> Chart:
+        """The chart, for kernels; fetch it anew after `resolve`."""
+        return self._chart
+
+    @property
+    def state_count(self) -> int:
+        """How many states have been met."""
+        return int(self._chart.sizes[kernel.STATES])
+
+    @property
+    def asleep(self) -> int:
+        """How many states have been given out whose words were given up."""
+        return int(np.count_nonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP))
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the chart and the graph have written to; limits are about that."""
+        rows = max(self._rows_written, int(self._chart.sizes[kernel.ROWS]))
+        return held_bytes(self._chart, rows) + self.graph.held_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """How much memory the chart and the graph have, with what there is room for; caches are about that."""
+        return reserved_bytes(self._chart) + self.graph.held_bytes
+
+    def ready(self, state: int) -> int:
+        """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
+        if state is self._awake:
+            return state
+        states = self._chart.states
+        state = state_of(state, self._chart.sizes.item(kernel.STATES))
+        if state == DEAD:
+            return DEAD
+        if states.item(state, kernel.KEPT) < 0:
+            raise no_state(state)
+        if states.item(state, HI) == kernel.ASLEEP:
+            self._wake(state)
+        self._awake = state
+        return state
+
+    def step(self, state: int, byte: int) -> int:
+        """The state after `byte`, or DEAD."""
+        return self.read(state, bytes((byte,)))
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, or DEAD."""
+        with self.lock:
+            state = self.ready(state)
+            if state == DEAD:
+                return DEAD
+            return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
+
+    def follow(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
+        """The state after data[first:last], or DEAD. Hold the lock, with the state `ready`.
+
+        data: always the same array, since where in it the bytes are is remembered
+        """
+        self._spelling = data
+        after = self._awake = self.run(follow, state, data, first, last)
+        return after
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the bytes read so far are a complete text."""
+        chart = self._chart
+        state = state_of(state, chart.sizes.item(kernel.STATES))
+        if state == DEAD:
+            return False
+        if chart.states.item(state, kernel.KEPT) >= 0 and chart.states.item(state, HI) >= 0:
+            return chart.words.item(chart.states.item(state, LO) + kernel.ACCEPTING) == 1
+        with self.lock:
+            return self.ends(self.ready(state))
+
+    def ends(self, state: int) -> bool:
+        """As `is_accepting`, of any state that is awake, whether or not somebody was given it."""
+        return self._chart.words.item(self._chart.states.item(state, LO) + kernel.ACCEPTING) == 1
+
+    def explore(self, limit: int) -> list[int]:
+        """Reach every state by bytes; their numbers. Raises LimitError if there are more than `limit`."""
+        with self.lock:
+            for asleep in np.flatnonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP).tolist():
+                self._wake(asleep)
+            if self.run(explore, limit) > limit:
+                raise LimitError(
+                    f"the automaton has more than {limit:,} states; use it lazily, simplify it, or raise max_states"
+                )
+            found = np.flatnonzero(self._chart.states[: self.state_count, HI] >= 0).astype(np.int32)
+            self.keep(found)
+            return found.tolist()
+
+    def transitions(self, state: int) -> NDArray[np.int32]:
+        """The state after each byte: int32 [256], DEAD where there is none."""
+        with self.lock:
+            state = self.ready(state)
+            if state == DEAD:
+                return np.full(256, DEAD, np.int32)
+            row = self.run(fill_row, state)
+            after = self._chart.rows[row].copy()
+            self.keep(after)
+            return after
+
+    def keep(self, states: NDArray[np.int32]) -> None:
+        """Let `collect` not give up these states; DEAD is passed over."""
+        numbers = states[states != DEAD]
+        records = self._chart.states
+        records[numbers[records[numbers, kernel.PARENT] == kernel.UNSET], kernel.PARENT] = kernel.PINNED
+        records[numbers, kernel.KEPT] = 1
+
+    def collect(self, most_words: int | None = None) -> Kept:
+        """Make room: give up all states whose numbers nobody was given, by a method or by the kernel `advance`.
+
+        Returns for each number whether it still names the same thing; the others will name new ones. States
+        met on the way to masks and distances are many times those that texts end in. Where these alone take more than
+        `most_words`, those that nobody was given since the last time are put to sleep, which nobody need know of.
+        """
+        most = self._max_words if most_words is None else most_words
+        with self.lock:
+            self.begin_call()
+            self._awake = _NOBODYS
+            chart = to_be_compacted(self._chart)
+            count = self.state_count
+            bundles, signatures = np.zeros(len(chart.bundles), np.uint8), np.zeros(len(chart.signatures), np.uint8)
+            needed = int(find_needed(chart, bundles, signatures))
+            if needed > most and put_to_sleep(chart.states, count, STRIDE):
+                bundles[:] = signatures[:] = 0
+                needed = int(find_needed(chart, bundles, signatures))
+            # With room in proportion to what was given out since the last time, that would be ever more each time.
+            room = min(3 * needed, max(self._max_words, needed // 2))
+            words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
+            keep_needed(chart, bundles, signatures, words)
+            grow_old(chart.states, count)
+            chart.states[:, kernel.ROW] = -1
+            chart.sizes[kernel.ROWS] = 0
+            chart = replace(
+                chart,
+                words=words,
+                rows=np.zeros((64, 256), np.int32),
+                loops=np.zeros((64, 3), np.uint64),
+                memo=np.zeros_like(chart.memo),
+                set_words=np.zeros_like(chart.set_words),
+            )
+            keep_sets(self._graph_arrays, replace(chart, set_words=self._chart.set_words), chart.set_words)
+            chart = with_sets_reindexed(reindexed(chart))
+            states = (chart.states[:count, kernel.KEPT] >= 0) & (chart.states[:count, HI] != kernel.ASLEEP)
+            kept = Kept(states, signatures == 1, self.kept)
+            # Who sees the chart without the last of these forgets all numbers, which is always right.
+            self.kept = object()
+            self._chart = chart
+            self._rows_written = 0
+            self.is_crowded = False
+            self.kept = kept
+            return kept
+
+    def bytes_on_the_way(self, limit: int = 1000) -> set[int]:
+        """The bytes that some text may have, as far as the first `limit` states tell."""
+        found: set[int] = set()
+        queue = [self.start]
+        reached = {self.start}
+        for state in queue:
+            if len(reached) > limit:
+                break
+            after = self.transitions(state)
+            found.update(np.flatnonzero(after >= 0).tolist())
+            new = set(after[after >= 0].tolist()) - reached
+            reached |= new
+            queue += sorted(new)
+        return found
+
+    def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
+        """Call a kernel, and deal with the codes it answers, until it answers with something else.
+
+        beside: makes what goes with the graph and the chart, anew for every call, and comes before the arguments
+        """
+        self.begin_call()
+        while True:
+            more = () if beside is None else (beside(),)
+            answer = call(function, self._graph_arrays, self._chart, *more, *arguments)
+            if answer >= DEAD:
+                return int(answer)
+            self.resolve(answer)
+
+    def begin_call(self) -> None:
+        """What comes before a kernel is called, once for all its repetitions."""
+        self._dropped = False
+        if self._torn:
+            self._mend()
+
+    def resolve(self, code: int) -> None:
+        """Do what a kernel's code asks for: expand a lazy node, or make room. Raises LimitError and Cancelled."""
+        if code == answers.EXPAND:
+            self._expand()
+        elif code == answers.EXHAUSTED:
+            raise self.meter.refusal()
+        elif code == answers.CROWDED:
+            self._widen_scratch()
+        else:
+            self._grow()
+
+    def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
+        """As `Graph.promises`."""
+        self._torn = self._make is not None
+        found = self.graph.promises(first, last)
+        self._torn = False
+        return found
+
+    def weights(self, first: int) -> list[list[int]]:
+        """As `Graph.weights`."""
+        self._torn = self._make is not None
+        found = self.graph.weights(first)
+        self._torn = False
+        return found
+
+    def _expand(self) -> None:
+        """Define the lazy nodes that a kernel came upon."""
+        count = int(self._chart.sizes[kernel.MISSING])
+        nodes = tuple(sorted(set(self._chart.missing[:count].tolist())))
+        self._torn = True
+        self.graph.expand(nodes)
+        self._expanded.append((nodes, self.graph.node_count))
+        self._graph_arrays = self.graph.arrays()
+        self._chart.sizes[kernel.MISSING] = 0
+        self._torn = False
+        self.meter.check_memory(self.graph.held_bytes)
+
+    def _mend(self) -> None:
+        """Make the graph again as it was before it was torn; none of that counts as work of the call."""
+        if self._make is None:
+            raise StateError("this guide was interrupted where it cannot be mended; make it again")
+        with Meter(replace(self.meter.limits, work=2**61, seconds=None)):
+            graph, _ = self._make()
+            for nodes, count in self._expanded:
+                graph.expand(nodes)
+                assert graph.node_count == count, "a graph that is made again must be the same"
+        arrays = graph.arrays()
+        self._later = graph.hand_over()
+        self.graph, self._graph_arrays = graph, arrays
+        self._chart.sizes[kernel.MISSING] = 0
+        self._torn = False
+
+    def _wake(self, state: int) -> None:
+        """Work out the words of a state that is asleep, from the nearest one before it that is not."""
+        states = self._chart.states
+        way: list[int] = []
+        while states.item(state, HI) == kernel.ASLEEP:
+            way.append(state)
+            state = states.item(state, kernel.PARENT)
+        for asleep in reversed(way):
+            first, last = states.item(asleep, kernel.FIRST), states.item(asleep, kernel.LAST)
+            self.run(rouse, state, asleep, self._spelling, first, last)
+            states, state = self._chart.states, asleep
+
+    def _widen_scratch(self) -> None:
+        size = 4 * len(self._chart.work)
+        self.meter.check_memory(self.held_bytes + scratch_bytes(size))
+        self._chart = replace(self._chart, **scratch(size))
+
+    def _grow(self) -> None:
+        """Make room in every array that is more than half full; drop the rows when there are too many."""
+        chart, sizes = self._chart, self._chart.sizes
+        if sizes[kernel.STATES] > self.meter.limits.states:
+            self.is_crowded = True
+            raise LimitError(
+                f"the constraint has led through more than {self.meter.limits.states:,} states; simplify it, or raise "
+                "states= of its limits=Limits(...)"
+            )
+        self._check_memory()
+        if sizes[kernel.ROWS] >= len(chart.rows):
+            if len(chart.rows) >= self._max_rows and not self._dropped:
+                chart = self._without_rows()
+            else:
+                chart = replace(chart, rows=larger(chart.rows), loops=larger(chart.loops))
+        if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
+            chart = replace(chart, words=larger(chart.words))
+            self.is_crowded = len(chart.words) > self._max_words
+        for name, kind in SPANS.items():
+            spans = getattr(chart, name)
+            if 2 * sizes[kind] >= len(spans):
+                chart = reindexed(replace(chart, **{name: larger(spans)}), name)
+        if 2 * chart.set_sizes[WORDS] >= len(chart.set_words) or len(chart.set_words) < 4 * len(chart.buffer):
+            chart = replace(chart, set_words=larger(chart.set_words))
+        if 2 * chart.set_sizes[SETS] >= len(chart.sets):
+            chart = with_sets_reindexed(replace(chart, sets=larger(chart.sets)))
+        self._chart = chart
+
+    def _check_memory(self) -> None:
+        """Raise LimitError if there would be too much with what `_grow` is to double, and let the next text make room.
+
+        Distances have an entry for every word of the chart, and these are copied too: so words count three times.
+        """
+        chart, sizes = self._chart, self._chart.sizes
+        full = [getattr(chart, name) for name, kind in SPANS.items() if 2 * sizes[kind] >= len(getattr(chart, name))]
+        if sizes[kernel.ROWS] >= len(chart.rows):
+            full.append(chart.rows)
+        if 2 * sizes[WORDS] >= len(chart.words):
+            full += 3 * [chart.words]
+        held = self.reserved_bytes + sum(array.nbytes for array in full)
+        if held > self.meter.limits.memory:
+            self.is_crowded = True
+        self.meter.check_memory(held)
+
+    def _without_rows(self) -> Chart:
+        """The chart with no rows; within one call only once, since the call goes on with the rows it fills."""
+        chart = self._chart
+        chart.states[: chart.sizes[kernel.STATES], kernel.ROW] = -1
+        self._rows_written = len(chart.rows)
+        chart.sizes[kernel.ROWS] = 0
+        self._dropped = True
+        return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])

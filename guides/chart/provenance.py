@@ -1,0 +1,94 @@
+"""Where in a grammar or schema a state is: the names that were given to pieces of the graph."""
+
+from __future__ import annotations
+
+from ...kernels.chart.interning import HI, LO
+from ...kernels.chart.layout import (
+    CALL,
+    ENTRY,
+    ENTRY_ORIGIN,
+    ENTRY_RULE,
+    ENTRY_TARGET,
+    HEADER,
+    ITEM,
+    ITEM_NODE,
+    ITEM_ORIGIN,
+    LINK_ARGUMENT,
+    LINK_KIND,
+    LINK_TARGET,
+    OWN_BUNDLE,
+    ROOT,
+    RULE,
+    SELF,
+)
+from .automaton import ChartAutomaton
+
+Site = tuple[int, int]
+
+
+def places(automaton: ChartAutomaton, state: int) -> list[str]:
+    """The innermost named rules that read on in a state, each with the named terminals that it is in or before."""
+    return _Reader(automaton).places(state) if automaton.graph.names else []
+
+
+class _Reader:
+    """Follows the calls in which a chart's items are up to the rules that have names.
+
+    A rule whose last piece is another rule is not there in the chart while that one is read, only whoever called
+    it; it is found again as what that caller calls.
+    """
+
+    def __init__(self, automaton: ChartAutomaton) -> None:
+        self._graph = automaton.graph
+        self._chart = automaton.chart
+        arrays = automaton.graph_arrays
+        self._nodes, self._links = arrays.nodes, arrays.links
+
+    def places(self, state: int) -> list[str]:
+        words, states = self._chart.words, self._chart.states
+        lo, hi = int(states[state, LO]), int(states[state, HI])
+        own = int(words[lo + OWN_BUNDLE])
+        terminals: dict[str, dict[str, None]] = {}
+        for at in range(lo + HEADER, hi, ITEM):
+            node, origin = int(words[at + ITEM_NODE]), int(words[at + ITEM_ORIGIN])
+            terminal = self._graph.terminal_at(node)
+            for name in self._named(int(self._nodes[node, RULE]), own if origin == SELF else origin):
+                terminals.setdefault(name, {}).update({terminal: None} if terminal not in (None, name) else {})
+        return [f"{name} ({', '.join(found)})" if found else name for name, found in terminals.items()]
+
+    def _named(self, rule: int, origin: int) -> list[str]:
+        """The names of the innermost named rules around an item: of its own rule, or of what called it."""
+        found: dict[str, None] = {}
+        todo: list[Site] = [(rule, origin)]
+        for rule, origin in todo:
+            if rule in self._graph.names:
+                found[self._graph.names[rule]()] = None
+            elif origin != ROOT:
+                for target, outer in self._callers(rule, origin):
+                    named = [callee for callee in self._called_before(target) if callee in self._graph.names]
+                    for callee in named:
+                        found[self._graph.names[callee]()] = None
+                    site = (int(self._nodes[target, RULE]), outer)
+                    if not named and site not in todo:
+                        todo.append(site)
+        return list(found)
+
+    def _callers(self, rule: int, bundle: int) -> list[Site]:
+        """Where a rule whose calls are in this bundle returns to: node, and the bundle of that node's own calls."""
+        words, bundles = self._chart.words, self._chart.bundles
+        return [
+            (
+                int(words[at + ENTRY_TARGET]),
+                bundle if words[at + ENTRY_ORIGIN] == SELF else int(words[at + ENTRY_ORIGIN]),
+            )
+            for at in range(int(bundles[bundle, LO]), int(bundles[bundle, HI]), ENTRY)
+            if words[at + ENTRY_RULE] == rule
+        ]
+
+    def _called_before(self, target: int) -> list[int]:
+        """The rules whose calls return to this node."""
+        links = self._links
+        return [
+            int(rule)
+            for rule in links[(links[:, LINK_KIND] == CALL) & (links[:, LINK_ARGUMENT] == target), LINK_TARGET]
+        ]

@@ -1,0 +1,70 @@
+"""Values that were made last, so that making one again costs nothing, as far as there is room for them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Hashable
+from itertools import islice
+from typing import Generic, TypeVar
+
+from ..locks import new_lock
+
+Value = TypeVar("Value")
+
+LARGE = 8 << 20
+"""From how many bytes on a value is worth looking for, once it is forgotten."""
+WEIGHED_AT_ONCE = 1
+"""How many values, which grow while they are used, are weighed again whenever one is added."""
+
+
+class Remembered(Generic[Value]):
+    """A cache of the values used last; safe between threads, and whatever interrupts it.
+
+    weigh: the bytes that a value takes now; most: how many values are kept; most_bytes: and how much they weigh
+    together, as far as known, but the last is always kept
+    """
+
+    def __init__(self, weigh: Callable[[Value], int], most: int, most_bytes: int) -> None:
+        self._weigh = weigh
+        self.most = most
+        self.most_bytes = most_bytes
+        # The value used longest ago comes first, and the one weighed longest ago. Keys are compared by Python code,
+        # which Ctrl-C may end: what is left then is a value without a weight, or the other way round.
+        self._values: dict[Hashable, Value] = {}
+        self._weights: dict[Hashable, int] = {}
+        self._large = 0  # what large values weighed that were forgotten of late
+        self._lock = new_lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable) -> Value | None:
+        """The value of a key, if it is still known."""
+        with self._lock:
+            value = self._values.pop(key, None)
+            if value is not None:
+                self._values[key] = value
+            return value
+
+    def add(self, key: Hashable, value: Value) -> None:
+        """Keep a value, and forget others if that is too much."""
+        with self._lock:
+            self._values.pop(key, None)
+            self._values[key] = value
+            for weighed in (key, *islice(self._weights, WEIGHED_AT_ONCE)):
+                self._weights.pop(weighed, None)
+                if weighed in self._values:
+                    self._weights[weighed] = self._weigh(self._values[weighed])
+            while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
+                forgotten = next(iter(self._values))
+                weight = self._weights.pop(forgotten, 0)
+                del self._values[forgotten]
+                self._large += weight if weight > LARGE else 0
+            if self._large > self.most_bytes:
+                # Much of them refers to itself, and would be there until Python comes to look for that.
+                self._large = 0
+                gc.collect()
+
+    @property
+    def _total(self) -> int:
+        return sum(self._weights.values())

@@ -1,0 +1,72 @@
+"""Why a text does or does not meet a constraint: how far it gets, and what was expected there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..chart.automaton import DEAD, ChartAutomaton
+from ..chart.protocol import TableAutomaton
+from .describe import describe_character
+from .expectation import expectation, visible
+
+_SHOWN = 40
+
+
+class Automatic(Protocol):
+    """Anything with a byte automaton, as all guides of this package have one."""
+
+    @property
+    def automaton(self) -> TableAutomaton:
+        """The automaton."""
+        ...
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a constraint makes of a text.
+
+    text: the text; matches: whether it meets the constraint as a whole
+    viable_chars: length in characters of its longest prefix that some text of the constraint begins with
+    complete_chars: length of its longest prefix that meets the constraint, None if there is none
+    expected: what may follow the viable prefix, in words
+    """
+
+    text: str
+    matches: bool
+    viable_chars: int
+    complete_chars: int | None
+    expected: str
+
+    def __str__(self) -> str:
+        """One line, and unless the text matches, two with the place and a caret under it."""
+        if self.matches:
+            return f"matches; then expected: {self.expected}"
+        at = self.viable_chars
+        found = describe_character(ord(self.text[at])) if at < len(self.text) else "the end of the text"
+        lines = [f"no match: at offset {at} expected {self.expected}, found {found}", *self._excerpt()]
+        if self.complete_chars is not None:
+            lines.append(f"(up to offset {self.complete_chars} it is a match)")
+        return "\n".join(lines)
+
+    def _excerpt(self) -> list[str]:
+        first = max(0, self.viable_chars - _SHOWN)
+        before = visible(self.text[first : self.viable_chars])
+        after = visible(self.text[self.viable_chars : self.viable_chars + _SHOWN])
+        return [f"  {before}{after}", f"  {' ' * len(before)}^"]
+
+
+def explain(constraint: Automatic | ChartAutomaton, text: str) -> Verdict:
+    """Reads a text character by character. Raises LimitError if that leads through too many states."""
+    automaton: TableAutomaton = constraint if isinstance(constraint, ChartAutomaton) else constraint.automaton
+    state, count = automaton.start, 0
+    complete = 0 if automaton.is_accepting(state) else None
+    for character in text:
+        # A lone surrogate becomes bytes that no automaton accepts.
+        after = automaton.read(state, character.encode("utf-8", "surrogatepass"))
+        if after == DEAD:
+            break
+        state, count = after, count + 1
+        if automaton.is_accepting(state):
+            complete = count
+    return Verdict(text, complete == len(text), count, complete, expectation(automaton, state, with_places=False))

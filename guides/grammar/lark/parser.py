@@ -1,0 +1,308 @@
+"""Lark's grammar language: from words to statements."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from ....errors import GrammarError, LimitError
+from ...limits import spend
+from .lexer import Token, tokenize
+from .syntax import (
+    Call,
+    Choice,
+    Definition,
+    Expression,
+    Ignore,
+    Import,
+    Many,
+    Name,
+    Quotation,
+    Range,
+    Regex,
+    Series,
+    Statement,
+    Text,
+    Value,
+)
+
+_MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
+_DIGITS = 9
+# Of work, for a value and the words around it
+STEPS_PER_VALUE = 120
+_AFTER_OWN = frozenset(":.{},")
+_CLOSING = {"(": ")", "[": "]"}
+_DIRECTIVES = "%import, %ignore, %override, %extend"
+_KINDS = {
+    "line": "the end of the line",
+    "or_line": "'|'",
+    "end": "the end of the grammar",
+}
+
+
+def parse_statements(text: str, max_depth: int) -> list[Statement]:
+    """The statements of a grammar. GrammarError: the place and what was expected. LimitError: too deep."""
+    parser = _Parser(text, max_depth)
+    statements: list[Statement] = []
+    while parser.skip_lines().kind != "end":
+        statements += parser.statement()
+    return statements
+
+
+class _Group:
+    """An open bracket of an expansion: the alternatives so far, and the items of the one being read."""
+
+    def __init__(self, opening: Token | None) -> None:
+        self.opening = opening
+        self.alternatives: list[Expression] = []
+        self.items: list[Expression] = []
+
+    def close_alternative(self) -> None:
+        self.alternatives.append(self.items[0] if len(self.items) == 1 else Series(tuple(self.items)))
+        self.items = []
+
+    def close(self) -> Expression:
+        self.close_alternative()
+        whole = self.alternatives
+        return whole[0] if len(whole) == 1 else Choice(tuple(whole))
+
+
+class _Parser:
+    def __init__(self, text: str, max_depth: int) -> None:
+        self.text = text
+        self.max_depth = max_depth
+        self.tokens = tokenize(text)
+        self.at = 0
+        # A grammar may have a rule or a parameter of that name, followed by a group; then nothing is quoted.
+        words = zip(self.tokens, self.tokens[1:], strict=False)
+        self.quotes = not any(word.text == "quote" and after.text in _AFTER_OWN for word, after in words)
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def next(self) -> Token:
+        token = self.token
+        self.at += 1
+        return token
+
+    def fail(self, expected: str) -> NoReturn:
+        found = _KINDS.get(self.token.kind) or repr(self.token.text)
+        raise GrammarError(f"expected {expected}, found {found}", self.text, self.token.offset)
+
+    def take(self, kind: str, expected: str) -> Token:
+        if self.token.kind != kind:
+            self.fail(expected)
+        return self.next()
+
+    def mark(self, *marks: str) -> bool:
+        """Whether the next word is one of these marks."""
+        token = self.tokens[self.at]
+        return token.kind == "mark" and token.text in marks
+
+    def skip(self, mark: str, expected: str) -> None:
+        if not self.mark(mark):
+            self.fail(expected)
+        self.at += 1
+
+    def skip_lines(self) -> Token:
+        while self.token.kind == "line":
+            self.at += 1
+        return self.token
+
+    def end_line(self) -> None:
+        self.take("line", "the end of the line")
+
+    # Statements
+
+    def statement(self) -> list[Statement]:
+        if self.token.kind != "directive":
+            return [self.definition("define")]
+        word = self.token.text
+        if word in ("%override", "%extend"):
+            self.at += 1
+            return [self.definition(word[1:])]
+        if word == "%ignore":
+            self.at += 1
+            body = self.tokens[self.at]
+            if body.kind == "line":
+                self.fail("a terminal, a string or a regular expression after '%ignore'")
+            return [Ignore(self.expansions("'%ignore'", terminal=True))]
+        if word == "%import":
+            self.at += 1
+            return list(self.imports())
+        if word == "%declare":
+            reason = "%declare is not supported: a declared terminal has no text to generate; define it instead"
+        else:
+            reason = f"{word} is not supported; the directives are {_DIRECTIVES}"
+        raise GrammarError(reason, self.text, self.token.offset)
+
+    def definition(self, how: str) -> Definition:
+        if self.token.kind == "modifiers":
+            self.at += 1
+        if self.token.kind not in ("rule", "terminal"):
+            self.fail("a definition such as 'name: ...', or a directive")
+        name = self.name()
+        parameters: list[Name] = []
+        if self.mark("{") and not name.is_terminal:
+            self.at += 1
+            parameters = self.names("rule", "a parameter (a lower case name)", "}")
+        if self.mark("."):
+            self.at += 1
+            self.take("number", "a priority (a whole number) after '.'")
+        self.skip(":", f"':' after {name.name!r}")
+        body = self.expansions(repr(name.name), terminal=name.is_terminal)
+        return Definition(name, tuple(parameters), body, how)
+
+    def name(self) -> Name:
+        token = self.next()
+        return Name(token.text, token.offset)
+
+    def names(self, kind: str, expected: str, closing: str) -> list[Name]:
+        """Names with commas between them, up to a closing bracket."""
+        found: list[Name] = []
+        while True:
+            if self.token.kind != kind:
+                self.fail(expected)
+            found.append(self.name())
+            if self.mark(closing):
+                self.at += 1
+                return found
+            self.skip(",", f"',' or {closing!r}")
+
+    def imports(self) -> list[Import]:
+        if self.mark("."):
+            reason = "relative imports are not supported; only '%import common.NAME' is known"
+            raise GrammarError(reason, self.text, self.token.offset)
+        path = [self.import_name()]
+        while self.mark("."):
+            self.at += 1
+            path.append(self.import_name())
+        if self.mark("("):
+            self.at += 1
+            names = self.names("terminal", "a terminal (an upper case name)", ")")
+            self.end_line()
+            return [Import(tuple(path), name, name) for name in names]
+        alias = path[-1]
+        if self.mark("->"):
+            self.at += 1
+            alias = self.import_name()
+        self.end_line()
+        return [Import(tuple(path[:-1]), path[-1], alias)]
+
+    def import_name(self) -> Name:
+        if self.token.kind not in ("rule", "terminal"):
+            self.fail("a name to import, such as common.WS")
+        return self.name()
+
+    # Expansions
+
+    def expansions(self, owner: str, *, terminal: bool) -> Expression:
+        """The right side of a definition, to the end of its line; brackets on a stack, not on Python's."""
+        groups = [_Group(None)]
+        while True:
+            token, group = self.token, groups[-1]
+            if self.mark("(", "["):
+                self.limit_depth(len(groups))
+                groups.append(_Group(self.next()))
+            elif self.mark("|") or token.kind == "or_line":
+                self.at += 1
+                group.close_alternative()
+            elif self.mark("->"):
+                self.alias(terminal)
+            elif token.kind == "line" and group.opening is None:
+                self.at += 1
+                return group.close()
+            elif group.opening is not None and self.mark(_CLOSING[group.opening.text]):
+                self.at += 1
+                groups.pop()
+                whole = group.close() if group.opening.text == "(" else Many(group.close(), 0, 1)
+                groups[-1].items.append(self.repeated(whole))
+            elif token.kind in ("rule", "terminal", "string", "regex"):
+                group.items.append(self.repeated(self.value(len(groups))))
+            else:
+                self.fail(self.wanted(owner, group))
+
+    def wanted(self, owner: str, group: _Group) -> str:
+        if group.opening is not None:
+            line = self.text.count("\n", 0, group.opening.offset) + 1
+            return f"{_CLOSING[group.opening.text]!r} to close the {group.opening.text!r} of line {line}"
+        if self.mark("?", "*", "+", "~"):
+            return "something to repeat before the operator"
+        return f"a literal, a name, a bracket, '|' or the end of the line in {owner}"
+
+    def alias(self, terminal: bool) -> None:
+        if terminal:
+            raise GrammarError("a terminal has no aliases; '->' is for rules", self.text, self.token.offset)
+        self.at += 1
+        self.take("rule", "an alias (a lower case name) after '->'")
+        if not (self.token.kind in ("line", "or_line") or self.mark("|", ")", "]")):
+            self.fail("'|' or the end of the line after an alias")
+
+    def repeated(self, item: Expression) -> Expression:
+        """The item with the operator that follows it, if one does."""
+        if self.mark("?", "*", "+"):
+            low, high = _MARKS[self.next().text]
+            return Many(item, low, high)
+        if not self.mark("~"):
+            return item
+        self.at += 1
+        begin = self.token
+        low = high = self.count()
+        if self.mark(".."):
+            self.at += 1
+            high = self.count()
+        if high < low:
+            raise GrammarError(f"{low}..{high} is no range of repeats", self.text, begin.offset)
+        return Many(item, low, high)
+
+    def count(self) -> int:
+        token = self.take("number", "a number of repeats after '~'")
+        if token.text[0] == "-":
+            raise GrammarError("a number of repeats cannot be negative", self.text, token.offset)
+        if len(token.text) > _DIGITS:
+            raise GrammarError(f"a number of repeats has at most {_DIGITS} digits", self.text, token.offset)
+        return int(token.text)
+
+    def value(self, depth: int) -> Value:
+        spend(STEPS_PER_VALUE)
+        token = self.token
+        if token.kind in ("rule", "terminal"):
+            name = self.name()
+            if name.name == "quote" and self.quotes and self.mark("("):
+                return self.quotation()
+            return Call(name, self.arguments(depth)) if self.mark("{") else name
+        if token.kind == "regex":
+            self.at += 1
+            return Regex(token.text, token.offset)
+        low = Text(self.take("string", "a name, a string or a regular expression").text, token.offset)
+        if not self.mark(".."):
+            return low
+        self.at += 1
+        high = self.take("string", "a string of one character after '..'")
+        return Range(low, Text(high.text, high.offset))
+
+    def quotation(self) -> Quotation:
+        self.at += 1
+        if self.token.kind not in ("rule", "terminal"):
+            self.fail("the name of a context after 'quote('")
+        name = self.name()
+        self.skip(")", f"')' after {name.name!r}")
+        return Quotation(name)
+
+    def arguments(self, depth: int) -> tuple[Value, ...]:
+        self.limit_depth(depth)
+        self.at += 1
+        found = [self.value(depth + 1)]
+        while self.mark(","):
+            self.at += 1
+            found.append(self.value(depth + 1))
+        self.skip("}", "',' or '}'")
+        return tuple(found)
+
+    def limit_depth(self, depth: int) -> None:
+        if depth > self.max_depth:
+            line = self.text.count("\n", 0, self.token.offset) + 1
+            raise LimitError(
+                f"brackets nested more than max_depth={self.max_depth} deep in line {line}; "
+                "name the inner parts as rules of their own, or raise max_depth= of parse_lark"
+            )

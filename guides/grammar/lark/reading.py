@@ -1,0 +1,114 @@
+"""Lark's grammar language: from text to a grammar.
+
+A terminal becomes a rule like any other; what Lark's lexer would do between terminals is written into the
+rules. With `%ignore`, every use of a terminal in a rule is followed by any number of ignored ones, and so
+is the beginning of the text: the meaning of Lark's Earley parser with `lexer="dynamic_complete"`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping
+
+from ....checks import brief
+from ....errors import LimitError, OptionError
+from ...limits import spend
+from ...quoting.quotation import Context, Quote
+from ...syntax import Node, Reference, Repeat, Sequence
+from ..combine import choice
+from ..grammar import Grammar, check
+from ..options import check_options, grammar_text
+from .names import Names
+from .parser import parse_statements
+from .syntax import Definition, Name, Value, fold
+from .templates import Arguments, Templates
+from .terminals import Terminals
+
+IGNORED = "__IGNORED"
+BEGIN = "__BEGIN"
+# Of work, to look it up and check it
+STEPS_PER_RULE = 500
+
+
+def parse_lark(
+    text: str,
+    start: str = "start",
+    *,
+    max_rules: int = 100_000,
+    max_depth: int = 100,
+    contexts: Mapping[str, Context] | None = None,
+) -> Grammar:
+    """The grammar that `text` describes in Lark's language, checked.
+
+    max_rules: most rules and terminals, those included that templates generate
+    max_depth: most brackets open at once
+    contexts: what `quote(name)` quotes from, by name: a text, several, or a `Quote`
+    GrammarError: the text is malformed, uses names that are not defined, or directives that are not
+    supported. LanguageError: some rule can never finish. LimitError: a limit is exceeded.
+    """
+    text = grammar_text(text)
+    check_options(start, max_rules=max_rules, max_depth=max_depth)
+    if contexts is not None and not isinstance(contexts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"contexts={brief(contexts)}: texts by name, such as contexts={{'report': report}}")
+    quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
+    grammar = _Builder(text, Names(text, parse_statements(text, max_depth)), max_rules, quotes).build(start)
+    check(grammar)
+    return grammar
+
+
+class _Builder:
+    """Turns definitions into rules."""
+
+    def __init__(self, text: str, names: Names, max_rules: int, contexts: Mapping[str, Quote]) -> None:
+        self.text = text
+        self.names = names
+        self.max_rules = max_rules
+        self.terminals = Terminals(text, names, contexts)
+        self.templates = Templates(text, names)
+        self.newlines = [match.start() for match in re.finditer("\n", text)]
+        self.rules: dict[str, Node] = {}
+        self.lines: dict[str, int] = {}
+
+    def build(self, start: str) -> Grammar:
+        pending = self.templates.pending
+        for name, definition in self.names.definitions.items():
+            if definition.name.is_terminal:
+                self.add(name, definition, self.terminals.nodes[name])
+            elif not definition.parameters:
+                pending.append((name, definition, {}))
+        while pending:
+            name, definition, arguments = pending.popleft()
+            self.add(name, definition, self.body(definition, arguments))
+        terminals = set(self.terminals.nodes)
+        if self.names.ignored and start in self.rules:
+            ignored = choice([self.terminals.ignored(body) for body in self.names.ignored])
+            self.rules[IGNORED] = Repeat(ignored, 0, None)
+            body = self.after(Reference(start)) if start in terminals else Reference(start)
+            self.rules[BEGIN] = Sequence((Reference(IGNORED), body))
+            terminals.add(IGNORED)
+            start = BEGIN
+        return Grammar(self.rules, start, self.lines, self.text, frozenset(terminals), self.terminals.quotes)
+
+    def add(self, name: str, definition: Definition, body: Node) -> None:
+        if len(self.rules) >= self.max_rules:
+            raise LimitError(
+                f"the grammar has more than max_rules={self.max_rules} rules; raise max_rules= of parse_lark, "
+                "whose grammar CFGGuide takes"
+            )
+        spend(STEPS_PER_RULE)
+        self.rules[name] = body
+        self.lines[name] = bisect_left(self.newlines, definition.name.offset) + 1
+
+    def body(self, definition: Definition, arguments: Arguments) -> Node:
+        def leaf(value: Value) -> Node:
+            found = self.templates.resolve(value, arguments)
+            if isinstance(found, Name) and not found.is_terminal:
+                return Reference(found.name)
+            return self.after(self.terminals.used(found))
+
+        return fold(definition.body, leaf)
+
+    def after(self, terminal: Node) -> Node:
+        """A terminal and what is ignored after it."""
+        return Sequence((terminal, Reference(IGNORED))) if self.names.ignored else terminal

@@ -1,0 +1,136 @@
+r"""Regular expressions of Lark's grammar language as nodes.
+
+In a grammar a regular expression is the set of texts that it matches from end to end, each taken on its own.
+What can only ask for something else is refused: a lazy repeat asks for the shortest match; an anchor, a
+boundary, a lookbehind at the beginning or a lookahead at the end ask for what stands around the text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ....errors import GrammarError, PatternError
+from ...limits import spend
+from ...regex import parse
+from ...syntax import Node
+from .syntax import STEPS_PER_PART, Regex
+
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "u": re.UNICODE}
+
+_PARTS = r"""
+    (?P<anchor> \^ | \$ | \\[AZbB] )
+  | (?P<behind> \(\?<[=!] )
+  | (?P<ahead> \(\?[=!] )
+  | (?P<open> \( (?: \? (?: P?<\w+> | [a-zA-Z-]*: ) )? )
+  | (?P<close> \) )
+  | (?P<bar> \| )
+  | (?P<lazy> (?: [*+?] | \{ (?: [0-9]+ (?: ,[0-9]* )? | ,[0-9]* ) \} ) \? )
+  | (?P<repeat> [*+?] | \{ (?: [0-9]+ (?: ,[0-9]* )? | ,[0-9]* ) \} )
+  | (?P<one> \\. | \[\^?\]?(?:\\.|[^\]\\])*+\] | [^\[] )
+  | (?P<unclosed> \[ )
+"""
+_PLAIN = re.compile(_PARTS, re.VERBOSE | re.DOTALL)
+_SPACED = re.compile(rf"(?P<space> \s+ | \#[^\n]* ) | {_PARTS}", re.VERBOSE | re.DOTALL)
+
+
+def regex_node(regex: Regex, grammar: str) -> Node:
+    """The node of `/pattern/flags`. GrammarError: it is malformed, or asks for more than a set of texts."""
+    body, _, letters = regex.source[1:].rpartition("/")
+    begin = regex.offset + 1
+    flags = 0
+    for letter in letters:
+        if letter not in _FLAGS:
+            reason = f"the flag {letter!r} is not supported: text is Unicode here and has no locale"
+            raise GrammarError(reason, grammar, begin + len(body) + 1)
+        flags |= int(_FLAGS[letter])
+    if "\n" in body and "x" not in letters:
+        reason = "a regular expression ends on its line, unless it has the flag x; expected a closing /"
+        raise GrammarError(reason, grammar, regex.offset)
+    fault = _Scan(body, verbose="x" in letters).fault()
+    if fault is not None:
+        raise GrammarError(fault[0], grammar, begin + fault[1])
+    try:
+        return parse(body, flags=flags)
+    except PatternError as error:
+        raise GrammarError(error.reason, grammar, min(begin + error.offset, len(grammar))) from None
+
+
+@dataclass(slots=True)
+class _Group:
+    """An open bracket of a pattern.
+
+    at_begin: nothing comes before it
+    ahead: the offset of a lookahead that ends one of its alternatives
+    """
+
+    looks: bool
+    at_begin: bool
+    ahead: int | None = None
+
+
+class _Scan:
+    """Walks over a pattern once, as far as brackets, repeats and what looks around are concerned.
+
+    ahead: the offset of a lookahead after which nothing has been matched so far
+    """
+
+    def __init__(self, body: str, verbose: bool) -> None:
+        self.parts = (_SPACED if verbose else _PLAIN).finditer(body)
+        self.groups: list[_Group] = []
+        self.at_begin = True
+        self.looking = 0
+        self.ahead: int | None = None
+
+    def fault(self) -> tuple[str, int] | None:
+        """What a grammar cannot mean, and its offset in the pattern."""
+        for part in self.parts:
+            spend(STEPS_PER_PART)
+            kind = str(part.lastgroup)
+            if kind == "unclosed":
+                return None  # which the pattern's own reader says better
+            if kind == "lazy":
+                return _lazy(part.group()), part.start()
+            if kind == "anchor" and not self.looking:
+                return _beyond(part.group()), part.start()
+            if kind == "behind" and self.at_begin and not self.looking:
+                return _beyond("a lookbehind at the beginning"), part.start()
+            if kind == "bar" and self.ahead is not None and not self.groups:
+                break
+            self.step(kind, part.start())
+        return None if self.ahead is None else (_beyond("a lookahead at the end"), self.ahead)
+
+    def step(self, kind: str, offset: int) -> None:
+        if kind in ("ahead", "behind", "open"):
+            self.groups.append(_Group(kind != "open", self.at_begin))
+            self.looking += kind != "open"
+            if kind == "ahead" and self.looking == 1:
+                self.ahead = offset
+        elif kind == "close" and self.groups:
+            group = self.groups.pop()
+            self.looking -= group.looks
+            self.at_begin = group.at_begin and group.looks
+            self.ahead = group.ahead if self.ahead is None else self.ahead
+        elif kind == "bar" and self.groups and not self.looking:
+            self.at_begin = self.groups[-1].at_begin
+            if self.ahead is not None:
+                self.groups[-1].ahead, self.ahead = self.ahead, None
+        elif kind == "bar" and not self.groups:
+            self.at_begin = True
+        elif kind == "one" and not self.looking:
+            self.at_begin = False
+            self.ahead = None
+
+
+def _lazy(repeat: str) -> str:
+    return (
+        f"the lazy repeat {repeat!r} asks for the shortest match, but in a grammar every match counts; "
+        'say what may be repeated instead, as in /"[^"]*"/'
+    )
+
+
+def _beyond(what: str) -> str:
+    return (
+        f"{what} looks beyond the text of the terminal, where a grammar has no say; "
+        "leave it out: a regular expression matches from end to end"
+    )

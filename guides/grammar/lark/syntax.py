@@ -1,0 +1,169 @@
+"""What a grammar in Lark's language says, statement by statement, before names are looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...limits import spend
+from ...syntax import Node, Repeat
+from ..combine import choice, series
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A rule, a terminal or a template's parameter."""
+
+    name: str
+    offset: int
+
+    @property
+    def is_terminal(self) -> bool:
+        """Upper case names are terminals, lower case names are rules."""
+        return self.name.isupper()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string literal as written, quotes and suffix included."""
+
+    source: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A regular expression as written, slashes and flags included."""
+
+    source: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """One character between two others."""
+
+    low: Text
+    high: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Quotation:
+    """`quote(name)`: a piece of the context of that name."""
+
+    name: Name
+
+    @property
+    def source(self) -> str:
+        """As written; also the name of the rule that it becomes."""
+        return f"quote({self.name.name})"
+
+    @property
+    def offset(self) -> int:
+        """Where the context's name stands."""
+        return self.name.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A template with its arguments."""
+
+    name: Name
+    arguments: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Items one after the other."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Any one of the items."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """An item `min` to `max` times; `max=None` is without bound."""
+
+    item: Expression
+    min: int
+    max: int | None
+
+
+# Of work, to make a node of it
+STEPS_PER_PART = 60
+
+Pattern = Text | Regex | Range | Quotation
+Value = Name | Pattern | Call
+Expression = Value | Series | Choice | Many
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`name{parameters}: body`; how says whether it defines, overrides or extends."""
+
+    name: Name
+    parameters: tuple[Name, ...]
+    body: Expression
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`%import path.name -> alias`."""
+
+    path: tuple[Name, ...]
+    name: Name
+    alias: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """`%ignore body`."""
+
+    body: Expression
+
+
+Statement = Definition | Import | Ignore
+
+
+def leaves(expression: Expression) -> Iterator[Value]:
+    """The values inside an expression, from left to right."""
+    todo = [expression]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Series | Choice):
+            todo.extend(reversed(item.items))
+        elif isinstance(item, Many):
+            todo.append(item.item)
+        else:
+            yield item
+
+
+def fold(expression: Expression, leaf: Callable[[Value], Node]) -> Node:
+    """The expression as a node, with `leaf` for its values; deep expressions do not recurse."""
+    done: list[Node] = []
+    todo: list[tuple[Expression, bool]] = [(expression, False)]
+    while todo:
+        spend(STEPS_PER_PART)
+        item, has_items = todo.pop()
+        if isinstance(item, Series | Choice):
+            if not has_items:
+                todo.append((item, True))
+                todo.extend((inner, False) for inner in reversed(item.items))
+                continue
+            begin = len(done) - len(item.items)
+            done[begin:] = [(series if isinstance(item, Series) else choice)(done[begin:])]
+        elif isinstance(item, Many):
+            if not has_items:
+                todo += [(item, True), (item.item, False)]
+                continue
+            done[-1] = Repeat(done[-1], item.min, item.max)
+        else:
+            done.append(leaf(item))
+    return done[0]

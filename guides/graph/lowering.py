@@ -1,0 +1,303 @@
+"""Lowering: the syntax of a constraint becomes graph nodes.
+
+Every node is lowered with what follows it known, from the end to the beginning. A bounded repeat is a
+counter in the automaton's items and not so many copies: its nodes carry the counter's number, an EPSILON
+link that asks for room enters a turn, an INCREMENT link goes round, and a LEAVE link goes on once the least
+count is reached. An item has one count, so a bounded repeat inside another becomes a rule of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from ...errors import LanguageError, LimitError
+from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
+from ..limits import spend
+from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
+from .graph import Edge, Graph, Link
+from .text_tree import any_text
+from .utf8 import NOWHERE, Template, template, template_of_rows
+
+MAX_DEPTH = 300
+MANY_TEXTS = 100
+# Steps of work for a piece of syntax, for a node of the graph that is made for it, and for one that is copied
+STEPS_PER_ITEM, STEPS_PER_NODE, STEPS_PER_COPY = 150, 30, 3
+
+
+class Lowering:
+    """Adds syntax nodes to a graph.
+
+    resolve: the start node of a rule by name; nullable: whether the empty text is in the rule of that name
+    names: what pieces that were written as terminals are called, by the `id` of their syntax
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        resolve: Callable[[str], int] | None = None,
+        nullable: Callable[[str], bool] = lambda _: False,
+        names: Mapping[int, str] | None = None,
+    ) -> None:
+        self.graph = graph
+        self._names = names or {}
+        self._resolve = resolve
+        self._nullable = nullable
+        self._depth = 0
+        self._tables: dict[int, tuple[Table, Template]] = {}
+
+    def rule(self, body: Node | Template) -> int:
+        """A new rule with this body; its start node."""
+        with self.graph.new_rule() as start:
+            self.body(start, body)
+        return start
+
+    def body(self, start: int, body: Node | Template) -> None:
+        """Define the reserved start node of the current rule."""
+        final = self.graph.final()
+        try:
+            entry = self._instance(body, final) if isinstance(body, Template) else self.lower(body, final)
+        except RecursionError:
+            raise LimitError(
+                "the constraint is nested deeper than what is left of Python's stack here; name its parts as rules, or "
+                "write it with fewer levels"
+            ) from None
+        self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
+
+    def lower(self, node: Node, target: int) -> int | None:
+        """The entry of a piece of graph that reads `node` and goes on at `target`; None if no text is in `node`."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise LimitError(
+                f"the constraint is nested more than {MAX_DEPTH} levels deep, which is fixed; name its parts as rules, "
+                "or write it with fewer levels"
+            )
+        spend(STEPS_PER_ITEM + STEPS_PER_NODE * len(node.data) if isinstance(node, Literal) else STEPS_PER_ITEM)
+        first = self.graph.node_count
+        match node:
+            case Literal(data):
+                entry = self.graph.literal(data, target)
+            case Chars(ranges):
+                entry = self._chars(ranges, target)
+            case Sequence(items):
+                entry = self._sequence(items, target)
+            case Alternation(items):
+                entry = self._alternation(items, target)
+            case Repeat():
+                entry = self._repeat(node, target)
+            case Reference(name):
+                if self._resolve is None:
+                    raise LanguageError(f"rule {name!r} is not defined")
+                entry = self.graph.node(links=((CALL, self._resolve(name), target),))
+            case Table():
+                entry = self._table(node, target)
+        if id(node) in self._names:
+            self.graph.name_nodes(first, self._names[id(node)])
+        self._depth -= 1
+        return entry
+
+    def _chars(self, ranges: Ranges, target: int) -> int | None:
+        if not ranges:
+            return None
+        if ranges[-1][1] < 0x80:
+            return self.graph.node([(low, high, target) for low, high in ranges])
+        return self._instance(template(ranges), target)
+
+    def _instance(self, form: Template, target: int) -> int:
+        spend(STEPS_PER_COPY * (len(form.ends) + len(form.edges)))
+        return self.graph.instantiate(form, target)
+
+    def _sequence(self, items: tuple[Node, ...], target: int) -> int | None:
+        entry: int | None = target
+        for item in reversed(items):
+            if entry is None:
+                return None
+            entry = self.lower(item, entry)
+        return entry
+
+    def _alternation(self, items: tuple[Node, ...], target: int) -> int | None:
+        literals = [item.data for item in items if isinstance(item, Literal) and item.data]
+        entries: list[int | None] = []
+        if len(literals) > 3:
+            if len(literals) < MANY_TEXTS:
+                entries.append(self.tree((data, target) for data in literals))
+            else:
+                entries.append(self._instance(any_text(literals), target))
+            items = tuple(item for item in items if not (isinstance(item, Literal) and item.data))
+        return self._joined([*entries, *(self.lower(item, target) for item in items)])
+
+    def _joined(self, entries: list[int | None]) -> int | None:
+        """A node that leads to all the entries there are."""
+        links = [(EPSILON, entry, 0) for entry in entries if entry is not None]
+        if len(links) < 2:
+            return links[0][1] if links else None
+        return self.graph.node(links=links)
+
+    def tree(self, texts: Iterable[tuple[bytes, int]]) -> int:
+        """A node from which each text is read and leads to its target: deterministic, however many there are."""
+        ordered = sorted(set(texts))
+        spend(STEPS_PER_NODE * sum(4 + len(data) for data, _ in ordered))
+        root = self.graph.reserve()
+        stack = [(root, 0, len(ordered), 0)]
+        while stack:
+            node, first, last, depth = stack.pop()
+            links: list[Link] = []
+            while first < last and len(ordered[first][0]) == depth:
+                links.append((EPSILON, ordered[first][1], 0))
+                first += 1
+            edges: list[Edge] = []
+            while first < last:
+                byte = ordered[first][0][depth]
+                end = first + 1
+                while end < last and ordered[end][0][depth] == byte:
+                    end += 1
+                if end == first + 1:
+                    child = self.graph.literal(ordered[first][0][depth + 1 :], ordered[first][1])
+                else:
+                    child = self.graph.reserve()
+                    stack.append((child, first, end, depth + 1))
+                edges.append((byte, byte, child))
+                first = end
+            self.graph.define(node, edges, links)
+        return root
+
+    def _repeat(self, repeat: Repeat, target: int) -> int | None:
+        item, least, most = repeat.item, repeat.min, repeat.max
+        graph = self.graph
+        if most == 0:
+            return target
+        if (least, most) == (1, 1):
+            return self.lower(item, target)
+        if (most is not None and most > 1) or least > 1:
+            if graph.counter:
+                return graph.node(links=((CALL, self.rule(repeat), target),))
+            return self._counted(item, least, UNBOUNDED if most is None else most, target)
+        loop = graph.reserve()
+        entry = self._turn(item, loop) if most is None else self.lower(item, target)
+        if entry is None:
+            return target if least == 0 else None
+        graph.define(loop, links=((EPSILON, entry, 0), (EPSILON, target, 0)))
+        return entry if least == 1 else loop
+
+    def _counted(self, item: Node, least: int, most: int, target: int, *, some: bool = False) -> int | None:
+        """A counted loop; the item is read at least once a turn, so that empty turns do not count.
+
+        The head stands before the loop, outside the counter: callers return to it with nothing counted.
+        some: the empty text is not wanted, though the item may be empty
+        """
+        graph = self.graph
+        nullable = self._is_nullable(item)
+        if nullable:
+            least = int(some)
+        head = graph.reserve()
+        graph.counter = counter = graph.counter_for(least, most)
+        turn = graph.node(links=((INCREMENT, head, counter),))
+        if nullable:
+            entry = self._some(item, turn)
+        else:
+            entry = self._turn(item, turn) if most == UNBOUNDED else self.lower(item, turn)
+        graph.counter = 0
+        if entry is None:
+            return target if least == 0 else None
+        graph.define(head, links=((EPSILON, entry, counter), (LEAVE, target, counter)))
+        return head
+
+    def _is_nullable(self, node: Node) -> bool:
+        return is_nullable(node, self._nullable)
+
+    def _some(self, node: Node, target: int) -> int | None:
+        """As `lower`, without the empty text; a reference is left as it is, and may still be empty."""
+        spend(STEPS_PER_ITEM)
+        if not self._is_nullable(node):
+            return self.lower(node, target)
+        match node:
+            case Sequence(items):
+                entry: int | None = target
+                some: int | None = None
+                for item in reversed(items):
+                    if entry is not None:
+                        some = self._joined([self._some(item, entry), some])
+                        entry = self.lower(item, entry)
+                return some
+            case Alternation(items):
+                empty = [item for item in items if self._is_nullable(item)]
+                others = tuple(item for item in items if not self._is_nullable(item))
+                return self._joined([self._alternation(others, target), *(self._some(item, target) for item in empty)])
+            case Repeat(item, _, most):
+                return self._some_turns(item, most, target)
+            case Table():
+                return self._table(_table_without_empty(node), target)
+            case Reference():
+                return self.lower(node, target)
+            case _:
+                return None
+
+    def _some_turns(self, item: Node, most: int | None, target: int) -> int | None:
+        """One turn or more, none of which is empty; it is within a counter."""
+        graph = self.graph
+        if most is None:
+            loop = graph.reserve()
+            entry = self._some(item, loop)
+            graph.define(loop, links=() if entry is None else ((EPSILON, entry, 0), (EPSILON, target, 0)))
+            return entry
+        if most < 2:
+            return self._some(item, target) if most else None
+        with graph.new_rule() as start:
+            entry = self._counted(item, 1, most, graph.final(), some=True)
+            graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
+        return None if entry is None else graph.node(links=((CALL, start, target),))
+
+    def _turn(self, item: Node, target: int) -> int | None:
+        """The entry of one turn of an endless loop; single characters in it promise that any number may follow."""
+        if isinstance(item, Alternation):
+            singles = [part for part in item.items if isinstance(part, Chars)]
+            others = tuple(part for part in item.items if not isinstance(part, Chars))
+            entries = [self._turn(part, target) for part in singles]
+            return self._joined([*entries, self._alternation(others, target)])
+        entry = self.lower(item, target)
+        if entry is not None and isinstance(item, Chars):
+            self.graph.promise_span(entry, item.ranges)
+        return entry
+
+    def _table(self, table: Table, target: int) -> int:
+        known = self._tables.get(id(table))
+        if known is None:
+            known = self._tables[id(table)] = (table, table_template(table))
+        return self._instance(known[1], target)
+
+
+@lru_cache(maxsize=256)
+def table_template(table: Table) -> Template:
+    """A table as a template."""
+    count = len(table.transitions)
+    transitions = table.transitions[np.roll(np.arange(count), -table.start)]
+    exits = (np.flatnonzero(table.accepting) - table.start) % count
+    return template_of_rows(np.where(transitions >= 0, (transitions - table.start) % count, NOWHERE), exits)
+
+
+def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:
+    """Whether the empty text is in the language; `rule` says so of the rules referred to."""
+    spend(STEPS_PER_NODE)
+    match node:
+        case Chars():
+            return False
+        case Literal(data):
+            return not data
+        case Sequence(items):
+            return all(is_nullable(item, rule) for item in items)
+        case Alternation(items):
+            return any(is_nullable(item, rule) for item in items)
+        case Repeat(item, least, _):
+            return least == 0 or is_nullable(item, rule)
+        case Table():
+            return bool(node.accepting[node.start])
+        case Reference(name):
+            return rule(name)
+
+
+def _table_without_empty(table: Table) -> Table:
+    start = len(table.transitions)
+    transitions = np.concatenate([table.transitions, table.transitions[table.start : table.start + 1]])
+    return Table(transitions, np.append(table.accepting, False), start)

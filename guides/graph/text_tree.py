@@ -1,0 +1,139 @@
+"""Many fixed texts as one piece of graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.answers import NOWHERE
+from ...kernels.jit.calling import call
+from ...kernels.trie.texts import WAY_OUT, grow_tree, lay_tree, share_prefixes
+from ..limits import current, spend
+from .utf8 import Template
+
+Ints = NDArray[np.int32]
+Places = NDArray[np.int64]
+
+_WINDOW = 8
+_WINDOWS = 4
+_FEW = 1000
+# Bytes of a node and of its edge, in a template and in the graph that it is copied to
+_NODE_BYTES = 64
+
+
+class Beside(NamedTuple):
+    """An automaton for kernels/trie/texts.py: its runs, where those of each state begin, the most of a state."""
+
+    runs: Ints
+    offsets: NDArray[np.int64]
+    most: int
+
+
+NOTHING = Beside(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), 0)
+
+
+def beside(runs: Sequence[Sequence[tuple[int, int, int]]]) -> Beside:
+    """An automaton given by the runs of each state: first byte, last byte, target or WAY_OUT."""
+    listed = np.array([run for found in runs for run in found], np.int32).reshape(-1, 3)
+    return Beside(listed, np.cumsum([0, *map(len, runs)]), max(map(len, runs)))
+
+
+def text_tree(texts: Sequence[bytes]) -> Template:
+    """The tree of the texts: a node for each prefix, the way out behind each text.
+
+    The texts are sorted and different, and none is empty or the beginning of another.
+    """
+    return _grown(texts, WAY_OUT, NOTHING, NOWHERE)
+
+
+def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> Template:
+    """What an automaton reads from its state 0 to its way out, but the texts, which are as for `text_tree`."""
+    return _grown(texts, NOWHERE, automaton, 0)
+
+
+def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -> Template:
+    data = b"".join(texts)
+    bounds = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
+    most = len(data) + len(automaton.offsets)
+    edges = np.empty((most * (automaton.most + 2), 3), np.int32)
+    ends = np.empty(most, np.int32)
+    places = np.empty((len(data) + 1, 4), np.int32)
+    values = np.frombuffer(data, np.uint8)
+    count = call(grow_tree, values, bounds, behind, automaton.runs, automaton.offsets, start, places, edges, ends)
+    ends = ends[:count].copy()
+    return Template(ends, edges[: ends[-1]].copy())
+
+
+def any_text(texts: Sequence[bytes]) -> Template:
+    """As `text_tree`, for any texts: unsorted, repeated, empty, or the beginnings of others."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return any_of(b"".join(texts), lengths)
+
+
+def any_of(data: bytes, lengths: Places) -> Template:
+    """The tree of one or more texts, given by all their bytes and how many each has.
+
+    Raises LimitError where that takes more work or memory than the call at work may take.
+    """
+    spend(2 * len(data) + 10 * len(lengths))
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    values = np.frombuffer(data, np.uint8)
+    order = ordered(data, bounds)
+    shared = np.empty(len(order), np.int32)
+    stays = np.zeros(len(order), np.uint8)
+    count = call(share_prefixes, values, bounds, order, shared, stays)
+    meter = current()
+    if meter is not None:
+        meter.check_memory(count * _NODE_BYTES)
+    path = np.empty(int(lengths.max()) + 1, np.int32)
+    edges = np.empty((count + len(order), 3), np.int32)
+    ends = np.zeros(count, np.int32)
+    exits = np.empty(len(order), np.int32)
+    found = call(lay_tree, values, bounds, order, shared, stays, path, edges, ends, exits)
+    return Template(ends, edges[: ends[-1]], exits[:found].copy())
+
+
+def ordered(data: bytes, bounds: Places) -> Places:
+    """The numbers of the texts data[bounds[i] : bounds[i + 1]], sorted.
+
+    By the first bytes of all of them at once, as long as that leaves many alike; what is still alike then by Python.
+    """
+    begins, ends = bounds[:-1], bounds[1:]
+    key = _window(data, begins, ends)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = key[1:] != key[:-1]
+    for depth in range(_WINDOW, _WINDOW * _WINDOWS, _WINDOW):
+        tied = np.flatnonzero(~(first & np.append(first[1:], True)))
+        if len(tied) <= _FEW:
+            break
+        numbers = order[tied]
+        key = _window(data, begins[numbers] + depth, ends[numbers])
+        sorting = np.lexsort((key, np.cumsum(first)[tied]))
+        order[tied] = numbers[sorting]
+        key = key[sorting]
+        first[tied[1:]] |= key[1:] != key[:-1]
+    tied = np.flatnonzero(~(first & np.append(first[1:], True)))
+    if len(tied):
+        spend(100 * len(tied))
+        order[tied] = sorted(
+            order[tied].tolist(), key=lambda number: data[bounds.item(number) : bounds.item(number + 1)]
+        )
+    return order
+
+
+def _window(data: bytes, begins: Places, ends: Places) -> NDArray[np.uint64]:
+    """The next bytes from each place on as a number that orders them, zeros for those from its end on."""
+    values = np.frombuffer(data or b"\0", np.uint8)
+    key = np.zeros(len(begins), np.uint64)
+    for ahead in range(_WINDOW):
+        places = begins + ahead
+        key <<= np.uint64(8)
+        key |= np.where(places < ends, values[np.minimum(places, len(values) - 1)], 0).astype(np.uint64)
+    return key

@@ -1,0 +1,127 @@
+"""Sets of characters as automata over their UTF-8 bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..syntax import Ranges
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """A piece of graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
+
+    An edge's target is a node of the template, or -1 for the way out. Node 0 is the entry. From the nodes in
+    exits (int32) the way out can be taken without reading a byte. starts: where each node's edges begin; ways_out: the
+    edges that lead out.
+    """
+
+    ends: NDArray[np.int32]
+    edges: NDArray[np.int32]
+    exits: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    starts: NDArray[np.int32] = field(init=False)
+    ways_out: NDArray[np.intp] = field(init=False)
+
+    def __post_init__(self) -> None:
+        starts = np.zeros_like(self.ends)
+        starts[1:] = self.ends[:-1]
+        object.__setattr__(self, "starts", starts)
+        object.__setattr__(self, "ways_out", np.flatnonzero(self.edges[:, 2] < 0))
+
+
+NOWHERE = -2
+NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
+
+
+def template_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> Template:
+    """A template of rows of targets by byte, int32 [nodes, 256], -1 for the way out; runs of equal ones are edges."""
+    change = np.ones(rows.shape, np.bool_)
+    change[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    node, low = np.nonzero(change)
+    high = np.append(low[1:], 0) - 1
+    high[high < 0] = 255
+    target = rows[node, low]
+    alive = target != NOWHERE
+    edges = np.stack([low[alive], high[alive], target[alive]], axis=1).astype(np.int32)
+    ends = np.cumsum(np.bincount(node[alive], minlength=len(rows)))
+    return Template(ends.astype(np.int32), edges, exits.astype(np.int32))
+
+
+ByteRanges = tuple[tuple[int, int], ...]
+Tree = dict[tuple[int, int], "Tree"]
+_LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
+
+
+def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
+    """The ranges as sequences of byte ranges: a text of one character is in one of them, byte by byte."""
+    found: list[ByteRanges] = []
+    for low, high in ranges:
+        stack = [(0xE000, high), (low, 0xD7FF)] if low < 0xD800 and high > 0xDFFF else [(low, high)]
+        while stack:
+            low, high = stack.pop()
+            split = _split(low, high)
+            if split is None:
+                first, last = chr(low).encode(), chr(high).encode()
+                found.append(tuple(zip(first, last, strict=True)))
+            else:
+                stack += [(split + 1, high), (low, split)]
+    return found
+
+
+def _split(low: int, high: int) -> int | None:
+    """Where to cut a range so that its parts have a fixed length and full continuation bytes; None if it is so."""
+    for last in _LAST_OF_LENGTH:
+        if low <= last < high:
+            return last
+    if high < 0x80:
+        return None
+    for shift in (6, 12, 18):
+        full = (1 << shift) - 1
+        if low >> shift != high >> shift:
+            if low & full:
+                return low | full
+            if high & full != full:
+                return (high & ~full) - 1
+    return None
+
+
+@lru_cache(maxsize=512)
+def template(ranges: Ranges) -> Template:
+    """The smallest deterministic automaton of one character out of `ranges`."""
+    tree: Tree = {}
+    for sequence in byte_sequences(ranges):
+        level = tree
+        for step in sequence:
+            level = level.setdefault(step, {})
+    shared: dict[tuple[tuple[int, int, int], ...], int] = {}
+    nodes: list[tuple[tuple[int, int, int], ...]] = []
+    root = _share(tree, shared, nodes)
+    order = [root, *(n for n in range(len(nodes)) if n != root)]
+    number = {old: new for new, old in enumerate(order)} | {-1: -1}
+    edges = [(low, high, number[target]) for old in order for low, high, target in nodes[old]]
+    ends = np.cumsum([len(nodes[old]) for old in order])
+    return Template(ends.astype(np.int32), np.array(edges, np.int32).reshape(-1, 3))
+
+
+def _share(
+    tree: Tree,
+    shared: dict[tuple[tuple[int, int, int], ...], int],
+    nodes: list[tuple[tuple[int, int, int], ...]],
+) -> int:
+    """Number the subtree so that equal subtrees have one number (UTF-8 has at most four levels)."""
+    edges: list[tuple[int, int, int]] = []
+    for (low, high), below in sorted(tree.items(), key=lambda item: item[0]):
+        target = _share(below, shared, nodes) if below else -1
+        if edges and edges[-1][2] == target and edges[-1][1] + 1 == low:
+            edges[-1] = (edges[-1][0], high, target)
+        else:
+            edges.append((low, high, target))
+    key = tuple(edges)
+    if key not in shared:
+        shared[key] = len(nodes)
+        nodes.append(key)
+    return shared[key]

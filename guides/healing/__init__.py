@@ -1,0 +1,1 @@
+"""A prompt's end in front of any guide."""

@@ -1,0 +1,302 @@
+"""Closing within a budget: how many tokens a state still needs, and which tokens leave enough of them."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LimitError
+from ...kernels.answers import DEAD, NEVER
+from ...kernels.chart.cost import NEXT, TOKENS, Costs, settle_nodes, state_costs
+from ...kernels.chart.interning import WORDS
+from ...kernels.chart.onward import nearest, spell
+from ...kernels.jit.calling import call
+from ...kernels.trie.walk import successors
+from ..chart.automaton import ChartAutomaton
+from ..limits import spend
+from .tables import VocabularyTables
+
+Ints = NDArray[np.int32]
+
+# How many states a search for a way to the end may look at, and a search for one with fewer tokens than are known
+MAX_SEARCH = 5_000
+MAX_IMPROVING = 500
+MAX_SEARCH_WORDS = 4_000_000
+# From how many bytes before the end on the bytes are not put together to tokens, and how many are at a time
+FAR = 1 << 15
+WAY = 1024
+# Up to how many bytes before the end tokens are tried that are on no shortest way; and where very many may follow, how
+# many bytes longer than a shortest text one with such a token may be
+NEAR = 32
+DETOUR = 2
+# How many times as many bytes as it takes a front end may promise, which only knows some short text
+OVERSTATED = 8
+# Steps of work, as `guides.limits` counts them, that a state of a search takes outside of kernels
+STEPS_EACH = 500
+
+_NO_STATES = np.zeros((0, 4), np.int32)
+_EMPTY = np.zeros(0, np.int32)
+# What all begin with; nothing is written to it, since there is no room
+_NO_COSTS = Costs(
+    _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.zeros((0, 32), np.int32), _EMPTY, _NO_STATES
+)
+# What is known of a new node, by fields of `Costs`
+_NODE_COSTS = {"nodes": NEVER, "unmet": NEVER, "promised": -1, "lacking": -1, "after": -1}
+
+
+class Closing:
+    """The distances of an automaton's states in tokens of a vocabulary.
+
+    A distance is the lesser of two numbers of tokens: those that a shortest text in bytes can be split into,
+    and those that end the text when each is the one that comes nearest to the end. Each depends on the state
+    alone, whatever was asked before, and drops by one along its own way, which makes distances consistent. The
+    second is worked out near the end only, and in a wide state among tokens of texts not much longer than a shortest
+    one: it leads to hundreds of others, each of which would be searched in turn. Where even a shortest text has more
+    than `FAR` bytes, their number is the distance: any byte of such a text brings it down by one as well, and nobody
+    has to go along it.
+    When the vocabulary lacks single bytes, a distance is searched for among token sequences near the end, and wherever
+    the shortest text cannot be spelt. A state from which such a search finds no way in reasonable time counts as
+    having none (`gave_up`), so that no text is led there.
+    Callers hold the automaton's lock.
+    """
+
+    def __init__(self, automaton: ChartAutomaton, tables: VocabularyTables) -> None:
+        self._automaton = automaton
+        self._tables = tables
+        self._distances: dict[int, int] = {}
+        self._by_nearest: dict[int, int] = {}
+        self._nodes_settled = 0
+        self.gave_up = False
+        self._costs = _NO_COSTS
+
+    def forget(self, kept: NDArray[np.bool_]) -> None:
+        """Forget all states but the kept ones, and where the chart's words were."""
+        for known in (self._distances, self._by_nearest):
+            for state in [state for state in known if not kept[state]]:
+                del known[state]
+        self._costs = replace(self._costs, entries=np.zeros(0, np.int32), onward=_NO_STATES)
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
+        known = self._distances.get(state)
+        if known is None:
+            if self._automaton.ends(state):
+                known = self._distances[state] = 0
+            elif self._tables.spells_all_bytes:
+                known = self._distances[state] = self._found_distance(state)
+            else:
+                known = self._distances[state] = self._searched_distance(state)
+        return known
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `left` tokens are enough to complete the text from `state`."""
+        return bool(self._which_fit(np.array([state], np.int32), left)[0])
+
+    def fitting(self, state: int, left: int, root: int = 0) -> NDArray[np.bool_]:
+        """For each token below a node of the trie: allowed, and `left - 1` tokens complete the text after it."""
+        after = self.after_tokens(state, root)
+        fit = np.zeros(self._automaton.state_count + 1, np.bool_)  # the last is for DEAD
+        fit[after] = True
+        states = np.flatnonzero(fit[:-1]).astype(np.int32)
+        fit[states] = self._which_fit(states, left - 1)
+        fit[DEAD] = False
+        return fit[after]
+
+    def _which_fit(self, states: Ints, left: int) -> NDArray[np.bool_]:
+        """From which of the states `left` tokens are enough; bytes tell for most."""
+        needed = self.bytes_needed(states)
+        if self._tables.spells_all_bytes:
+            fit = needed <= left
+            most = min(FAR, OVERSTATED * left * self._tables.trie.deepest)
+            open_ones = np.flatnonzero(~fit & (needed <= most))
+        else:
+            fit = np.zeros(len(states), np.bool_)
+            open_ones = np.flatnonzero(needed < NEVER)
+        spend(STEPS_EACH * len(open_ones))
+        for i in open_ones.tolist():
+            fit[i] = self._is_near(int(states[i]), left)
+        return fit
+
+    def _is_near(self, state: int, left: int) -> bool:
+        """Whether the distance is at most `left`; a shortest text mostly tells, and costs less."""
+        if state not in self._distances and self._by_shortest(state) <= left:
+            return True
+        return self.distance(state) <= left
+
+    def distance_below(self, state: int, root: int) -> int:
+        """The fewest tokens to an accepting state, the first of them below a node of the trie; NEVER if none can be."""
+        after = np.unique(self.after_tokens(state, root))
+        after = after[after >= 0]
+        needed = self.bytes_needed(after)
+        fewest = NEVER
+        for place in np.argsort(needed, kind="stable").tolist():
+            if -(-int(needed[place]) // self._tables.trie.deepest) >= fewest - 1:
+                break
+            fewest = min(fewest, 1 + self.distance(int(after[place])))
+        return fewest
+
+    def after_tokens(self, state: int, root: int = 0) -> Ints:
+        """The state after what each token below a node has beyond it, in the order of the trie; DEAD if not allowed."""
+        below = self._tables.below(root)
+        after = np.empty(below.stop - below.start, np.int32)
+        self._automaton.run(successors, self._tables.trie, state, root, after)
+        return after
+
+    def bytes_needed(self, states: Ints) -> Ints:
+        """The fewest bytes to an accepting state, for each of the states; NEVER for as many or more."""
+        out = np.empty(len(states), np.int32)
+        self._run_costed(state_costs, states, out)
+        return out
+
+    def _settled(self) -> Costs:
+        """The costs, up to date with the graph and the chart."""
+        automaton = self._automaton
+        graph, chart = automaton.graph_arrays, automaton.chart
+        costs = self._costs
+        more: dict[str, Ints] = {}
+        if len(costs.nodes) < len(graph.nodes):
+            for name, value in _NODE_COSTS.items():
+                more[name] = _extended(getattr(costs, name), len(graph.nodes), value)
+        if len(costs.turns) < len(graph.counters):
+            for name in ("turns", "exits"):
+                more[name] = _extended(getattr(costs, name), len(graph.counters), NEVER)
+        if len(costs.entries) < len(chart.words):
+            more["entries"] = _extended(costs.entries, len(chart.words), -1)
+        if len(costs.onward) < len(chart.states):
+            more["onward"] = _extended(costs.onward, len(chart.states), -1)
+        weights = automaton.weights(len(costs.weights))
+        if weights:
+            padded = np.zeros((len(weights), costs.weights.shape[1]), np.int32)
+            for row, of_set in zip(padded, weights, strict=True):
+                row[: len(of_set)] = np.minimum(of_set, NEVER)
+            more["weights"] = np.concatenate([costs.weights, padded])
+        if more:
+            self._costs = costs = replace(costs, **more)
+        count = automaton.graph.node_count
+        if count > self._nodes_settled:
+            for node, promise, lacking, target in automaton.promises(self._nodes_settled, count):
+                costs.promised[node], costs.lacking[node] = min(promise, NEVER), min(lacking, NEVER)
+                costs.after[node] = target
+            code = call(settle_nodes, graph, chart, costs, self._nodes_settled, count)
+            if code < DEAD:
+                automaton.resolve(code)
+            self._nodes_settled = count
+        return self._costs
+
+    def _found_distance(self, state: int) -> int:
+        needed = self._needed(state)
+        if needed >= NEVER:
+            raise LimitError(
+                f"the shortest text of the constraint has {NEVER:,} bytes or more; ask for fewer or shorter repetitions"
+            )
+        if needed > FAR:
+            return needed
+        fewest = self._by_shortest(state)
+        if needed > NEAR or (fewest - 1) * self._tables.trie.deepest < needed:
+            return fewest
+        return min(fewest, self._tokens_by_nearest(state, needed))
+
+    def _needed(self, state: int) -> int:
+        """As `bytes_needed`, for one state."""
+        return int(self.bytes_needed(np.array([state], np.int32))[0])
+
+    def _by_shortest(self, state: int) -> int:
+        """How few tokens spell a shortest text, which must not be too long to be counted."""
+        known = self._costs.onward.item(state, TOKENS)
+        return known if known >= 0 else self._spelt(state)
+
+    def _spelt(self, state: int) -> int:
+        """As `_by_shortest`, worked out by pieces of the text, so that not all of its states have their rows at once.
+
+        The states on the way say in Costs.onward what comes next before they say how many tokens it takes; if the call
+        must end in between, they forget it, since what is on the way already is not turned back to.
+        """
+        way = np.empty(WAY, np.int32)
+        begins = [state]
+        try:
+            while (fewest := self._run_costed(spell, self._tables.trie, begins[-1], way)) == DEAD:
+                begins.append(self._costs.onward.item(int(way[-1]), NEXT))
+            for begin in reversed(begins[:-1]):
+                fewest = self._run_costed(spell, self._tables.trie, begin, way)
+            return fewest
+        except BaseException:
+            onward = self._costs.onward
+            onward[onward[:, TOKENS] < 0, NEXT] = -1
+            raise
+
+    def _run_costed(self, function: Any, *arguments: Any) -> int:
+        return self._automaton.run(function, *arguments, beside=self._settled)
+
+    def _tokens_by_nearest(self, state: int, limit: int) -> int:
+        """How many tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""
+        path: list[int] = []
+        while state not in self._by_nearest and not self._automaton.ends(state):
+            if len(path) == limit:
+                return NEVER
+            path.append(state)
+            state = self._run_costed(nearest, self._tables.trie, state, DETOUR)
+            if state == DEAD:
+                return NEVER
+        count = self._by_nearest.get(state, 0)
+        for place in reversed(path):
+            count += 1
+            self._by_nearest[place] = count
+        return count
+
+    def _searched_distance(self, state: int) -> int:
+        """Search token sequences for the fewest, by A*: what is known counts, else the longest token's steps."""
+        needed = self._needed(state)
+        if needed >= NEVER:
+            self.gave_up = True
+            return NEVER
+        shortest = self._by_shortest(state)
+        if shortest < NEVER and needed > NEAR:
+            return shortest
+        limit = MAX_SEARCH if shortest >= NEVER else MAX_IMPROVING
+        origin: dict[int, int] = {state: state}
+        fewest = {state: 0}
+        queue = [(0, 0, state, 0)]
+        expanded, words = 0, int(self._automaton.chart.sizes[WORDS])
+        while queue:
+            total, _, place, tokens = heapq.heappop(queue)
+            if total >= shortest:
+                return shortest
+            if self._distances.get(place, 0) or self._automaton.ends(place):
+                self._remember_search(state, place, total, origin)
+                return total
+            if tokens > fewest[place]:
+                continue
+            expanded += 1
+            if expanded > limit or int(self._automaton.chart.sizes[WORDS]) - words > MAX_SEARCH_WORDS:
+                self.gave_up |= shortest >= NEVER
+                return shortest
+            after = np.unique(self.after_tokens(place))
+            after = after[after >= 0]
+            spend(STEPS_EACH * (1 + len(after)))
+            for target, needed in zip(after.tolist(), self.bytes_needed(after).tolist(), strict=True):
+                ahead = self._distances.get(target) or -(-needed // self._tables.trie.deepest)
+                if tokens + 1 < fewest.get(target, NEVER) and ahead < NEVER:
+                    fewest[target], origin[target] = tokens + 1, place
+                    heapq.heappush(queue, (tokens + 1 + ahead, needed, target, tokens + 1))
+        if shortest >= NEVER:
+            for place in origin:
+                self._distances[place] = NEVER
+        return shortest
+
+    def _remember_search(self, state: int, place: int, total: int, origin: dict[int, int]) -> None:
+        """Note the distances on the way from `state` to `place`, from which the rest is known."""
+        way = [place]
+        while way[-1] != state:
+            way.append(origin[way[-1]])
+        for at, passed in enumerate(reversed(way)):
+            self._distances[passed] = min(total - at, self._distances.get(passed, NEVER))
+
+
+def _extended(array: Ints, length: int, value: int) -> Ints:
+    grown = np.full((length, *array.shape[1:]), value, np.int32)
+    grown[: len(array)] = array
+    return grown

@@ -1,0 +1,317 @@
+"""The lift: a byte automaton and a vocabulary become a guide. One piece of code for every constraint."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import LanguageError, LimitError
+from ...kernels.answers import DEAD, NEVER
+from ...kernels.chart.bundles import signature as signature_of
+from ...kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
+from ...kernels.trie.split import UNSPLITTABLE, walk_span, walk_split
+from ...kernels.trie.walk import walk, walk_beside
+from ...tokenizers_adapter import Vocabulary
+from ..chart.automaton import ChartAutomaton, Kept
+from ..explain.expectation import NOTHING, expectation
+from ..gc_pause import paused
+from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
+from ..shared import Shared
+from .closing import Closing
+from .mask_table import Cache, MaskTable
+from .tables import VocabularyTables
+
+Mask = NDArray[np.uint32]
+
+_UNKNOWN = -2  # no signature
+MAX_STEPS = 1 << 16
+"""How many (state, token) pairs a guide remembers the state after, and of how many states it remembers the mask."""
+
+
+class LiftedGuide(Shared):
+    """A guide over the states of a `ChartAutomaton`. See `guides.protocol.Guide` for the methods.
+
+    States with equal signatures have equal masks, so masks are memoised by signature. Thread-safe. A state that
+    `advance` or `read` did not give out raises StateError.
+    """
+
+    def __init__(self, automaton: ChartAutomaton, vocabulary: Vocabulary) -> None:
+        self._automaton = automaton
+        self._vocabulary = vocabulary
+        self._size = vocabulary.size
+        self._tables = VocabularyTables.of(vocabulary)
+        self._lock = automaton.lock
+        self._meter = automaton.meter
+        self._rows: Cache = {}
+        self._signatures: dict[int, int] = {}
+        self._steps: dict[int, int] = {}
+        self._kept = automaton.kept
+        self._eos = frozenset(vocabulary.eos_ids)
+        self._found = np.zeros(len(Shortcut._fields), np.uint64)
+        self._closing = Closing(automaton, self._tables)
+        if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
+            raise self._unspellable()
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary whose token ids the masks speak of."""
+        return self._vocabulary
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        return self._automaton.start
+
+    @property
+    def automaton(self) -> ChartAutomaton:
+        """The byte automaton under the guide."""
+        return self._automaton
+
+    @property
+    def table(self) -> MaskTable:
+        """The table that holds the masks; one per vocabulary."""
+        return self._tables.masks
+
+    def mask(self, state: int) -> Mask:
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
+        row = self.row(state)
+        return self._tables.masks.masks[row]
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        if type(state) is not int:
+            state = state_of(state, MOST_LEFT)
+        if self._kept is self._automaton.kept:
+            signature = self._signatures.get(state, _UNKNOWN)
+            row = self._rows.get(signature)
+            while row is not None:
+                self._tables.masks.touch(row)
+                known = self._rows.get(signature)
+                if known == row:  # not given away by another thread before it was touched
+                    return row
+                row = known
+        return self._new_row(state)
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        if type(state) is not int or type(token) is not int:
+            state, token = state_of(state, MOST_LEFT), token_of(token, self._size)
+        if not 0 <= token < self._size:
+            return DEAD
+        known = self._steps.get(state << 32 | token)
+        if known is not None and not self._automaton.is_crowded:
+            return known
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        if state == DEAD:
+            return DEAD
+        return self._new_step(state, token)
+
+    @paused
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        data = bytes_of(data)
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            return self._alive(self._automaton.read(state, data))
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete."""
+        return self._automaton.is_accepting(state)
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, EOS not counted; see `guides.lift.closing.Closing` for how."""
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            return NEVER if state == DEAD else self._closing.distance(state)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        left = left_of(left)
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            return left >= NEVER if state == DEAD else self._closing.fits(state, left)
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        left = left_of(left)
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            if state == DEAD:
+                return np.zeros(self._tables.words, np.uint32)
+            mask = self._tables.pack(self._closing.fitting(state, left))
+            return mask | self._tables.eos_words if self._automaton.ends(state) else mask
+
+    def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
+        """As `guides.healing.crossing.TrieGuide` says."""
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            mask = np.zeros(self._tables.words, np.uint32)
+            if state == DEAD:
+                return mask
+            if left is None and self._tables.spells_all_bytes:
+                self._automaton.run(walk, self._tables.branches, state, self._tables.branch_of(node), mask)
+                return mask
+            fitting = self._closing.fitting(state, NEVER if left is None else left_of(left), node)
+            return self._tables.pack(fitting, node)
+
+    def distance_below(self, state: int, node: int) -> int:
+        """As `guides.healing.crossing.TrieGuide` says."""
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            return NEVER if state == DEAD else self._closing.distance_below(state, node)
+
+    def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
+        """The state after what each token below a node of the vocabulary's trie has beyond it; DEAD if not allowed.
+
+        int32, in the order of the trie
+        """
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            if state == DEAD:
+                below = self._tables.below(node)
+                return np.full(int(below.stop - below.start), DEAD, np.int32)
+            after = self._closing.after_tokens(state, node)
+            if not self._tables.spells_all_bytes:
+                after[~self._closing.fitting(state, NEVER, node)] = DEAD
+            self._automaton.keep(after)
+            return after
+
+    def after_bytes(self, state: int) -> NDArray[np.int32]:
+        """The state after each byte: int32 [256], DEAD where there is none, whether or not tokens spell it."""
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            return self._automaton.transitions(state)
+
+    def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The fewest bytes that complete a text from each of the states, whatever tokens spell; NEVER from DEAD."""
+        with self._lock, self._meter:
+            self._prepare(self.start)
+            numbers = [self._automaton.ready(state) for state in np.asarray(states).reshape(-1).tolist()]
+            needed = np.full(len(numbers), NEVER, np.int32)
+            alive = [state for state in numbers if state != DEAD]
+            if alive:
+                needed[np.array(numbers) != DEAD] = self._closing.bytes_needed(np.array(alive, np.int32))
+            return needed
+
+    def _prepare(self, state: int) -> int:
+        """See to it that what is remembered is true, and that the state can be looked at: it. Raises StateError."""
+        kept = self._automaton.kept
+        if self._kept is not kept:
+            self._forget(kept)
+            self._kept = kept
+        return self._automaton.ready(state)
+
+    @paused
+    def _new_row(self, state: int) -> int:
+        """As `row`, where it is not known."""
+        with self._lock, self._meter, self._tables.lock:
+            self._prepare(state)
+            return self._compute(state)
+
+    @paused
+    def _new_step(self, state: int, token: int) -> int:
+        """As `advance`, where it is not known."""
+        with self._lock, self._meter:
+            return self._step(state, token)
+
+    def _step(self, state: int, token: int) -> int:
+        """The state after a token that is not EOS."""
+        if self._automaton.is_crowded:
+            self._automaton.collect()
+        self._prepare(state)
+        data, start = self._tables.bytes
+        first, last = start.item(token), start.item(token + 1)
+        after = DEAD if first == last else self._alive(self._automaton.follow(state, data, first, last))
+        if len(self._steps) >= MAX_STEPS:
+            self._steps.clear()
+        self._steps[state << 32 | token] = after
+        return after
+
+    def _alive(self, state: int) -> int:
+        """The state, DEAD if the vocabulary cannot spell what may follow."""
+        if state == DEAD or self._tables.spells_all_bytes or self._closing.fits(state, NEVER - 1):
+            return state
+        return DEAD
+
+    def describe(self, state: int) -> str:
+        """What may follow, in words: the characters, and where a grammar or schema asks for them."""
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            return NOTHING if state == DEAD else expectation(self._automaton, state)
+
+    def _forget(self, kept: object) -> None:
+        """Forget all states and signatures but those that are kept, all if it is not known which.
+
+        Steps lead from states that were given out to such states, whose numbers stay.
+        """
+        if not isinstance(kept, Kept) or kept.before is not self._kept:
+            self._closing.forget(np.zeros(self._automaton.state_count, np.bool_))
+            self._signatures.clear()
+            self._rows.clear()
+            return
+        self._closing.forget(kept.states)
+        for state in [state for state in self._signatures if state != DEAD and not kept.states[state]]:
+            del self._signatures[state]
+        for signature in [each for each in list(self._rows) if each != DEAD and not kept.signatures[each]]:
+            self._rows.pop(signature, None)
+
+    def _unspellable(self) -> LanguageError | LimitError:
+        """Why no text of the language can be spelt."""
+        if self._closing.gave_up:
+            return LimitError(
+                "no way to spell a complete text of this constraint with this vocabulary was found in reasonable time; "
+                "give the vocabulary tokens for all single bytes or characters of the constraint"
+            )
+        have = {byte for text in self._vocabulary.tokens for byte in text or b""}
+        missing = sorted(self._automaton.bytes_on_the_way() - have)
+        listed = ", ".join(repr(chr(byte)) if byte < 0x80 else f"0x{byte:02X}" for byte in missing[:20])
+        return LanguageError(
+            "the vocabulary has no tokens that spell a text of this constraint"
+            + (f"; no token contains {listed}" if missing else "; its tokens do not fit together to one")
+            + ". Use another tokenizer, or a constraint within its characters"
+        )
+
+    def _install(self, state: int, mask: Mask) -> None:
+        """Take over the mask of a state, computed before."""
+        with self._lock, self._meter, self._tables.lock:
+            self._prepare(state)
+            signature = self._automaton.run(signature_of, state)
+            if signature not in self._rows:
+                self._tables.masks.store(self._rows, signature, mask)
+
+    def _compute(self, state: int) -> int:
+        """The number of the row with the mask of a state. Hold the locks."""
+        signature = DEAD if state == DEAD else self._automaton.run(probe, state, self._found)
+        row = self._rows.get(signature)
+        if row is None:
+            mask = np.zeros(self._tables.words, np.uint32) if state == DEAD else self._walk(state)
+            if state != DEAD and self._automaton.ends(state):
+                mask |= self._tables.eos_words
+            row = self._tables.masks.store(self._rows, signature, mask)
+        else:
+            self._tables.masks.touch(row)
+        if len(self._signatures) >= MAX_STEPS:
+            self._signatures.clear()
+        self._signatures[state] = signature
+        return row
+
+    def _walk(self, state: int) -> Mask:
+        """The mask of a state that was probed last, without EOS."""
+        if not self._tables.spells_all_bytes:
+            return self._tables.pack(self._closing.fitting(state, NEVER))
+        trie = self._tables.branches
+        found = Shortcut(*self._found.tolist())
+        if found.kind == BESIDE:
+            mask = self._tables.masks.rows[self._compute(found.usual)] & ~self._tables.eos_words
+            self._automaton.run(walk_beside, trie, state, found.usual, mask)
+            return mask
+        mask = np.zeros(self._tables.words, np.uint32)
+        if found.kind:
+            split = self._tables.split((found.low, found.high, found.others))
+            short_walk = walk_split if found.kind == LOOP else walk_span
+            if split is not None and self._automaton.run(short_walk, trie, split, state, mask) != UNSPLITTABLE:
+                return mask
+            mask[:] = 0
+        self._automaton.run(walk, trie, state, 0, mask)
+        return mask

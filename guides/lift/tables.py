@@ -1,0 +1,233 @@
+"""What is computed once per vocabulary and shared by all its guides: trie annotations, masks, loop splits."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import whole
+from ...kernels.jit.calling import call
+from ...kernels.trie.branches import Branches, TokenTrie, annotate
+from ...kernels.trie.preorder import find_parents, find_reach
+from ...kernels.trie.split import Split, divide
+from ...tokenizers_adapter import Trie, Vocabulary
+from ..given import vocabulary_of
+from ..locks import new_lock
+from .mask_table import MaskTable
+
+Loop = tuple[int, int, int]
+
+_UTF8_BYTES = frozenset(range(0xF5)) - {0xC0, 0xC1}
+MAX_SPLITS = 32
+MAX_LEAVING = 16_384
+MIN_LOOP = 24
+WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
+
+
+class TokenBytes(NamedTuple):
+    """The bytes of all tokens: token t is data[start[t]:start[t + 1]], empty if it has none."""
+
+    data: NDArray[np.uint8]
+    start: NDArray[np.int32]
+
+
+class VocabularyTables:
+    """One per vocabulary; fetch it with `VocabularyTables.of`. Guard changes with `lock`."""
+
+    _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, VocabularyTables]] = weakref.WeakKeyDictionary()
+    _known_lock: ClassVar[Any] = new_lock()
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.trie = TokenTrie(*vocabulary.trie, int(vocabulary.trie.depth.max()))
+        texts = [text or b"" for text in vocabulary.tokens]
+        start = np.zeros(len(texts) + 1, np.int32)
+        np.cumsum([len(text) for text in texts], out=start[1:])
+        self.bytes = TokenBytes(np.frombuffer(b"".join(texts), np.uint8), start)
+        self.words = (vocabulary.size + 31) // 32
+        self.eos_words = np.zeros(self.words, np.uint32)
+        for token in vocabulary.eos_ids:
+            self.eos_words[token >> 5] |= np.uint32(1 << (token & 31))
+        self.single_bytes = frozenset(text[0] for text in vocabulary.tokens if text is not None and len(text) == 1)
+        self.spelled = np.isin(np.arange(256), sorted(self.single_bytes))
+        self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
+        self.masks = MaskTable(self.words)
+        self.lock = new_lock()
+        self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
+        # How often a loop was walked, until it is divided; None if it is not worth while
+        self._splits: OrderedDict[Loop, Split | int | None] = OrderedDict()
+        # Wanted by the first masks; here they do not hold up a text.
+        _ = self.branches, self.branch_numbers, self.reach
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
+        """The tables of a vocabulary, made when first asked for. Raises OptionError for what is none."""
+        vocabulary = vocabulary_of(vocabulary, "a guide")
+        with cls._known_lock:
+            tables = cls._known.get(vocabulary)
+            if tables is None:
+                tables = cls._known[vocabulary] = cls(vocabulary)
+            return tables
+
+    def split(self, loop: Loop, at_once: bool = False) -> Split | None:
+        """How tokens divide at a loop.
+
+        None for a small loop, for one that too many tokens leave, and at the first calls unless wanted `at_once`:
+        dividing takes as long as some walks, and those of loops that only have some ASCII characters are short.
+        """
+        if loop[0].bit_count() + loop[1].bit_count() < MIN_LOOP:
+            return None
+        with self.lock:
+            known = self._splits.pop(loop, 0)
+            if isinstance(known, int):
+                soon = not at_once and known < (WALKS_OF_WIDE if loop[2] else WALKS_OF_NARROW)
+                known = known + 1 if soon else self._divide(loop)
+            self._splits[loop] = known
+            if len(self._splits) > MAX_SPLITS:
+                self._splits.popitem(last=False)
+            return known if isinstance(known, Split) else None
+
+    def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
+        """A packed mask of the tokens below a node, all or the chosen ones of them in the order of `trie.ids`."""
+        flags = np.zeros(32 * self.words, np.bool_)
+        flags[self.trie.ids[self.below(root)]] = chosen
+        return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def node_of(self, node: Any) -> int:
+        """A node of `trie` as a plain int. Raises OptionError for anything else."""
+        return whole(node, "node", 0, len(self.trie.byte) - 1)
+
+    def branch_of(self, node: int) -> int:
+        """The number that a node of `trie` has in `branches`. Raises OptionError for what is no node."""
+        return self.branch_numbers.item(self.node_of(node))
+
+    def below(self, root: int) -> slice:
+        """Where in `trie.ids` the tokens below a node are: those that begin with its text and are longer.
+
+        Raises OptionError for what is no node.
+        """
+        trie, root = self.trie, self.node_of(root)
+        return slice(trie.token_start.item(root + 1), trie.token_start.item(trie.skip.item(root)))
+
+    @cached_property
+    def parents(self) -> NDArray[np.int32]:
+        """The parent of each node of `trie`; the root is its own."""
+        return parents_of(self.trie)
+
+    @cached_property
+    def branches(self) -> Branches:
+        """The trie once more, numbered by levels, for walks that look at all children of a node."""
+        return branches_of(self.trie)
+
+    @cached_property
+    def branch_numbers(self) -> NDArray[np.intp]:
+        """The number that each node of `trie` has in `branches`."""
+        return np.argsort(by_level(self.trie))
+
+    @cached_property
+    def reach(self) -> NDArray[np.int32]:
+        """The length of the longest token at or below each node of `trie`."""
+        reach = self.trie.depth.copy()
+        call(find_reach, self.parents, reach)
+        return reach
+
+    @cached_property
+    def token_nodes(self) -> NDArray[np.intp]:
+        """The node at which each token ends, in the order of the trie."""
+        return np.repeat(np.arange(len(self.trie.byte)), np.diff(self.trie.token_start))
+
+    def _divide(self, loop: Loop) -> Split | None:
+        trie = self.trie
+        stay_chars = np.empty(len(trie.byte), np.int32)
+        exit_chars = np.empty(len(trie.byte), np.int32)
+        divide(trie, np.uint64(loop[0]), np.uint64(loop[1]), bool(loop[2]), stay_chars, exit_chars)
+        exits = np.flatnonzero(exit_chars >= 0)
+        exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
+        first = trie.token_start[exits]
+        counts = trie.token_start[trie.skip[exits]] - first
+        if counts.sum() > MAX_LEAVING:
+            return None
+        chars = np.repeat(stay_chars, np.diff(trie.token_start))
+        order = np.argsort(chars.astype(np.int16), kind="stable")  # by radix, which is quicker
+        order = order[np.searchsorted(chars[order], 0) :]
+        row = np.zeros(32 * self.words, np.bool_)
+        row[trie.ids[order]] = True
+        return Split(
+            np.packbits(row, bitorder="little").view(np.uint32),
+            trie.ids[order],
+            chars[order],
+            self.branch_numbers[exits].astype(np.int32),
+            exit_chars[exits],
+            self.reach[exits].astype(np.int32),
+            np.searchsorted(trie.byte[exits], np.arange(257)).astype(np.int32),
+            self._way_to(np.sort(exits)),
+            *self._tails(trie.depth[exits] - 1, first, counts),
+        )
+
+    def _way_to(self, exits: NDArray[np.intp]) -> NDArray[np.int32]:
+        """`Split.way` for exits in preorder: every node that has an exit at or below it."""
+        trie = self.trie
+        before = np.zeros(len(trie.byte) + 1, np.int32)
+        before[exits + 1] = 1
+        is_exit = before[1:] == 1
+        np.cumsum(before, out=before)
+        on_way = np.flatnonzero(before[trie.skip] > before[:-1])[1:]
+        after = np.searchsorted(on_way, trie.skip[on_way])
+        columns = [self.branch_numbers[on_way], after, is_exit[on_way], trie.byte[on_way], trie.depth[on_way]]
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def _tails(
+        self, depth: NDArray[np.int32], first: NDArray[np.int32], counts: NDArray[np.int32]
+    ) -> tuple[Branches, NDArray[np.int32]]:
+        """`Split.tails` and `Split.tail_root`, from where the tokens of each exit are, and how long what they keep."""
+        data, start = self.bytes.data.tobytes(), self.bytes.start
+        begins: NDArray[np.int64] = first - np.cumsum(counts) + counts
+        tokens = self.trie.ids[np.repeat(begins, counts) + np.arange(counts.sum())]
+        leaving = start[tokens] + np.repeat(depth, counts)
+        texts = [data[at:end] for at, end in zip(leaving.tolist(), start[tokens + 1].tolist(), strict=True)]
+        tails = Trie.build(texts)
+        branches = branches_of(tails._replace(ids=tokens[tails.ids]))
+        root = np.full(256, -1, np.int32)
+        children = np.arange(branches.first.item(0), branches.first.item(1))
+        root[branches.byte[children]] = children
+        return branches, root
+
+
+def by_level(trie: Trie | TokenTrie) -> NDArray[np.intp]:
+    """The nodes of a trie in preorder, ordered by levels."""
+    return np.argsort(trie.depth, kind="stable")
+
+
+def parents_of(trie: Trie | TokenTrie) -> NDArray[np.int32]:
+    """The parent of each node of a trie in preorder; the root is its own."""
+    parents = np.empty(len(trie.depth), np.int32)
+    call(find_parents, trie.depth, parents)
+    return parents
+
+
+def branches_of(trie: Trie | TokenTrie) -> Branches:
+    """A trie numbered by levels, with what the walks need to know of its nodes."""
+    order = by_level(trie)
+    below = np.zeros((len(order), 3), np.uint64)
+    annotate(trie.byte, trie.skip, below)
+    children = np.bincount(parents_of(trie)[1:], minlength=len(order))
+    first = np.concatenate([[1], 1 + np.cumsum(children[order])])
+    start = trie.token_start
+    tokens = np.stack([start[:-1], start[1:], start[trie.skip]], axis=1)
+    return Branches(
+        first.astype(np.int32),
+        trie.byte[order],
+        trie.ids,
+        tokens[order].astype(np.int32),
+        below[order],
+        int(trie.depth.max()),
+    )
+
+
+def horizon_of(vocabulary: Vocabulary) -> int:
+    """The length in bytes of the longest token."""
+    return VocabularyTables.of(vocabulary).trie.deepest

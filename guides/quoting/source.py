@@ -1,0 +1,317 @@
+"""The documents that quotations come from: their bytes, where quotations may begin and end, and the way back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import any_text_of, brief, items_of, lone_surrogate, one_of
+from ...errors import LanguageError, LimitError, OptionError
+from ...kernels.suffix.quoting import Quotable, spread_reach
+from ...kernels.suffix.tree import END, build
+from ..given import text_of
+from ..limits import spend, spend_growth
+from .boundaries import Boundary, boundaries_in, code_points, gaps
+
+WhiteSpace = Literal["exact", "collapsed"]
+Ints = NDArray[np.int32]
+Places = NDArray[np.int64]
+
+MAX_BYTES = 1 << 30
+BYTES_PER_BYTE = 100
+"""How much memory the index of a text takes for each of its bytes, what it takes to be built included."""
+# Of work, besides the index
+STEPS_PER_BYTE = 4
+# Stands behind each document while they are one text: no white space, and one byte in a JSON string too
+_BETWEEN = "\x7f"
+_RUN = re.compile(r"\s+")
+_NONE = np.zeros(0, np.int32)
+
+
+class Place(NamedTuple):
+    """Where a quotation stands: documents[document][start:end]."""
+
+    document: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of a document: `documents[document][start:end] == text`.
+
+    start, end: in characters; document: 0 where there is only one
+    occurrences: every place (document, start, end) of what was generated, in order; the span's own is one of them
+    """
+
+    text: str
+    start: int
+    end: int
+    document: int = 0
+    occurrences: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be quoted; see `SubstringGuide`. Raises OptionError."""
+
+    boundary: Boundary = "word"
+    min_chars: int = 1
+    max_chars: int | None = None
+    whitespace: WhiteSpace = "exact"
+
+    def __post_init__(self) -> None:
+        options: dict[str, Any] = {"min_chars": self.min_chars, "max_chars": self.max_chars}
+        for name, value in options.items():
+            if not (type(value) is int and value >= 1) and not (value is None and name == "max_chars"):
+                raise OptionError(f"{name}={brief(value)}: a whole number of at least 1")
+        if self.max_chars is not None and self.max_chars < self.min_chars:
+            raise OptionError(f"max_chars={self.max_chars} is less than min_chars={self.min_chars}")
+        for name, value, kind in (("boundary", self.boundary, Boundary), ("whitespace", self.whitespace, WhiteSpace)):
+            one_of(value, name, get_args(kind))
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """All documents as bytes, one after the other, and how their characters correspond to those that are written.
+
+    Behind each document stands one character that is none of its own.
+    data: the bytes; starts: where each document begins, and one more would, in characters; int64 [documents + 1]
+    begins: which of these characters each written one is; None: they are the same
+    bytes_at: where each written one begins in `data`; None: each is one byte
+    first, last: the written characters at which quotations may begin, and before which they may end; int64, ascending
+    """
+
+    data: bytes
+    starts: Places
+    begins: Ints | None
+    bytes_at: Ints | None
+    first: Places
+    last: Places
+
+    def offsets(self, places: Places) -> Places:
+        """Which characters of the documents stand at places in `data`."""
+        written = places if self.bytes_at is None else np.searchsorted(self.bytes_at, places)
+        return written if self.begins is None else self.begins[written].astype(np.int64)
+
+    def byte_of(self, written: Places) -> Places:
+        """Where written characters begin in `data`."""
+        return written if self.bytes_at is None else self.bytes_at[written].astype(np.int64)
+
+    def written(self, characters: Places) -> Places:
+        """The written characters that characters of the documents are."""
+        return characters if self.begins is None else np.searchsorted(self.begins, characters)
+
+
+class Source:
+    """Documents as one text of bytes with the quotations it allows.
+
+    quotable: for the kernels; documents: as given
+    escaped: write the text as the inside of a JSON string; refusal: a text that is allowed besides
+    Raises OptionError for what is no text or no rule, LanguageError if there is nothing to quote.
+    """
+
+    def __init__(
+        self, context: str | Sequence[str], rules: Rules, *, escaped: bool = False, refusal: str | None = None
+    ) -> None:
+        self.documents = documents_of(context)
+        self.rules = rules
+        self.escaped = escaped
+        self.refusal = refusal
+        self._writing = _writing(self.documents, rules, escaped)
+        # Where each document begins in the text, and where the refusal, or one more document, would
+        self._bases = np.append(0, self._writing.byte_of(self._writing.written(self._writing.starts[1:] - 1)) + 1)
+        if refusal is not None and lone_surrogate(refusal) >= 0:
+            raise OptionError(
+                f"none_text has a lone surrogate at character {lone_surrogate(refusal)}, which no UTF-8 can have"
+            )
+        self._refusal = b"" if refusal is None else _written(refusal, escaped)
+        if self._bases[-1] > MAX_BYTES:
+            raise LimitError(
+                f"the context has {self._bases[-1]:,} bytes; up to {MAX_BYTES:,} can be quoted from, which is fixed: "
+                "split it"
+            )
+        spend(STEPS_PER_BYTE * (int(self._bases[-1]) + len(self._refusal)))
+        self.quotable = self._index()
+
+    def _index(self) -> Quotable:
+        writing, refusal = self._writing, self._refusal
+        base = int(self._bases[-1])
+        spend_growth(0, BYTES_PER_BYTE * base)
+        text = np.empty(base + len(refusal) + bool(refusal), np.uint8)
+        text[:base] = np.frombuffer(writing.data, np.uint8)
+        text[self._bases[1:] - 1] = END
+        ends = np.zeros(len(text), np.uint8)
+        chosen = np.zeros(len(text), np.bool_)
+        limited = self.rules.min_chars > 1 or self.rules.max_chars is not None
+        least = np.zeros(len(text) if limited else 0, np.int32)
+        reach = np.zeros_like(least)
+        begins, fewest, most = _limits(writing, self.rules)
+        last = writing.byte_of(writing.last)
+        ends[last] = 1
+        text[_final(last, self._bases)] = END
+        if refusal:
+            text[base:-1] = np.frombuffer(refusal, np.uint8)
+            text[-1], ends[-1] = END, 1
+            begins, fewest, most = (
+                np.append(begins, base),
+                np.append(fewest, len(refusal)),
+                np.append(most, len(refusal)),
+            )
+        chosen[begins] = True
+        if limited:
+            least[begins] = fewest
+            reach[begins] = most
+        if not chosen[:base].any():
+            raise LanguageError(self._nothing())
+        tree = build(text, chosen, spend)
+        if not limited:
+            return Quotable(text, ends, *tree, _NONE, _NONE, _NONE)
+        return _with_reach(Quotable(text, ends, *tree, least[tree.starts], reach[tree.starts], _NONE))
+
+    def _nothing(self) -> str:
+        rules = self.rules
+        longest = max(len(document) for document in self.documents)
+        if not any(document.strip() for document in self.documents):
+            return "the context is empty: there is nothing to quote"
+        if rules.min_chars > longest:
+            return f"the context has {longest} characters, fewer than min_chars={rules.min_chars}"
+        return (
+            f"no piece of the context that begins and ends at the boundaries of boundary={rules.boundary!r} has "
+            f"{rules.min_chars} to {rules.max_chars or longest} characters; change min_chars, max_chars or boundary"
+        )
+
+    def without(self, taken: Sequence[Place]) -> Quotable | None:
+        """What is left to quote when nothing may overlap with the taken places; None if that is nothing."""
+        quotable = self.quotable
+        least, reach = quotable.least, quotable.reach
+        ends = np.flatnonzero(quotable.ends)
+        stops = np.flatnonzero(quotable.text == END)
+        starts = quotable.starts.astype(np.int64)
+        if not len(reach):
+            least = np.ones(len(starts), np.int32)
+            stop = stops[np.searchsorted(stops, starts)]
+            reach = (stop - starts).astype(np.int32)
+        spans = sorted(self._span_in_text(place) for place in taken)
+        froms = np.array([begin for begin, _ in spans], np.int64)
+        tos = np.maximum.accumulate(np.array([end for _, end in spans], np.int64))
+        following = np.searchsorted(froms, starts, "right")
+        inside = (following > 0) & (tos[np.maximum(following - 1, 0)] > starts)
+        bound = np.where(following < len(froms), froms[np.minimum(following, len(froms) - 1)], len(quotable.text))
+        bound = np.minimum(bound, starts + reach)
+        nearest = ends[np.maximum(np.searchsorted(ends, bound, "right") - 1, 0)]
+        reach = np.where(inside | (reach < 0) | (nearest < starts + least), -1, nearest - starts).astype(np.int32)
+        own = quotable.starts < self._bases[len(self.documents)]
+        if not (reach[own] >= 0).any():
+            return None
+        return _with_reach(replace(quotable, least=least, reach=reach))
+
+    def _span_in_text(self, place: Place) -> tuple[int, int]:
+        """From where to where a place reaches in the text of all documents."""
+        writing = self._writing
+        characters = writing.starts[place.document] + np.array([place.start, place.end])
+        begin, end = writing.byte_of(writing.written(characters)).tolist()
+        return begin, end
+
+    def place(self, begin: int, end: int) -> Place | None:
+        """The place in its document of what stands there in the text; None for the refusal."""
+        number = int(np.searchsorted(self._bases, begin, "right")) - 1
+        if number >= len(self.documents):
+            return None
+        writing = self._writing
+        first, last = (writing.offsets(np.array([begin, end])) - writing.starts[number]).tolist()
+        return Place(number, first, last)
+
+    def span(self, places: Sequence[Place], chosen: int = 0) -> Span:
+        """The span of one of its places."""
+        document, start, end = places[chosen]
+        return Span(self.documents[document][start:end], start, end, document, tuple(places))
+
+
+def _with_reach(quotable: Quotable) -> Quotable:
+    furthest = np.empty(len(quotable.lo), np.int32)
+    spread_reach(quotable.lo, quotable.hi, quotable.child_begin, quotable.child, quotable.reach, furthest)
+    return replace(quotable, furthest=furthest)
+
+
+def documents_of(context: Any) -> tuple[str, ...]:
+    """The texts of a context. Raises OptionError for what is none, or has lone surrogates."""
+    if isinstance(context, str):
+        documents: tuple[Any, ...] = (context,)
+    elif (several := items_of(context)) is not None:
+        documents = tuple(several)
+    else:
+        documents = (text_of(context, "the context", 'SubstringGuide("a text", vocabulary)'),)
+    if not documents:
+        raise OptionError("the context has no documents; give a text, or a list of texts")
+    if set(map(type, documents)) != {str}:
+        documents = tuple(any_text_of(one, f"document {number} of the context") for number, one in enumerate(documents))
+    if lone_surrogate("".join(documents)) >= 0:
+        number = next(number for number, document in enumerate(documents) if lone_surrogate(document) >= 0)
+        which = "the context" if isinstance(context, str) else f"document {number} of the context"
+        raise OptionError(
+            f"{which} has a lone surrogate at character {lone_surrogate(documents[number])}, which no text of UTF-8 "
+            "can have"
+        )
+    return documents
+
+
+def _writing(documents: tuple[str, ...], rules: Rules, escaped: bool) -> Writing:
+    first, last = boundaries_in(documents, rules.boundary)
+    starts = np.append(0, gaps(documents) + 1)
+    text, begins = _BETWEEN.join(documents) + _BETWEEN, None
+    if rules.whitespace == "collapsed":
+        kept = np.ones(len(text), np.bool_)
+        for run in _RUN.finditer(text):
+            kept[run.start() + 1 : run.end()] = False
+        text, begins = _RUN.sub(" ", text), np.flatnonzero(kept).astype(np.int32)
+        first, last = (np.searchsorted(begins, places[kept[places]]) for places in (first, last))
+    data = _written(text, escaped)
+    return Writing(data, starts, begins, _byte_places(text, data, escaped), first, last)
+
+
+def _written(text: str, escaped: bool) -> bytes:
+    return (json.dumps(text, ensure_ascii=False)[1:-1] if escaped else text).encode()
+
+
+def _byte_places(text: str, data: bytes, escaped: bool) -> Ints | None:
+    """Where each character begins in the data, and the length of that; None if each is one byte."""
+    if len(data) == len(text):
+        return None
+    codes = code_points(text)
+    lengths = 1 + (codes > 0x7F).astype(np.int32) + (codes > 0x7FF) + (codes > 0xFFFF)
+    if escaped:
+        of_ascii = np.array([len(_written(chr(code), True)) for code in range(128)], np.int32)
+        lengths = np.where(codes < 128, of_ascii[np.minimum(codes, 127)], lengths)
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def _limits(writing: Writing, rules: Rules) -> tuple[Places, Places, Places]:
+    """In bytes: where quotations begin, and the fewest and most bytes of each."""
+    begins, ends = writing.first, writing.last
+    if not len(ends):
+        return ends, ends, ends
+    behind = writing.written(writing.starts[1:] - 1)  # of its document for each
+    furthest = behind[np.searchsorted(behind, begins)]
+    if rules.max_chars is not None:
+        furthest = np.minimum(furthest, begins + min(rules.max_chars, MAX_BYTES))
+    shortest = begins + min(rules.min_chars, MAX_BYTES)
+    nearest = np.searchsorted(ends, shortest)
+    final = np.searchsorted(ends, furthest, "right") - 1
+    fits = nearest <= final
+    begins, shortest = begins[fits], shortest[fits]
+    at = writing.byte_of(begins)
+    return at, writing.byte_of(shortest) - at, writing.byte_of(ends[final[fits]]) - at
+
+
+def _final(ends: Places, bases: Places) -> Places:
+    """The last of the places in each document, of those that have any."""
+    places = np.searchsorted(ends, bases[1:])
+    some = places > np.searchsorted(ends, bases[:-1])
+    return ends[places[some] - 1]

@@ -1,0 +1,246 @@
+"""Guides for regular languages: regular expressions, choices, and machines of the interegular library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import any_text_of, brief, switch
+from ..errors import LanguageError, LimitError, OptionError
+from ..kernels.jit.calling import call
+from ..kernels.trie.align import first_unspellable
+from ..tokenizers_adapter import Vocabulary
+from . import saving
+from .automata.dfa import Dfa
+from .chart.automaton import ChartAutomaton
+from .gc_pause import paused
+from .given import states_of, vocabulary_of
+from .graph.graph import Graph
+from .graph.lowering import Lowering
+from .graph.text_tree import any_of
+from .graph.utf8 import Template
+from .lift.lifted_guide import LiftedGuide
+from .lift.tables import VocabularyTables, horizon_of
+from .limits import Limits, Meter
+from .pictures import Drawable, Picture
+from .pictures.automata import Minimal, tokens_in
+from .pictures.picture import MAX_STATES as MAX_PICTURED
+from .regex import parse
+from .regex.pattern import flags_of
+from .syntax import Node
+
+if TYPE_CHECKING:
+    from interegular.fsm import FSM
+
+Dialect = Literal["python", "ecma"]
+
+MAX_STATES = 50_000
+SHOWN = 5
+
+
+class RegularGuide(LiftedGuide, Drawable):
+    """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
+
+    def __init__(self, node: Node | Template, vocabulary: Vocabulary) -> None:
+        vocabulary = vocabulary_of(vocabulary, type(self).__name__)
+        graph = Graph()
+        rule = Lowering(graph).rule(node)
+        super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
+
+    def precompile(self, max_states: int = MAX_STATES) -> Self:
+        """Compute the mask of every state now; returns the guide.
+
+        Raises LimitError if there are more than `max_states` states, or more masks than their table may hold.
+        """
+        most = states_of(max_states)
+        with self._lock, self._meter, self._tables.lock:
+            for state in self.automaton.explore(most):
+                self._prepare(state)
+                self._compute(state)
+                if len(self._rows) >= self.table.max_rows:
+                    raise LimitError(
+                        f"the guide has more than {self.table.max_rows:,} masks; use it lazily, which needs no "
+                        "precompile()"
+                    )
+        return self
+
+    def dfa(self, max_states: int = MAX_STATES) -> Dfa:
+        """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
+        with self._lock, self._meter:
+            return Dfa.of(self.automaton, states_of(max_states))
+
+    def minimal(self, max_states: int = MAX_PICTURED) -> Minimal:
+        """The smallest automaton, whose states are numbered as in pictures. Raises LimitError above `max_states`."""
+        with self._lock, self._meter:
+            states = self.automaton.explore(MAX_STATES)
+            return Minimal(Dfa.of(self.automaton, MAX_STATES), states_of(max_states), states)
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """The smallest automaton over bytes; `tokens` adds the tokens allowed in each state."""
+        minimal = self.minimal(max_states)
+        switch(tokens, "tokens")
+        return minimal.picture(lambda state: tokens_in(self.mask(state), self.vocabulary) if tokens else "")
+
+
+class RegexGuide(RegularGuide):
+    """Texts that match a regular expression as a whole, as `re.fullmatch` means it.
+
+    pattern: the expression; flags: those of `re` (i, s, m, x, a); dialect: "python" or "ecma" (the syntax of
+    JavaScript with its u flag, as JSON Schema uses it); limits: what a call may take, see `Limits`.
+    Raises PatternError for a malformed pattern or one that is not regular, LimitError for one that is too
+    large, LanguageError if no text matches or the vocabulary cannot spell one.
+    """
+
+    @paused
+    def __init__(
+        self,
+        pattern: str,
+        vocabulary: Vocabulary,
+        flags: int = 0,
+        dialect: Dialect = "python",
+        *,
+        limits: Limits | None = None,
+    ) -> None:
+        with Meter(limits):
+            node = parse(pattern, flags=flags, dialect=dialect)
+            self.pattern = any_text_of(pattern, "the pattern")
+            self.flags = flags_of(flags)
+            self.dialect: Dialect = dialect
+            super().__init__(node, vocabulary)
+
+    def __repr__(self) -> str:
+        return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"
+
+    def save(self, path: str | Path) -> None:
+        """Write all masks to a safetensors file, with the pattern, dialect and vocabulary they belong to."""
+        self.precompile()
+        order, numbered = self._breadth_first()
+        masks = np.stack([self.mask(state) for state in order])
+        saving.save(path, masks, numbered.transitions, self._identity(), self.vocabulary)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        vocabulary: Vocabulary,
+        *,
+        pattern: str | None = None,
+        flags: int | None = None,
+        dialect: Dialect | None = None,
+        limits: Limits | None = None,
+    ) -> Self:
+        """The guide of a saved file, with all its masks.
+
+        Raises GuideFileError if the file is damaged, or was saved for another vocabulary or for another
+        pattern, flags or dialect than those given.
+        """
+        given = {"pattern": pattern, "flags": None if flags is None else str(flags_of(flags)), "dialect": dialect}
+        saved = saving.read(path, vocabulary, {key: value for key, value in given.items() if value is not None})
+        identity = saved.identity
+        saved_dialect: Dialect = "ecma" if identity["dialect"] == "ecma" else "python"
+        guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect, limits=limits)
+        order, numbered = guide._breadth_first()
+        saved.check(numbered.transitions, vocabulary.size)
+        for state, mask in zip(order, saved.masks, strict=True):
+            guide._install(state, mask)
+        return guide
+
+    def _breadth_first(self) -> tuple[list[int], Dfa]:
+        """The states in the order of a breadth-first search, and the automaton so numbered."""
+        dfa = self.dfa()
+        states = self.automaton.explore(len(dfa))
+        order, numbered = dfa.breadth_first()
+        return [states[place] for place in order], numbered
+
+    def _identity(self) -> dict[str, str]:
+        return {"pattern": self.pattern, "flags": str(self.flags), "dialect": self.dialect}
+
+
+class ChoiceGuide(RegularGuide):
+    """One of the given texts.
+
+    Raises OptionError if there are none, or something that is not a text, LimitError if there are too many,
+    LanguageError if the vocabulary cannot spell one of them.
+    """
+
+    @paused
+    def __init__(self, choices: Iterable[str], vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
+        self.choices = _texts_of(choices)
+        vocabulary = vocabulary_of(vocabulary, "ChoiceGuide")
+        with Meter(limits):
+            data, lengths = _encoded(self.choices)
+            _check_spellable(self.choices, data, lengths, vocabulary)
+            super().__init__(any_of(data, lengths), vocabulary)
+
+    def __repr__(self) -> str:
+        return f"ChoiceGuide({brief(list(self.choices[:SHOWN]))}, {len(self.choices):,} choices)"
+
+
+class FSMGuide(RegularGuide):
+    """Texts that a finite-state machine of the `interegular` library accepts."""
+
+    @paused
+    def __init__(self, fsm: FSM, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
+        from .automata.fsm import table_of
+
+        with Meter(limits):
+            super().__init__(table_of(fsm), vocabulary_of(vocabulary, "FSMGuide"))
+        self._machine_states = len(fsm.map)
+
+    def __repr__(self) -> str:
+        return f"FSMGuide(<a machine of {self._machine_states:,} states>)"
+
+
+def _texts_of(choices: Any) -> tuple[str, ...]:
+    """The choices, all of them texts. Raises OptionError."""
+    if isinstance(choices, Vocabulary):
+        raise OptionError("choices is a Vocabulary: the two arguments are swapped; ChoiceGuide([...], vocabulary)")
+    if isinstance(choices, (str, bytes)):
+        raise OptionError(f"choices must be several texts, not the one text {brief(choices)}; put it into a list")
+    if not isinstance(choices, Iterable):
+        raise OptionError(f"choices must be several texts, such as a list, not {brief(choices)}")
+    several: Iterable[Any] = choices  # pyright: ignore[reportUnknownVariableType]
+    found = tuple(several)
+    if not found:
+        raise OptionError("choices is empty; give at least one text")
+    if set(map(type, found)) == {str}:
+        return found
+    return tuple(any_text_of(choice, f"choice {number}") for number, choice in enumerate(found))
+
+
+def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:
+    """The bytes of all choices, and how many each has."""
+    whole = "".join(choices)
+    if whole.isascii():
+        return whole.encode(), np.fromiter(map(len, choices), np.int64, len(choices))
+    texts: list[bytes] = []
+    for choice in choices:
+        try:
+            texts.append(choice.encode())
+        except UnicodeEncodeError as error:
+            raise OptionError(
+                f"the choice {brief(choice)} has a lone surrogate at character {error.start}, which no text of UTF-8 "
+                "can have"
+            ) from None
+    return b"".join(texts), np.fromiter(map(len, texts), np.int64, len(texts))
+
+
+def _check_spellable(choices: tuple[str, ...], data: bytes, lengths: NDArray[np.int64], vocabulary: Vocabulary) -> None:
+    """Raise LanguageError unless the tokens of the vocabulary spell every choice."""
+    tables = VocabularyTables.of(vocabulary)
+    if tables.spells_all_bytes:
+        return
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    spelt = np.zeros(int(lengths.max()) + 1, np.uint8)
+    number = call(first_unspellable, tables.trie, np.frombuffer(data, np.uint8), bounds, spelt)
+    if number >= 0:
+        beginning = data[bounds[number] : bounds[number] + int(np.flatnonzero(spelt)[-1])]
+        raise LanguageError(
+            f"the vocabulary has no tokens that spell the choice {brief(choices[number])}; the longest beginning that "
+            f"they spell is {brief(beginning.decode(errors='replace'))}. Use another tokenizer, or other choices"
+        )

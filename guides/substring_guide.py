@@ -1,0 +1,294 @@
+"""The guide for quotations: the text is a piece of the context, letter for letter."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import brief, switch
+from ..errors import LanguageError, OptionError
+from ..kernels.answers import EXHAUSTED, NEVER
+from ..kernels.jit.calling import call
+from ..kernels.suffix.quoting import Quotable, Work, count_tokens, fewest_tokens, walk_quotable
+from ..tokenizers_adapter import Vocabulary
+from .explain.describe import either
+from .explain.expectation import NOTHING, expectation
+from .given import bytes_of, left_of, states_of, token_of, vocabulary_of
+from .lift.mask_table import Cache, MaskTable
+from .lift.tables import VocabularyTables
+from .limits import Limits, Meter, current
+from .locks import new_lock
+from .pictures import Drawable, Picture
+from .pictures.automata import Minimal, tokens_in
+from .pictures.picture import MAX_STATES
+from .protocol import DEAD, UNREACHABLE, Mask
+from .quoting.boundaries import Boundary
+from .quoting.source import Place, Rules, Source, Span, WhiteSpace
+from .quoting.substring_automaton import SubstringAutomaton
+from .shared import Shared
+
+MAX_PLACES = 4
+MAX_REMEMBERED = 1 << 18
+MIN_STRIDE = 64
+
+
+class SubstringGuide(Shared, Drawable):
+    """Pieces of a context, letter for letter. See `guides.protocol.Guide` for the methods.
+
+    context: a text, or several of which one is quoted
+    boundary: what a quotation consists of: "word" (words and marks), "character", "sentence" or "line", one or more;
+        `guides.quoting.boundaries.boundaries` says what these are. It is never empty.
+    min_chars, max_chars: fewest and most characters of a quotation
+    whitespace: "collapsed" writes all white space in the context as one space; spans are those of the original
+    none_text: one more text that is allowed. Where it is in the context too, it still means that there is no span.
+    limits: what a call may take, see `Limits`
+    Raises OptionError for what is no text or no option, LanguageError if there is nothing to quote, or nothing that
+    the vocabulary can spell.
+    """
+
+    def __init__(
+        self,
+        context: str | Sequence[str],
+        vocabulary: Vocabulary,
+        *,
+        boundary: Boundary = "word",
+        min_chars: int = 1,
+        max_chars: int | None = None,
+        whitespace: WhiteSpace = "exact",
+        none_text: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        vocabulary = vocabulary_of(vocabulary, "SubstringGuide")
+        if none_text is not None and (not isinstance(none_text, str) or not none_text):  # pyright: ignore
+            raise OptionError(f"none_text={brief(none_text)}: a text that is not empty, or None")
+        self._meter = Meter(limits)
+        with self._meter:
+            self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
+            needed = _tokens_needed(self.source.quotable, VocabularyTables.of(vocabulary))
+            self._prepare(vocabulary, self.source.quotable, needed)
+
+    def _prepare(self, vocabulary: Vocabulary, quotable: Quotable, needed: NDArray[np.int32]) -> None:
+        self._vocabulary = vocabulary
+        self._tables = VocabularyTables.of(vocabulary)
+        self._automaton = SubstringAutomaton(quotable, self._meter)
+        self._needed = needed
+        self._eos = frozenset(vocabulary.eos_ids)
+        self._rows: Cache = {}
+        self._accepting: dict[int, bool] = {}
+        self._distances: dict[int, int] = {}
+        self._lock = new_lock()
+        self._scratch = np.empty((256 * (self._tables.branches.deepest + 1), 3), np.int32)
+        # What cannot be spelt must be told from what takes many tokens, for which every quotation counts.
+        self._most = NEVER if self._tables.spells_all_bytes else NEVER - 1
+        several = max(MIN_STRIDE, int(len(quotable.starts) ** 0.5))
+        self._every = several if self._tables.spells_all_bytes else len(quotable.starts) + 1
+        if self.distance(self.start) >= NEVER:
+            raise LanguageError(
+                "the vocabulary has no tokens that spell a quotation from this context. Use another tokenizer"
+            )
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(document):,}" for document in self.source.documents)
+        return f"SubstringGuide(<{sizes} characters>, boundary={self.source.rules.boundary!r})"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary whose token ids the masks speak of."""
+        return self._vocabulary
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        return self._automaton.start
+
+    @property
+    def automaton(self) -> SubstringAutomaton:
+        """The byte automaton under the guide."""
+        return self._automaton
+
+    @property
+    def table(self) -> MaskTable:
+        """The table that holds the masks; one per vocabulary."""
+        return self._tables.masks
+
+    def mask(self, state: int) -> Mask:
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
+        row = self.row(state)
+        return self._tables.masks.masks[row]
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        state = self._automaton.check(state)
+        with self._tables.lock:
+            return self._tables.masks.row_of(self._rows, state, lambda: self._walk(state, self._most))
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        return self._walk(self._automaton.check(state), min(left_of(left) - 1, self._most))
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        state, token = self._automaton.check(state), token_of(token, self._vocabulary.size)
+        if token < 0:
+            return DEAD
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        data, start = self._tables.bytes
+        first, last = start.item(token), start.item(token + 1)
+        return DEAD if first == last else self._spelt(self._automaton.read_part(state, data, first, last))
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, whatever tokens spell it; DEAD if no tokens complete a text from there."""
+        return self._spelt(self._automaton.read(state, bytes_of(data)))
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete."""
+        state = self._automaton.check(state)
+        known = self._accepting.get(state)
+        if known is None:
+            known = _remember(self._accepting, state, self._automaton.is_accepting(state))
+        return known
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, EOS not counted.
+
+        Exact without limits of length; with them, of a state with many occurrences only some are looked at.
+        """
+        state = self._automaton.check(state)
+        known = self._distances.get(state)
+        if known is None:
+            enough = 0 if self.is_accepting(state) else 1
+            known = _remember(self._distances, state, self._fewest(state, enough))
+        return known
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        state = self._automaton.check(state)
+        left = left_of(left)
+        if state == DEAD:
+            return left >= UNREACHABLE
+        return left >= 0 and self._fewest(state, left) <= left
+
+    def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
+        """As `guides.healing.crossing.TrieGuide` says."""
+        most = self._most if left is None else min(left_of(left) - 1, self._most)
+        return self._walk_below(self._automaton.check(state), self._tables.branch_of(node), most)
+
+    def distance_below(self, state: int, node: int) -> int:
+        """As `guides.healing.crossing.TrieGuide` says."""
+        if not self.mask_below(state, node).any():
+            return UNREACHABLE
+        # Whoever has enough tokens left has enough with one more.
+        most = 1
+        while not self.mask_below(state, node, most).any():
+            most *= 2
+        return bisect_left(range(most), True, most // 2 + 1, key=lambda left: self.mask_below(state, node, left).any())
+
+    def describe(self, state: int) -> str:
+        """What follows in the context, in words, and where, in characters: offset, or document:offset."""
+        state = self._automaton.check(state)
+        if state == DEAD:
+            return NOTHING
+        words = expectation(self._automaton, state)
+        if state == self.start:
+            return f"a quotation from the context that begins with {words}"
+        places = [place for at in self._automaton.positions(state) if (place := self.source.place(at, at))]
+        several = len(self.source.documents) > 1
+        shown = [f"{place.document}:{place.start}" if several else str(place.start) for place in places[:MAX_PLACES]]
+        more = [f"{len(places) - MAX_PLACES:,} more"] if len(places) > MAX_PLACES else []
+        return f"{words}, quoting the context at {either([*shown, *more])}" if shown else words
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+        """The smallest automaton of the quotations, for short contexts; `tokens` adds those allowed in each state."""
+        minimal = Minimal.of(self._automaton, states_of(max_states))
+        switch(tokens, "tokens")
+        return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
+
+    def places(self, text: str) -> list[Place]:
+        """Where in the documents a text stands as a quotation; none for a text that is no quotation."""
+        data = text.encode(errors="replace")
+        found = (self.source.place(begin, begin + len(data)) for begin in self._automaton.occurrences(data))
+        return [place for place in found if place is not None]
+
+    def without(self, taken: Sequence[Place]) -> SubstringGuide | None:
+        """A guide for the quotations that do not overlap with the taken places; None if there are none.
+
+        It shares the index of this guide; `none_text` stays allowed.
+        """
+        quotable = self.source.without(taken)
+        if quotable is None:
+            return None
+        guide = object.__new__(type(self))
+        guide.source = self.source
+        guide._meter = self._meter
+        guide._prepare(self._vocabulary, quotable, self._needed)
+        return guide
+
+    def span(self, text: str) -> Span | None:
+        """The first span of a text with all its places; None for `none_text` and for what is no quotation."""
+        places = [] if text == self.source.refusal else self.places(text)
+        return self.source.span(places) if places else None
+
+    def _walk(self, state: int, most: int) -> Mask:
+        """The allowed tokens after which `most` more complete the text, and EOS."""
+        mask = self._walk_below(state, 0, most)
+        if self.is_accepting(state):
+            mask |= self._tables.eos_words
+        return mask
+
+    def _walk_below(self, state: int, root: int, most: int) -> Mask:
+        """The tokens below a node of `branches`, read from there on, after which `most` more complete the text."""
+        mask = np.zeros(self._tables.words, np.uint32)
+        state = self._automaton.check(state)
+        if state == DEAD:
+            return mask
+        node, depth = self._automaton.place(state)
+        with self._lock, self._counting():
+            arguments: tuple[Any, ...] = (self._tables.branches, self._needed, self._every, node, depth, root, most)
+            _counted(walk_quotable, self._automaton.quotable, *arguments, self._scratch, mask)
+        return mask
+
+    def _counting(self) -> AbstractContextManager[object]:
+        """Count what is done as a call of its own, unless it is a part of one."""
+        return nullcontext() if current() is self._meter else self._meter
+
+    def _fewest(self, state: int, enough: int) -> int:
+        if state == DEAD:
+            return UNREACHABLE
+        node, depth = self._automaton.place(state)
+        quotable, trie = self._automaton.quotable, self._tables.branches
+        with self._lock, self._counting():
+            return _counted(fewest_tokens, quotable, trie, self._needed, self._every, node, depth, enough)
+
+    def _spelt(self, state: int) -> int:
+        """The state, DEAD if the vocabulary cannot spell what may follow."""
+        if state != DEAD and self._most < NEVER and self._fewest(state, self._most) > self._most:
+            return DEAD
+        return state
+
+
+def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.int32]:
+    needed = np.empty(len(quotable.text), np.int32)
+    _counted(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
+    return needed
+
+
+def _counted(kernel: Any, *arguments: Any) -> int:
+    """What a kernel answers. Raises LimitError if it takes more work than the call may take."""
+    meter = current() or Meter()
+    answer = int(call(kernel, *arguments, Work(meter.counts)))
+    if answer == EXHAUSTED:
+        raise meter.refusal()
+    return answer
+
+
+def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
+    if len(known) >= MAX_REMEMBERED:
+        known.clear()
+    known[state] = answer
+    return answer
