@@ -36,6 +36,8 @@ class InterruptAt:
             return None
         if frame.f_code.co_name == "go_on":
             self.is_inside = True
+        if frame.f_code.co_name == "run_together" and event == "return":
+            self.is_inside = False
         if self.is_inside and event == "line":
             self.left -= 1
             if self.left == 0:
