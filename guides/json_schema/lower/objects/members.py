@@ -51,6 +51,7 @@ class Members:
         self._tails: dict[Choice, int] = {}
         self._alive = Liveness(self._may_end, self._places_after)
         self._rests: dict[Place, int] = {}
+        self._member_lengths: dict[tuple[int, Formula], int] = {}
         self._lengths: list[tuple[int, int]] | None = None
         self._lengths_from: list[int] | None = None
         self._names = names.names
@@ -243,11 +244,16 @@ class Members:
 
     def _length(self, choice: Choice) -> int:
         """Bytes of a member: name, colon, value."""
-        if choice.name >= 0:
-            name = len(spelt(self._names[choice.name]))
-        else:
-            name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
-        return name + self._owner.length_after_name(choice.formula, self._depth)
+        key = (choice.name, choice.formula)
+        known = self._member_lengths.get(key)
+        if known is None:
+            if choice.name >= 0:
+                name = len(spelt(self._names[choice.name]))
+            else:
+                name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
+            known = name + self._owner.length_after_name(choice.formula, self._depth)
+            self._member_lengths[key] = known
+        return known
 
     def _rest(self, place: Place) -> int:
         """Bytes after a member to after the closing brace."""
