@@ -150,7 +150,7 @@ class Constraint:
         return RegexGuide(written.pattern, vocabulary, limits=limits)
 
 
-_MAX_WORK = "Most steps of work that the constraint may take at a time; 75 million, the default, are about a second."
+_MAX_WORK = "Most steps of work that the constraint may take at a time; 60 million, the default, are about a second."
 _MAX_MEMORY = "Most memory that the constraint may take. [default: 512]"
 _MAX_SECONDS = "Longest time that the constraint may take for one step of the text. [default: any]"
 

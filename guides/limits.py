@@ -26,14 +26,14 @@ AT_A_TIME = 1 << 16
 class Limits:
     """What a guide may take. Beyond any of these a call raises LimitError, and the guide stays as it was.
 
-    work: steps that one call may take, the making of the guide among them; 75 million are about a second
+    work: steps that one call may take, the making of the guide among them; 60 million are about a second
     memory: bytes that the guide may hold, its automaton and what it remembers of its texts
     states: how many states the guide may meet at a time
     seconds: how long one call may take; None for any time, since a clock's verdict differs between machines
     Raises OptionError for what is no positive number.
     """
 
-    work: int = 75_000_000
+    work: int = 60_000_000
     memory: int = 512 << 20
     states: int = 8_000_000
     seconds: float | None = None

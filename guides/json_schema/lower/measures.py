@@ -28,7 +28,10 @@ EMPTY = Measure(2, 0)
 
 
 class Measures:
-    """Measures the texts that json.dumps writes: without any white space, or with so many blanks for each level."""
+    """Measures the texts that json.dumps writes: without any white space, or with so many blanks for each level.
+
+    But for numbers, which are written as notation.py has it.
+    """
 
     def __init__(self, indent: int | None) -> None:
         self._indent = indent
