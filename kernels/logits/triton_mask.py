@@ -3,8 +3,9 @@
 Imported only when logits are on a GPU. A row number outside the mask table cannot be reported from there without
 waiting for the device: such a row allows nothing.
 """
-# What Triton compiles has types that Python cannot say.
-# pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
+# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+# pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
