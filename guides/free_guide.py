@@ -52,8 +52,7 @@ class FreeGuide(Shared):
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds the mask."""
         state = state_of(state, self.start + 1)
-        with self._tables.lock:
-            return self._tables.masks.row_of(self._rows, state, lambda: self.mask(state))
+        return self._tables.row_of(self._rows, state, lambda: self.mask(state))
 
     def advance(self, state: int, token: int) -> int:
         """The only state, DEAD after a token that has no bytes and is not EOS."""

@@ -124,8 +124,7 @@ class SubstringGuide(Shared, Drawable):
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
         state = self._automaton.check(state)
-        with self._tables.lock:
-            return self._tables.masks.row_of(self._rows, state, lambda: self._walk(state, self._most))
+        return self._tables.row_of(self._rows, state, lambda: self._walk(state, self._most))
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""

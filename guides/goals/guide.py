@@ -140,8 +140,7 @@ class GoalGuide(Shared):
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
         state = self._joint.check(state)
-        with self._lock, self._meter, self._tables.lock:
-            return self._tables.masks.row_of(self._rows, state, lambda: self._mask(state))
+        return self._tables.row_of(self._rows, state, lambda: self._counted_mask(state, None))
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
@@ -186,8 +185,7 @@ class GoalGuide(Shared):
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         state, left = self._joint.check(state), left_of(left)
-        with self._lock, self._meter:
-            return self._mask(state, left)
+        return self._counted_mask(state, left)
 
     def advancing(self, state: int) -> Mask:
         """The allowed tokens after which progress is greater: uint32 [ceil(V / 32)]."""
@@ -287,7 +285,12 @@ class GoalGuide(Shared):
         steps = self._joint.by_tokens(state, node)
         return Options(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
 
-    def _mask(self, state: int, left: int | None = None) -> Mask:
+    def _counted_mask(self, state: int, left: int | None) -> Mask:
+        """As `_mask`, in a call of its own."""
+        with self._lock, self._meter:
+            return self._mask(state, left)
+
+    def _mask(self, state: int, left: int | None) -> Mask:
         """As `mask`; with `left`, as `mask_within`."""
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)

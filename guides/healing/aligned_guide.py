@@ -99,15 +99,14 @@ class AlignedGuide(Shared):
         beyond = self._is_beyond(state)
         if beyond and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
-        with self._tables.lock:
-            row = self._rows.get(state)
-            if row is not None:
-                self._tables.masks.touch(row)
-                return row
+        return self._tables.row_of(self._rows, state, lambda: self._made_mask(state))
+
+    def _made_mask(self, state: int) -> Mask:
+        """The mask of a state that has no row."""
         with self._lock, self._meter:
-            mask = self.child.mask(state - len(self.tail)) if beyond else self._mask_within_tail(state, None)
-        with self._tables.lock:
-            return self._tables.masks.row_of(self._rows, state, lambda: mask)
+            if self._is_beyond(state):
+                return self.child.mask(state - len(self.tail))
+            return self._mask_within_tail(state, None)
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +33,11 @@ class MaskTable:
         # Who has each row, the one that was longest unused first.
         self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()
 
-    def row_of(self, cache: Cache, key: int, make: Callable[[], Mask]) -> int:
-        """The row kept under cache[key], which is used now; a new one with the mask made where there is none.
-
-        One thread at a time, as for `store`.
-        """
+    def find(self, cache: Cache, key: int) -> int | None:
+        """The row kept under cache[key], which is used now; None if there is none. One thread at a time."""
         row = cache.get(key)
-        if row is None:
-            return self.store(cache, key, make())
-        self.touch(row)
+        if row is not None:
+            self.touch(row)
         return row
 
     def store(self, cache: Cache, key: int, mask: Mask) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +19,7 @@ from ...kernels.trie.split import Split, divide
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..given import vocabulary_of
 from ..locks import new_lock
-from .mask_table import MaskTable
+from .mask_table import Cache, Mask, MaskTable
 
 Loop = tuple[int, int, int]
 
@@ -96,6 +97,21 @@ class VocabularyTables:
         flags = np.zeros(32 * self.words, np.bool_)
         flags[self.trie.ids[self.below(root)]] = chosen
         return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def row_of(self, cache: Cache, key: int, make: Callable[[], Mask]) -> int:
+        """The row of `masks` kept under cache[key]; a new one with the mask made where there is none.
+
+        It is made without the lock: a guide may ask another one, which has a lock of its own and waits for this one.
+        """
+        with self.lock:
+            row = self.masks.find(cache, key)
+        if row is None:
+            mask = make()
+            with self.lock:
+                row = self.masks.find(cache, key)
+                if row is None:
+                    row = self.masks.store(cache, key, mask)
+        return row
 
     def node_of(self, node: Any) -> int:
         """A node of `trie` as a plain int. Raises OptionError for anything else."""

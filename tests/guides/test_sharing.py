@@ -2,12 +2,13 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from random import Random
 
 import numpy as np
 import pytest
-from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, json_guide, mask_within
+from trellm.guides import CFGGuide, ChoiceGuide, GoalGuide, JSONGuide, RegexGuide, json_guide, mask_within
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.mask_table import MaskTable
 from trellm.guides.lift.tables import VocabularyTables
@@ -203,3 +204,20 @@ def test_only_the_same_schema_is_remembered() -> None:
     assert automaton(changing, resources) is not before
     changing["title"] = "a"
     assert JSONGuide(changing, vocabulary, resources={"x:a": {"const": 1}}).automaton is not before
+
+
+def test_a_guide_that_asks_another_holds_no_lock_of_the_table() -> None:
+    """Whoever works on the child may need the table while the other one waits for the child."""
+    vocabulary = Vocabulary.from_bytes()
+    child = RegexGuide("[ab]{1,9}", vocabulary)
+    guide = GoalGuide(child, ["aa"])
+    table = VocabularyTables.of(vocabulary)
+    with child.automaton.lock:
+        other = threading.Thread(target=guide.row, args=(guide.start,))
+        other.start()
+        time.sleep(0.2)
+        free = table.lock.acquire(timeout=10)
+        assert free
+        table.lock.release()
+    other.join(10)
+    assert not other.is_alive()
