@@ -2,8 +2,8 @@
 
 Digits are read once, and every condition follows them in its own state: bounds and excluded numbers compare
 (bounds.py), steps take remainders (multiples.py). After one whole digit that is not zero an exponent may
-come; which ones fit depends on how the mantissa compares with the mantissas of the bounds, so it is known
-when the `e` is read.
+come; which ones fit depends on the mantissa (mantissas.py) and on how it compares with those of the bounds, so it
+is known when the `e` is read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from ....syntax import Table
 from ...algebra.cases import NO_NUMBERS, Rational
 from .bounds import ABOVE, BELOW, bound
 from .exponents import Digits, Exponents, digit_edges, is_member
+from .mantissas import GREATEST_EXPONENT, LEAST_EXPONENT, Mantissa, Mantissas
 from .multiples import multiple
 
 MAX_STATES = 20_000
-EXPONENTS_FROM = 10**21
-# Those of floats, but for the greatest, up to which only some mantissas are finite.
-LEAST_EXPONENT, GREATEST_EXPONENT = -324, 307
+EXPONENTS_FROM = 10**16
+"""From where on json.dumps writes a float with an exponent; multiples that are all smaller take none."""
+MOST_WRITTEN_OUT = 4
+"""Up to how many places after the point it writes none below 1."""
 
 START, WHOLE, POINT, FRACTION = range(4)
 ZERO = -1
@@ -51,12 +53,14 @@ class Reading(NamedTuple):
     whole: how many whole digits were read, up to where more make no difference; ZERO: all digits were zero;
         DECIDED: it makes no difference any more
     compared: the state of each bound; left: the state of each step
+    mantissa: what decides which exponents may follow; None if none may
     """
 
     phase: int
     whole: int
     compared: tuple[int, ...]
     left: tuple[int, ...]
+    mantissa: Mantissa | None = None
 
 
 State = Reading | Exponents | Digits
@@ -80,11 +84,11 @@ class MagnitudeAutomaton:
         steps = () if magnitude.step is None else (magnitude.step,)
         self._required = len(steps)
         self._multiples = [multiple(step) for step in (*steps, *magnitude.not_steps)]
-        self._least = self._multiples[0].least_exponent if steps else None
-        self._exponents = not magnitude.not_steps and magnitude.notation != "integer"
+        self._mantissas = Mantissas([reader.step for reader in self._multiples], self._required)
+        self._exponents = magnitude.notation != "integer"
         if steps:
-            reach = magnitude.high is None or magnitude.high >= EXPONENTS_FROM
-            self._exponents = self._exponents and reach and self._least is not None
+            large = magnitude.high is None or magnitude.high >= EXPONENTS_FROM
+            self._exponents = self._exponents and (large or self._multiples[0].places > MOST_WRITTEN_OUT)
 
     def start(self) -> Reading:
         """The state before the first digit."""
@@ -162,13 +166,15 @@ class MagnitudeAutomaton:
     def _digits(self, state: Reading, least: int) -> list[Edge]:
         """The edges of digits from `least` up, those that lead to the same state together."""
         starts = {least}
+        if state.mantissa is not None or state.phase == START:
+            starts.update(self._mantissas.breaks(state.mantissa))
         for limit, position in zip(self._bounds, state.compared, strict=True):
             if position >= 0:
                 starts.update(limit.breaks[position])
         whole = state.phase <= WHOLE
         for reader, after in zip(self._multiples, state.left, strict=True):
             starts.update(reader.whole_breaks() if whole else reader.fraction_breaks(after))
-        if not whole and (state.whole == ZERO or (state.whole > 0 and self._required)):
+        if not whole and state.whole == ZERO:
             starts.add(1)
         edges: list[Edge] = []
         last = 9
@@ -194,14 +200,15 @@ class MagnitudeAutomaton:
         left = state.left
         if left:
             left = tuple([reader.whole_digit(at, digit) for reader, at in zip(self._multiples, left, strict=True)])
-        return Reading(WHOLE, count, tuple(compared), left)
+        mantissa = self._mantissas.first(digit) if state.phase == START and self._exponents else None
+        return Reading(WHOLE, count, tuple(compared), left, mantissa)
 
     def _after_point(self, state: Reading) -> Reading | None:
         left = tuple([reader.point(at) for reader, at in zip(self._multiples, state.left, strict=True)])
-        if self._required and left[0] < 0:
+        if self._required and left[0] < 0 and state.mantissa is None:
             return None
-        if state.whole == ZERO or (state.whole == 1 and self._exponents):
-            return Reading(POINT, state.whole, state.compared, left)
+        if state.whole == ZERO or state.mantissa is not None:
+            return Reading(POINT, state.whole, state.compared, left, state.mantissa)
         return self._decided(POINT, state.whole, list(state.compared), left)
 
     def _decided(self, phase: int, whole: int, compared: list[int], left: tuple[int, ...]) -> Reading | None:
@@ -219,28 +226,29 @@ class MagnitudeAutomaton:
     def _after_fraction(self, state: Reading, digit: int) -> Reading | None:
         compared = self._compared(state, digit)
         left = state.left
+        mantissa = None if state.mantissa is None else self._mantissas.after(state.mantissa, digit)
         if left:
             left = tuple([reader.fraction_digit(at, digit) for reader, at in zip(self._multiples, left, strict=True)])
-            if self._required and left[0] < 0:
+            if self._required and left[0] < 0 and mantissa is None:
                 return None
         whole = state.whole
-        if whole == DECIDED or (digit and (whole == ZERO or self._required)):
+        if mantissa is None and (whole != ZERO or digit):
             return self._decided(FRACTION, whole, compared, left)
-        return Reading(FRACTION, whole, tuple(compared), left)
+        return Reading(FRACTION, whole, tuple(compared), left, mantissa)
 
     def _fitting_exponents(self, state: Reading) -> Exponents | None:
         """The exponents that may follow a mantissa; None if none may."""
         if state.whole == ZERO:
-            return Exponents(LEAST_EXPONENT, GREATEST_EXPONENT) if self._with_zero else None
-        if state.whole != 1:
+            return Exponents(LEAST_EXPONENT, GREATEST_EXPONENT - 1) if self._with_zero else None
+        found = None if state.mantissa is None else self._mantissas.exponents(state.mantissa)
+        if found is None:
             return None
         magnitude = self._magnitude
         relations = [limit.compare(at) for limit, at in zip(self._bounds, state.compared, strict=True)]
-        low, high = LEAST_EXPONENT if self._least is None else self._least, GREATEST_EXPONENT
+        low, high = found
         if self._has_low:
             reached = relations[0] > 0 or (relations[0] == 0 and not magnitude.low_open)
-            least = self._bounds[0].exponent + (not reached)
-            low = max(low, least)
+            low = max(low, self._bounds[0].exponent + (not reached))
         if self._high is not None:
             fits = relations[self._high] < 0 or (relations[self._high] == 0 and not magnitude.high_open)
             high = min(high, self._bounds[self._high].exponent - (not fits))

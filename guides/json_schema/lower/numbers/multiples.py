@@ -50,11 +50,9 @@ class Multiple:
     """
 
     def __init__(self, step: Rational) -> None:
+        self.step = step
         self.modulus, self.places = decimal_step(step)
-        twos, left = _power(self.modulus, 2)
-        fives, left = _power(left, 5)
-        self.least_exponent = max(twos, fives) - self.places if left == 1 else None
-        """Whole multiples of 10^x are multiples of the step for every x from here on; None: for no x."""
+        self._most_zeros = max(_power(self.modulus, 2)[0], _power(self.modulus, 5)[0])
         self._scale = 10**self.places
         self._has_classes = self.modulus % 2 == 0 or self.modulus % 5 == 0
         self._class_of: dict[int, int] = {}
@@ -106,6 +104,10 @@ class Multiple:
     def is_fraction_multiple(self, state: int) -> bool:
         """Whether the numeral is a multiple, as it stands behind the point."""
         return 0 <= state <= self.places
+
+    def zeros_missing(self, remainder: int) -> int | None:
+        """How many zeros the digits before the point need at least to be a multiple of P; None if no count does."""
+        return next((zeros for zeros in range(self._most_zeros + 1) if remainder * 10**zeros % self.modulus == 0), None)
 
     def whole_breaks(self) -> tuple[int, ...]:
         """The digits, except 0, that may lead elsewhere than the digit before them."""

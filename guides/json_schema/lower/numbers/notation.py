@@ -7,11 +7,12 @@ the comparison of digits with an exponent is not regular:
 
 - Under other bounds and exclusions an exponent follows a mantissa with one whole digit that is not 0 (or a
   mantissa of zeros), which is how serialisers write; 15e3 and 0.5e3 are refused where 1.5e4 and 5e2 are not.
-- Integers and multiples take an exponent after a mantissa without fraction (or with one of zeros), if the
-  exponent alone makes a multiple; 1.5e3 and 50e-1 are refused, and so is 4e0 as a multiple of 2. They take
-  none where an upper bound is below 1e21, nor where a factor of multipleOf is no factor of a power of 10.
-- Negated multiples take no exponent.
+- So it does for integers, multiples and negated multiples, after up to 16 digits behind the point, the last of
+  them not 0 (or after zeros alone). Multiples that are all below 1e16, and have at most 4 places, take no exponent.
+  Where the numerator of a factor has more than 128 remainders that matter it follows a fraction of zeros only.
 - Constants take an exponent from 1e16 up and from 1e-5 down, with the shortest mantissa.
+
+What json.dumps writes of a member is always among them, but for those of such large factors.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ...algebra.cases import Number, Rational
 from ...algebra.numbers import least_common_multiple
 from .magnitudes import EXPONENTS_FROM, Magnitude, magnitude_table
 from .multiples import decimal_places, decimal_step
+from .products import union
 from .whole_numbers import DIGIT, ZERO_FRACTION, whole_range
 
 MAX_LISTED = 64
@@ -65,7 +67,6 @@ FRACTION = _sequence(POINT, Repeat(DIGIT, 1, None))
 POSITIVE_FRACTION = _sequence(Literal(b"0."), ZEROS, POSITIVE_WHOLE)
 UP_TO_99 = _sequence(ZEROS, DIGIT, _optional(DIGIT))
 BELOW_300 = _sequence(_optional(Chars(((0x31, 0x32),))), DIGIT, _optional(DIGIT))
-UP_TO_307 = _sequence(ZEROS, _either(BELOW_300, _sequence(Literal(b"30"), Chars(((0x30, 0x37),)))))
 UP_TO_324 = _sequence(
     ZEROS,
     _either(
@@ -83,9 +84,6 @@ WHOLE_EXPONENT = _sequence(
         _sequence(MINUS, Repeat(Literal(b"0"), 1, None)),
     ),
 )
-LARGE_EXPONENT = _sequence(E, OPTIONAL_PLUS, UP_TO_307)
-UP_TO_SIX = _sequence(POINT, Chars(((0x30, 0x36),)), DIGITS)
-E308 = _sequence(E, OPTIONAL_PLUS, ZEROS, Literal(b"308"))
 
 
 def _tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
@@ -97,15 +95,6 @@ def _tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -
     return _sequence(whole, _optional(fraction), _optional(exponent))
 
 
-def _floats(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
-    """As _tailed, and with the large exponents that floats have, after one digit."""
-    parts = [_tailed(whole, fraction, exponent, notation)]
-    if notation != "integer":
-        parts.append(_sequence(NOT_ZERO, _optional(fraction), LARGE_EXPONENT))
-        parts.append(_sequence(Literal(b"1"), _optional(fraction if fraction is ZERO_FRACTION else UP_TO_SIX), E308))
-    return _either(*parts)
-
-
 NOTATIONS = (None, "integer", "real")
 ZERO_TEXTS = {notation: _tailed(Literal(b"0"), ZERO_FRACTION, EXPONENT, notation) for notation in NOTATIONS}
 
@@ -114,12 +103,18 @@ ZERO_TEXTS = {notation: _tailed(Literal(b"0"), ZERO_FRACTION, EXPONENT, notation
 def unbounded(notation: str | None, positive: bool, whole: bool) -> Table:
     """Numbers without sign that nothing bounds, all or those above 0 or whole ones, as a table."""
     first = POSITIVE_WHOLE if positive else WHOLE
-    node = _floats(first, *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)), notation)
+    node = _tailed(first, *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)), notation)
     if positive and not whole and notation != "integer":
         node = _either(node, _sequence(POSITIVE_FRACTION, _optional(SMALL_EXPONENT)))
     dfa = Dfa.of(ChartAutomaton(*_graph(node))).minimised()
     assert dfa.start == 0, "minimised automata are numbered from the start"
-    return Table(dfa.transitions, dfa.accepting)
+    table = Table(dfa.transitions, dfa.accepting)
+    if notation == "integer":
+        return table
+    # Exponents of any size follow one digit; with which fractions they make whole numbers is for the automaton.
+    one_digit = magnitude_table(Magnitude(0, positive, step=1 if whole else None, notation=notation))
+    assert one_digit is not None, "there are such numbers"
+    return union(table, one_digit)
 
 
 def _graph(node: Node) -> tuple[Graph, int]:
