@@ -24,7 +24,7 @@ from .guides.limits import Limits
 
 if TYPE_CHECKING:
     from .guides.grammar import Grammar
-    from .guides.json_guide import Escapes, Order, Whitespace
+    from .guides.json_guide import Escapes, Order, Spelling, Whitespace
     from .guides.quoting.boundaries import Boundary
     from .guides.quoting.quotation import Quote
     from .guides.quoting.source import Span, WhiteSpace
@@ -41,6 +41,7 @@ class JSONOptions(TypedDict, total=False):
     whitespace: Whitespace
     indent: int
     escapes: Escapes
+    spelling: Spelling
     resources: Mapping[str, Any] | None
     formats: bool
     max_cases: int
@@ -250,6 +251,7 @@ def json(
     whitespace: Whitespace = "flexible",
     indent: int = 2,
     escapes: Escapes = "canonical",
+    spelling: Spelling = "plain",
     resources: Mapping[str, Any] | None = None,
     formats: bool = True,
     max_cases: int = 4096,
@@ -262,6 +264,7 @@ def json(
         model, dataclass, TypedDict or other type that pydantic knows (an instance of it); a function (a dict of
         its arguments). What pydantic checks beyond its schema may still refuse an output: see `ConversionError`.
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
+    spelling: of numbers, "plain" as people write them and json.dumps does, or "any" that JSON allows
     whitespace, indent, escapes, resources, formats, max_cases, contexts: see `guides.JSONGuide`; `Generation.spans`
         has the places of quoted strings
     limits: of work and memory, see `Limits`
@@ -271,6 +274,7 @@ def json(
     one_of(order, "order", ("schema", "any"))
     one_of(whitespace, "whitespace", ("flexible", "compact", "pretty", "any"))
     one_of(escapes, "escapes", ("canonical", "any"))
+    one_of(spelling, "spelling", ("plain", "any"))
     switch(formats, "formats")
     mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
@@ -283,6 +287,7 @@ def json(
             whitespace=whitespace,
             indent=whole(indent, "indent", 0, 16),
             escapes=escapes,
+            spelling=spelling,
             resources=resources,
             formats=formats,
             max_cases=whole(max_cases, "max_cases"),

@@ -35,7 +35,8 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
         trellm check --schema finding.schema.json --context report=report.txt --spans --json finding.json
 
     With --text or --file, JSON must be written as `trellm generate` writes it; with --json its order of members,
-    white space and escapes do not matter, unless --order, --whitespace or --escapes say so.
+    white space, escapes and spelling of numbers do not matter, unless --order, --whitespace, --escapes or --spelling
+    say so.
     """
     from ..guides import CFGGuide, JSONGuide
     from ..guides.explain.explain import explain
@@ -85,7 +86,7 @@ def _broken(constraint: Constraint, text: str) -> str:
         return f"the value breaks {found}\n"
     return (
         "the value satisfies the schema, but it is written otherwise than `trellm generate` writes it: --json takes it "
-        "as it is, or see --order, --whitespace and --escapes\n"
+        "as it is, or see --order, --whitespace, --escapes and --spelling\n"
     )
 
 

@@ -20,7 +20,7 @@ import click
 from .flags import Number, Text
 
 if TYPE_CHECKING:
-    from ..guides.json_guide import Escapes, Order, Whitespace
+    from ..guides.json_guide import Escapes, Order, Spelling, Whitespace
     from ..guides.lift.lifted_guide import LiftedGuide
     from ..guides.limits import Limits
     from ..guides.quoting.boundaries import Boundary
@@ -49,7 +49,7 @@ class Constraint:
     pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
     grammar: the text of a grammar, with its `syntax` and its `start` rule
     structure: the text of a JSON Schema or a type, with the `order` of members, the `whitespace`, the `escapes`,
-        and `resources`, further schemas by URI
+        the `spelling` of numbers, and `resources`, further schemas by URI
     contexts: texts that a structure or a grammar quotes from, by name
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
     limits: what the guide may take, None for the default
@@ -67,6 +67,7 @@ class Constraint:
     order: Order | None = None
     whitespace: Whitespace | None = None
     escapes: Escapes | None = None
+    spelling: Spelling | None = None
     resources: Mapping[str, Any] = field(default_factory=dict[str, Any])
     contexts: Mapping[str, str] = field(default_factory=dict[str, str])
     documents: tuple[str, ...] = ()
@@ -90,8 +91,8 @@ class Constraint:
             raise click.UsageError("--flags and --dialect belong to --regex, which is missing")
         if self.grammar is None and (self.syntax or self.start):
             raise click.UsageError("--syntax and --start belong to --grammar, which is missing")
-        if self.structure is None and (self.order or self.whitespace or self.escapes or self.resources):
-            names = "--order, --whitespace, --escapes and --resources"
+        if self.structure is None and any((self.order, self.whitespace, self.escapes, self.spelling, self.resources)):
+            names = "--order, --whitespace, --escapes, --spelling and --resources"
             raise click.UsageError(f"{names} belong to --schema or --pydantic, which are missing")
         if self.contexts and not self.may_quote:
             raise click.UsageError("--context belongs to --schema, --pydantic or --grammar, which are missing")
@@ -131,6 +132,7 @@ class Constraint:
                 order=self.order or ("any" if as_read else "schema"),
                 whitespace=self.whitespace or ("any" if as_read else "flexible"),
                 escapes=self.escapes or ("any" if as_read else "canonical"),
+                spelling=self.spelling or ("any" if as_read else "plain"),
                 resources=self.resources,
                 contexts=self.contexts,
                 limits=limits,
@@ -219,6 +221,11 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         help="How JSON strings are written: with escapes where there must be, or any.",
     )
     @click.option(
+        "--spelling",
+        type=click.Choice(["plain", "any"]),
+        help="How numbers in JSON are written: as people write them, or any way that JSON allows.",
+    )
+    @click.option(
         "--resources",
         metavar="[URI=]FILE",
         multiple=True,
@@ -259,6 +266,7 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
             "order",
             "whitespace",
             "escapes",
+            "spelling",
             "resources",
             "contexts",
             "documents",

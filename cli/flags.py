@@ -36,6 +36,7 @@ _GIVEN = {
     "order": "--order",
     "whitespace": "--whitespace",
     "escapes": "--escapes",
+    "spelling": "--spelling",
     "boundary": "--boundary",
     "dialect": "--dialect",
     "flags": "--flags",

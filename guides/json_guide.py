@@ -16,7 +16,7 @@ from .chart.remembered import Remembered
 from .gc_pause import paused
 from .given import vocabulary_of
 from .graph.graph import Graph, span_of
-from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, check
+from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, Spelling, check
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
@@ -43,6 +43,7 @@ class JSONGuide(LiftedGuide):
     whitespace: "flexible" (after colons and commas, and where a pretty printer breaks lines; bounded),
     "compact", "pretty" (as json.dumps(indent=indent) writes) or "any"
     escapes: "canonical" (as json.dumps(ensure_ascii=False) escapes) or "any"
+    spelling: of numbers, "any" that JSON allows, or "plain" as people write them, which `generate.json` asks for
     resources: further schemas by URI; nothing is ever fetched
     contexts: texts that strings are quoted from, by the name that the keyword "x-quote" calls them; a text, several,
     or a `Quote`. Quoted strings are written with canonical escapes.
@@ -62,6 +63,7 @@ class JSONGuide(LiftedGuide):
         whitespace: Whitespace = "flexible",
         indent: int = 2,
         escapes: Escapes = "canonical",
+        spelling: Spelling = "any",
         resources: Mapping[str, Any] | None = None,
         formats: bool = True,
         max_cases: int = 4096,
@@ -71,7 +73,7 @@ class JSONGuide(LiftedGuide):
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
         resources = mapping_of(resources, "resources", "URIs to schemas")
         contexts = mapping_of(contexts, "contexts", "names to texts")
-        form = Form(order, Spacing(whitespace, indent), escapes)
+        form = Form(order, Spacing(whitespace, indent), escapes, spelling)
         options = Options(formats=formats, max_cases=max_cases)
         given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
         # A text is never changed, and remembers its hash: that of a large schema is not read again.

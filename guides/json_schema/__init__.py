@@ -7,9 +7,9 @@ Rooms, each of which imports only those before it: `read` (documents), `algebra`
 
 from .compiled import CompiledSchema
 from .lower.check import check
-from .lower.form import Form, Order
+from .lower.form import Form, Order, Spelling
 from .lower.schema import SchemaLowering
 from .lower.whitespace import Spacing
 from .read.options import Options
 
-__all__ = ["CompiledSchema", "Form", "Options", "Order", "SchemaLowering", "Spacing", "check"]
+__all__ = ["CompiledSchema", "Form", "Options", "Order", "SchemaLowering", "Spacing", "Spelling", "check"]

@@ -47,7 +47,7 @@ def syntax(case: Number | String) -> Node:
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_copies_have_the_language_of_the_syntax(case: Number | String) -> None:
-    piece = number_piece(case) if isinstance(case, Number) else string_piece(case, "canonical")
+    piece = number_piece(case, "any") if isinstance(case, Number) else string_piece(case, "canonical")
     assert piece is not None
     lowered, copied = Graph(), Graph()
     for graph in (lowered, copied):
@@ -62,12 +62,12 @@ def test_copies_have_the_language_of_the_syntax(case: Number | String) -> None:
 def test_what_is_no_piece() -> None:
     assert string_piece(String(min_length=3, max_length=2), "canonical") is None
     assert string_piece(String(patterns=frozenset({"^a"}), not_patterns=frozenset({"b"})), "canonical") is None
-    assert number_piece(Number(minimum=2, maximum=1)) is None
-    assert number_piece(Number(multiple_of=10007)) is None
+    assert number_piece(Number(minimum=2, maximum=1), "any") is None
+    assert number_piece(Number(multiple_of=10007), "any") is None
 
 
 def test_pieces_count_towards_the_limit_of_memory() -> None:
-    piece = number_piece(Number())
+    piece = number_piece(Number(), "any")
     assert piece is not None and len(piece.nodes) < MAX_NODES
     graph = Graph()
     with Meter(Limits(memory=1 << 20)), pytest.raises(LimitError, match="memory="):

@@ -16,11 +16,13 @@ def constants(by_key: Mapping[Any, Any]) -> Normal:
     if only_strings(by_key.values()):
         return Normal(strings=(strings.of_values(by_key.values()),) if by_key else ())
     texts = frozenset(value for value in by_key.values() if isinstance(value, str))
-    values = frozenset(exact(value) for value in by_key.values() if is_number(value))
+    written = [value for value in by_key.values() if is_number(value)]
+    values = frozenset(map(exact, written))
+    reals = frozenset(exact(value) for value in written if not isinstance(value, int))
     return Normal(
         any(value is None for value in by_key.values()),
         frozenset(value for value in by_key.values() if isinstance(value, bool)),
-        (numbers.of_values(values),) if values else (),
+        (numbers.of_values(values, reals),) if values else (),
         (strings.of_values(texts),) if texts else (),
         constants=tuple(value for value in by_key.values() if (is_array(value) or is_object(value))),
     )

@@ -14,9 +14,9 @@ from ..read.dialects import exact
 from .cases import ANY_NUMBER, NO_NUMBERS, Number, Rational
 
 
-def of_values(values: frozenset[Rational]) -> Number:
-    """Exactly these numbers."""
-    return Number(values=values)
+def of_values(values: frozenset[Rational], reals: frozenset[Rational] | None = None) -> Number:
+    """Exactly these numbers, of which a schema writes some as `reals`."""
+    return Number(values=values, reals=reals)
 
 
 def least_common_multiple(a: Rational, b: Rational) -> Rational:
@@ -176,7 +176,8 @@ def intersect(a: Number, b: Number) -> Number | None:
         notation = few.notation or other.notation
         if notation == "integer":
             kept = frozenset(value for value in kept if value % 1 == 0)
-        return Number(values=kept, notation=notation) if kept else None
+        reals = other.reals if few.reals is None else few.reals
+        return Number(values=kept, notation=notation, reals=reals and reals & kept) if kept else None
     if a.notation and b.notation and a.notation != b.notation:
         return None
     minimum, exclusive_minimum = _tighter(a.minimum, a.exclusive_minimum, b.minimum, b.exclusive_minimum, 1)

@@ -14,6 +14,7 @@ from ..algebra.formula import json_key
 from ..automata.spelling import spelt
 from ..read.dialects import exact, is_array, is_object
 from .measures import MOST
+from .numbers.plain import value_text
 from .numbers.whole_numbers import ZERO_FRACTION
 from .protocol import ConstantLowering
 
@@ -155,7 +156,9 @@ class ConstantPlaces:
                 containers.append((value, after, Place(tuple(numbers), used | {key})))
             else:
                 whole = exact(value)
-                if isinstance(whole, int) and 0 < abs(whole) < PLAIN_BELOW:
+                if owner.form.spelling == "plain":
+                    words.append((value_text(value).encode(), after))
+                elif isinstance(whole, int) and 0 < abs(whole) < PLAIN_BELOW:
                     zeros = owner.lowering.lower(PERHAPS_ZEROS, after)
                     assert zeros is not None, "what may be left out can be read"
                     words.append((b"%d" % whole, zeros))

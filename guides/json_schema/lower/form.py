@@ -10,6 +10,7 @@ from ..automata.spelling import Escapes
 from .whitespace import Spacing
 
 Order = Literal["schema", "any"]
+Spelling = Literal["plain", "any"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +19,18 @@ class Form:
 
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
     spacing: the white space; escapes: "canonical" as json.dumps(ensure_ascii=False) escapes, or "any"
+    spelling: of numbers, "plain" as people write them, see numbers/plain.py, or "any"
     """
 
     order: Order = "schema"
     spacing: Spacing = field(default_factory=Spacing)
     escapes: Escapes = "canonical"
+    spelling: Spelling = "any"
 
     def __post_init__(self) -> None:
         if self.order not in ("schema", "any"):
             raise OptionError(f'order must be "schema" or "any", not {self.order!r}')
         if self.escapes not in ("canonical", "any"):
             raise OptionError(f'escapes must be "canonical" or "any", not {self.escapes!r}')
+        if self.spelling not in ("plain", "any"):
+            raise OptionError(f'spelling must be "plain" or "any", not {self.spelling!r}')

@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 from ...limits import spend
 from ..automata.spelling import spelt
 from ..read.dialects import is_array, is_object
+from ..witness.numbers import Standing
+from .form import Spelling
+from .numbers.plain import value_text
+from .numbers.texts import fewest_number_bytes
 
 MOST = 2**28
 """The greatest number that is told; whatever takes more is out of every budget's reach."""
@@ -30,11 +34,12 @@ EMPTY = Measure(2, 0)
 class Measures:
     """Measures the texts that json.dumps writes: without any white space, or with so many blanks for each level.
 
-    But for numbers, which are written as notation.py has it.
+    But for numbers, which are written as the spelling has it; one that stands for a set as the shortest of the set.
     """
 
-    def __init__(self, indent: int | None) -> None:
+    def __init__(self, indent: int | None, spelling: Spelling = "any") -> None:
         self._indent = indent
+        self._spelling: Spelling = spelling
         # The containers themselves are kept, so that their numbers stay theirs.
         self._known: dict[int, tuple[Any, Measure]] = {}
 
@@ -59,7 +64,7 @@ class Measures:
     def _told(self, value: Any) -> Measure:
         if is_object(value) or is_array(value):
             return self._known[id(value)][1] if value else EMPTY
-        return Measure(_scalar(value), 0)
+        return Measure(self._scalar(value), 0)
 
     def _container(self, value: Any) -> Measure:
         if not value:
@@ -74,17 +79,20 @@ class Measures:
         # Each line of a part begins a level deeper; the last one, of the closing bracket, does not.
         return Measure(min(length + len(parts) + 1 + self._indent * (lines - 1), MOST), min(lines, MOST))
 
+    def _scalar(self, value: Any) -> int:
+        """The bytes of a value that is no container."""
+        if isinstance(value, str):
+            return len(spelt(value))
+        if value is None or isinstance(value, bool):
+            return 5 if value is False else 4
+        if isinstance(value, Standing):
+            return min(fewest_number_bytes(value.case, self._spelling), MOST)
+        if self._spelling == "plain":
+            return len(value_text(value))
+        return _shortest(Decimal(value if isinstance(value, int) else float.__repr__(float(value))))
 
-def _scalar(value: Any) -> int:
-    """The bytes of a value that is no container."""
-    if isinstance(value, str):
-        return len(spelt(value))
-    if value is None or isinstance(value, bool):
-        return 5 if value is False else 4
-    return _number(Decimal(value if isinstance(value, int) else float.__repr__(float(value))))
 
-
-def _number(value: Decimal) -> int:
+def _shortest(value: Decimal) -> int:
     """The bytes of the shortest of the ways in which notation.py writes a constant."""
     sign, digits, _ = value.as_tuple()
     count = len("".join(map(str, digits)).rstrip("0")) or 1

@@ -18,7 +18,7 @@ from .arrays import Items
 from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
 from .measures import MOST, Measure, Measures
-from .numbers.notation import number_node
+from .numbers.texts import lower_number
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
@@ -42,7 +42,7 @@ class SchemaLowering:
         self._values: Rules = {}
         self._members: Rules = {}
         self._shortest: dict[Formula, Measure] = {}
-        self._measures = Measures(form.spacing.indent if form.spacing.depends_on_depth else None)
+        self._measures = Measures(form.spacing.indent if form.spacing.depends_on_depth else None, form.spelling)
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}
@@ -173,9 +173,15 @@ class SchemaLowering:
     def number_rule(self, case: Number) -> int:
         """The rule of a set of numbers, of which there is one."""
         if case not in self._numbers:
-            piece = number_piece(case)
-            self._numbers[case] = self.graph.insert(piece) if piece else self.lowering.rule(number_node(case))
+            piece = number_piece(case, self.form.spelling)
+            self._numbers[case] = self.graph.insert(piece) if piece else self._number_rule(case)
         return self._numbers[case]
+
+    def _number_rule(self, case: Number) -> int:
+        with self.graph.new_rule() as rule:
+            entry = lower_number(self.lowering, case, self.form.spelling, self.graph.final())
+            self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
+        return rule
 
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...limits import spend
 from ..algebra import numbers
-from ..algebra.cases import Array, Normal, Number, Object, String
+from ..algebra.cases import Array, Normal, Object, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
 from ..algebra.membership import Membership
 from ..algebra.normalise import Normaliser
@@ -21,6 +21,7 @@ from ..algebra.strings import is_plain
 from ..algebra.translate import UNREACHED
 from .arrays import ArrayWitnesses
 from .instances import NO_INSTANCE, Ask
+from .numbers import of_number
 from .objects import ObjectWitnesses
 
 
@@ -180,14 +181,6 @@ def is_modest(formula: Formula) -> bool:
         return False
     keywords: dict[str, Any] = formula.subject[0].value
     return DEMANDING.isdisjoint(keywords) and not ("format" in keywords and "maxLength" in keywords)
-
-
-def of_number(case: Number) -> Any:
-    """A number of the set as a JSON value: int, float where the notation asks for it, else a Fraction."""
-    value = numbers.smallest(case)
-    if case.notation == "real" and value == value // 1:
-        return float(value)
-    return _literal(value)
 
 
 def _literal(value: numbers.Rational) -> Any:

@@ -1,1 +1,1 @@
-"""Numbers: a `Number` of the algebra in, the syntax of its JSON texts out (`notation.number_node`)."""
+"""Numbers: a `Number` of the algebra in, its JSON texts out: every one (`notation`), or the `plain` ones."""

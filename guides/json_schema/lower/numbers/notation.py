@@ -131,20 +131,20 @@ def number_node(case: Number) -> Node:
     if case.values is not None:
         zero = Sequence((OPTIONAL_MINUS, ZERO_TEXTS[case.notation]))
         return _either(*_constants(case.values - {0}, case.notation), *((zero,) if 0 in case.values else ()))
-    above = _side(case, case.minimum, case.exclusive_minimum, case.maximum, case.exclusive_maximum, 1)
-    below = _side(case, case.maximum, case.exclusive_maximum, case.minimum, case.exclusive_minimum, -1)
+    above = side(case, case.minimum, case.exclusive_minimum, case.maximum, case.exclusive_maximum, 1)
+    below = side(case, case.maximum, case.exclusive_maximum, case.minimum, case.exclusive_minimum, -1)
     if above == below:
-        node = NOTHING if above is None else _magnitude_node(above)
+        node = NOTHING if above is None else magnitude_node(above)
         return NOTHING if node is NOTHING else Sequence((OPTIONAL_MINUS, node))
-    positive = NOTHING if above is None else _magnitude_node(above)
-    negative = NOTHING if below is None else _magnitude_node(below)
+    positive = NOTHING if above is None else magnitude_node(above)
+    negative = NOTHING if below is None else magnitude_node(below)
     if negative is NOTHING:
         return positive
     negative = Sequence((MINUS, negative))
     return negative if positive is NOTHING else Alternation((positive, negative))
 
 
-def _side(
+def side(
     case: Number, low: Rational | None, low_open: bool, high: Rational | None, high_open: bool, sign: int
 ) -> Magnitude | None:
     """The members of one sign, or zero, without their sign; None if there are none by the bounds."""
@@ -170,7 +170,7 @@ def _side(
 
 
 @lru_cache(maxsize=4096)
-def _magnitude_node(magnitude: Magnitude) -> Node:
+def magnitude_node(magnitude: Magnitude) -> Node:
     """The texts of a set of numbers without sign: syntax where it is small, else a table."""
     low, high, notation = magnitude.low, magnitude.high, magnitude.notation
     if high == 0:
