@@ -40,8 +40,8 @@ class JSONGuide(LiftedGuide):
     schema: an object, true or false, or JSON text; drafts 4 to 2020-12, by its $schema
     order: "any" (nothing in the language is refused), or "schema" (members in the order of the schema, others
     after them), which `generate.json` asks for
-    whitespace: "flexible" (after colons and commas, and where a pretty printer breaks lines; bounded),
-    "compact", "pretty" (as json.dumps(indent=indent) writes) or "any"
+    whitespace: "flexible" (a space after colons and commas, and lines indented by spaces or tabs, as json.dumps writes
+    them with any indent), "compact", "pretty" (as json.dumps(indent=indent) writes) or "any", without bound
     escapes: "canonical" (as json.dumps(ensure_ascii=False) escapes) or "any"
     spelling: of numbers, "any" that JSON allows, or "plain" as people write them, which `generate.json` asks for
     resources: further schemas by URI; nothing is ever fetched

@@ -12,16 +12,17 @@ from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
 
 Whitespace = OneOf["flexible", "compact", "pretty", "any"]
 
-MAX_INDENT = 64
+MOST_SPACES, MOST_TABS = 128, 32
+"""How far a line is indented at most: 32 levels by 4 spaces or by a tab each."""
 
-_BLANK = Chars(((0x09, 0x09), (0x20, 0x20)))
 _ANY = Repeat(Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))), 0, None)
-_LINE = Sequence((Repeat(Literal(b"\r"), 0, 1), Literal(b"\n"), Repeat(_BLANK, 0, MAX_INDENT)))
+_INDENTED = Alternation((Repeat(Literal(b" "), 0, MOST_SPACES), Repeat(Literal(b"\t"), 1, MOST_TABS)))
+_LINE = Sequence((Repeat(Literal(b"\r"), 0, 1), Literal(b"\n"), _INDENTED))
 _NONE = Literal(b"")
 _ONE = Literal(b" ")
 _PERHAPS = Repeat(_ONE, 0, 1)
 _PERHAPS_LINE = Alternation((_NONE, _LINE))
-_PERHAPS_EITHER = Alternation((_NONE, _ONE, _LINE))
+_PERHAPS_EITHER = Alternation((_NONE, _ONE, _LINE, Sequence((_ONE, _LINE))))
 
 
 @lru_cache(maxsize=1024)
@@ -33,9 +34,10 @@ def _line(blanks: int) -> Node:
 class Spacing:
     """What stands where between tokens.
 
-    whitespace: "flexible" allows one space after a colon or comma, and a line break with at most MAX_INDENT
-    blanks wherever a pretty printer writes one; "compact" allows none; "pretty" wants exactly what
-    json.dumps(indent=indent) writes; "any" allows all of JSON's.
+    whitespace: "flexible" allows what json.dumps writes with any indent and its usual separators: one space after a
+    colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MOST_SPACES
+    or MOST_TABS; "compact" allows none; "pretty" wants exactly what json.dumps(indent=indent) writes; "any" allows
+    all of JSON's, without bound.
     """
 
     whitespace: Whitespace = "flexible"
