@@ -126,9 +126,9 @@ class Lowering:
             else:
                 entries.append(self._instance(any_text(literals), target))
             items = tuple(item for item in items if not (isinstance(item, Literal) and item.data))
-        return self.joined([*entries, *(self.lower(item, target) for item in items)])
+        return self._joined([*entries, *(self.lower(item, target) for item in items)])
 
-    def joined(self, entries: list[int | None]) -> int | None:
+    def _joined(self, entries: list[int | None]) -> int | None:
         """A node that leads to all the entries there are."""
         links = [(EPSILON, entry, 0) for entry in entries if entry is not None]
         if len(links) < 2:
@@ -218,13 +218,13 @@ class Lowering:
                 some: int | None = None
                 for item in reversed(items):
                     if entry is not None:
-                        some = self.joined([self._some(item, entry), some])
+                        some = self._joined([self._some(item, entry), some])
                         entry = self.lower(item, entry)
                 return some
             case Alternation(items):
                 empty = [item for item in items if self._is_nullable(item)]
                 others = tuple(item for item in items if not self._is_nullable(item))
-                return self.joined([self._alternation(others, target), *(self._some(item, target) for item in empty)])
+                return self._joined([self._alternation(others, target), *(self._some(item, target) for item in empty)])
             case Repeat(item, _, most):
                 return self._some_turns(item, most, target)
             case Table():
@@ -255,29 +255,11 @@ class Lowering:
             singles = [part for part in item.items if isinstance(part, Chars)]
             others = tuple(part for part in item.items if not isinstance(part, Chars))
             entries = [self._turn(part, target) for part in singles]
-            return self.joined([*entries, self._alternation(others, target)])
+            return self._joined([*entries, self._alternation(others, target)])
         entry = self.lower(item, target)
         if entry is not None and isinstance(item, Chars):
             self.graph.promise_span(entry, item.ranges)
         return entry
-
-    def counted_table(self, table: Table, most: int, target: int) -> int:
-        """The entry of the texts of a table that have at most so many bytes. The graph's counter must be 0."""
-        graph = self.graph
-        form = table_template(table)
-        spend(STEPS_PER_NODE * 3 * len(form.ends))
-        heads = [graph.reserve() for _ in form.ends]
-        graph.counter = counter = graph.counter_for(0, most)
-        turns = [graph.node(links=((INCREMENT, head, counter),)) for head in heads]
-        found: list[list[int]] = form.edges.tolist()
-        edges = [(low, high, turns[after]) for low, high, after in found]
-        bodies = [graph.node(edges[begin:end]) for begin, end in zip(form.starts, form.ends, strict=True)]
-        graph.counter = 0
-        ends = set(form.exits.tolist())
-        for state, (head, body) in enumerate(zip(heads, bodies, strict=True)):
-            end = ((LEAVE, target, counter),) if state in ends else ()
-            graph.define(head, links=((EPSILON, body, counter), *end))
-        return heads[0]
 
     def _table(self, table: Table, target: int) -> int:
         known = self._tables.get(id(table))

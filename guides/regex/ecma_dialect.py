@@ -29,6 +29,7 @@ _LINE_START = Look(_NOT_LINE_END, ahead=False, negative=True)
 _LINE_END = Look(_NOT_LINE_END, ahead=True, negative=True)
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL}
+_DIGITS = tuple("0123456789")
 _CONTROLS = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 # Compiled on first use, which `re` remembers.
 _HEX = r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]+)\}"
@@ -122,7 +123,7 @@ class EcmaReader(Reader):
                 self.fail(r"expected a letter after \c", offset)
             self.at = control.end()
             return ord(control.group(1)) % 32
-        if letter == "0" and not self.text[self.at : self.at + 1].isdigit():
+        if letter == "0" and self.text[self.at : self.at + 1] not in _DIGITS:
             return 0
         if letter.isascii() and letter.isalnum():
             self.fail(f"unknown escape \\{letter} in the ECMA dialect{_HINTS.get(letter, '')}", offset)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ....errors import LimitError
+from ....errors import LimitError, SchemaError
 from ...limits import spend
 from ..read.documents import Documents
 from ..read.options import Options
@@ -89,7 +89,7 @@ class Normaliser:
         if formula in self._busy:
             if self._glances:
                 raise _BusyError
-            raise self._place(formula).error("a reference leads back to itself without progress")
+            raise self._loop(formula)
         if len(self._busy) >= MAX_NESTING:
             raise _DeepError(formula)
         if self._busy:
@@ -106,7 +106,7 @@ class Normaliser:
                 result = self._worked_out(last)
             except _DeepError as error:
                 if error.formula in waiting:
-                    raise self._place(formula).error("a reference leads back to itself without progress") from None
+                    raise self._loop(formula) from None
                 waiting[error.formula] = None
                 continue
             del waiting[last]
@@ -123,10 +123,13 @@ class Normaliser:
         self._known[formula] = result
         return result
 
-    def _place(self, formula: Formula) -> Subschema:
-        while formula.kind != "schema":
-            formula = formula.parts[0]
-        return formula.subject[0]
+    def _loop(self, formula: Formula) -> SchemaError:
+        """The error for a formula that is a part of itself."""
+        parts = [formula]
+        for part in parts:
+            parts += part.parts
+        place = next((part for part in parts if part.kind == "schema"), formula)
+        return SchemaError("a reference leads back to itself without progress", self.formulas.pointer_of(place))
 
     def _work_out(self, formula: Formula) -> Normal:
         match formula.kind:

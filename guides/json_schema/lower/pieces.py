@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 from ....kernels.chart.layout import EPSILON
 from ...graph.fragment import Piece
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
+from ...syntax import Node
 from ..algebra.cases import Number, String
 from ..automata.counting import Counting
 from ..automata.spelling import Escapes, spell
 from ..read.regex_format import INSIDE, rules
 from .form import Spelling
-from .numbers.texts import lower_number
+from .numbers.texts import spelt_numbers
 from .strings.lowering import REGEX, in_quotes, plan
 
 MAX_NODES = 2000
@@ -24,7 +24,7 @@ MAX_NODES = 2000
 @lru_cache(maxsize=512)
 def number_piece(case: Number, spelling: Spelling) -> Piece | None:
     """The rule of a set of numbers; None if there are none, or it is too large."""
-    return _lowered(lambda lowering, target: lower_number(lowering, case, spelling, target))
+    return _lowered(spelt_numbers(case, spelling))
 
 
 @lru_cache(maxsize=512)
@@ -35,16 +35,13 @@ def string_piece(case: String, escapes: Escapes) -> Piece | None:
     if case == REGEX:
         return _regexes(escapes)
     found = plan(case, escapes)
-    if found is None or isinstance(found, Counting):
-        return None
-    return _lowered(lambda lowering, target: lowering.lower(in_quotes(found), target))
+    return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
 
 
-def _lowered(lower: Callable[[Lowering, int], int | None]) -> Piece | None:
-    """The rule of what `lower` adds before the end."""
+def _lowered(node: Node) -> Piece | None:
     graph = Graph()
     with graph.new_rule() as start:
-        entry = lower(Lowering(graph), graph.final())
+        entry = Lowering(graph).lower(node, graph.final())
     if entry is None or graph.node_count > MAX_NODES:
         return None
     graph.define(start, links=((EPSILON, entry, 0),))

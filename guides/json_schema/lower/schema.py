@@ -18,7 +18,7 @@ from .arrays import Items
 from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
 from .measures import MOST, Measure, Measures
-from .numbers.texts import lower_number
+from .numbers.texts import spelt_numbers
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
@@ -174,14 +174,9 @@ class SchemaLowering:
         """The rule of a set of numbers, of which there is one."""
         if case not in self._numbers:
             piece = number_piece(case, self.form.spelling)
-            self._numbers[case] = self.graph.insert(piece) if piece else self._number_rule(case)
+            texts = spelt_numbers(case, self.form.spelling)
+            self._numbers[case] = self.graph.insert(piece) if piece else self.lowering.rule(texts)
         return self._numbers[case]
-
-    def _number_rule(self, case: Number) -> int:
-        with self.graph.new_rule() as rule:
-            entry = lower_number(self.lowering, case, self.form.spelling, self.graph.final())
-            self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
-        return rule
 
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""

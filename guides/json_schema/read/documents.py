@@ -89,7 +89,8 @@ class Documents:
                 self.resolve(place, keyword)
                 referring.append(place)
         if referring:
-            self._refuse_loops(referring)
+            reached = None if self.has_dynamic_scope else self._reached(root)
+            self._refuse_loops([place for place in referring if reached is None or id(place) in reached])
         return root
 
     def at(self, value: dict[str, Any]) -> Subschema:
@@ -350,6 +351,35 @@ class Documents:
             place = Subschema(value, place.resource, place, tuple(keys))
             self._scan(place)
         return place
+
+    def _reached(self, root: Subschema) -> set[int]:
+        """What an instance may be judged by, by `id`: definitions only where something refers to them."""
+        waiting = [root]
+        reached: set[int] = set()
+        while waiting:
+            place = waiting.pop()
+            if id(place) in reached:
+                continue
+            reached.add(id(place))
+            spend(100 + 10 * len(place.value))
+            keywords = place.resource.dialect.keywords
+            alone = place.resource.dialect.ref_alone and "$ref" in place.value
+            for key in ("$ref",) if alone else place.value:
+                if key in keywords and key not in HOLDING:
+                    waiting += self._below(place, key, keywords[key])
+        return reached
+
+    def _below(self, place: Subschema, key: str, rule: Keyword) -> list[Subschema]:
+        """The subschemas that a keyword holds or refers to."""
+        if rule.kind == "plain":
+            return []
+        if rule.kind == "reference":
+            target = self.resolve(place, key)
+            return [] if isinstance(target, bool) else [target]
+        content: Any = place.value[key]
+        one = rule.kind == "schema" or (rule.kind == "items" and not is_array(content))
+        schemas = [content] if one else content if is_array(content) else content.values()
+        return [self._places[id(schema)] for schema in schemas if is_object(schema)]
 
     def _refuse_loops(self, referring: list[Subschema]) -> None:
         """Refuse references that come back to where they started without stepping into the instance."""

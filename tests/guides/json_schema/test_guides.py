@@ -264,6 +264,77 @@ def test_a_greatest_count_beyond_reach_is_none(keyword: str) -> None:
     assert reads(guide, '{"a": ["b"]}')
 
 
+@pytest.mark.parametrize("spelling", ["plain", "any"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": {"a": 1e300}},
+        {"enum": [[0.1, 1e300, "aa"]]},
+        {"type": "object", "properties": {"a": {"type": "number", "minimum": 1e80}}, "required": ["a"]},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "multipleOf": 3, "minimum": 1e17}},
+            "required": ["a"],
+        },
+        {"type": "array", "items": {"type": "number", "exclusiveMaximum": -99.5}, "minItems": 2},
+    ],
+    ids=str,
+)
+def test_every_budget_from_the_shortest_on_has_a_way_to_the_end(schema: Any, spelling: Any) -> None:
+    """What a number takes at least is what its shortest text takes, in the spelling that is asked for."""
+    guide = JSONGuide(schema, VOCABULARY, spelling=spelling)
+    shortest = guide.distance(guide.start)
+    random = Random(3)
+    for budget in range(shortest, shortest + 60):
+        assert json.loads(walk(guide, random, budget)) is not None
+        assert len(np.flatnonzero(guide.mask_within(guide.start, budget)))
+
+
+def test_a_loop_that_is_found_in_use_is_named() -> None:
+    schema = {"oneOf": [{"enum": [""]}, {"$recursiveRef": "#"}]}
+    with pytest.raises(SchemaError, match="back to itself") as caught:
+        JSONGuide({"$schema": "https://json-schema.org/draft/2019-09/schema", **schema}, BYTES)
+    assert caught.value.pointer == "#/oneOf/1"
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [{"$ref": "#/$defs/a"}, {"anyOf": [{"$ref": "#/$defs/b"}]}, {"not": {"allOf": [{"$ref": "#/$defs/a"}]}}],
+    ids=str,
+)
+def test_only_what_is_reached_may_not_lead_round(definition: Any) -> None:
+    both = {"a": definition, "b": {"$ref": "#/$defs/a"}}
+    assert reads(JSONGuide({"type": "integer", "$defs": both}, BYTES), "3")
+    for use in (
+        {"items": {"$ref": "#/$defs/a"}},
+        {"properties": {"x": {"dependentSchemas": {"y": {"$ref": "#/$defs/a"}}}}},
+    ):
+        with pytest.raises(SchemaError, match="without progress"):
+            JSONGuide({**use, "$defs": both}, BYTES)
+
+
+def test_a_zero_escape_ends_before_what_is_no_digit_of_ascii() -> None:
+    guide = JSONGuide({"type": "string", "pattern": "^\\0\u0663$"}, BYTES)
+    assert reads(guide, '"\\u0000\u0663"')
+    with pytest.raises(SchemaError, match="pattern"):
+        JSONGuide({"type": "string", "pattern": "^\\03$"}, BYTES)
+
+
+def test_standards_with_two_readings() -> None:
+    dates = JSONGuide({"type": "string", "format": "date"}, BYTES)
+    texts = ("0000-01-01", "0000-02-29", "0100-02-29", "2024-02-29", "1900-02-29")
+    assert [reads(dates, f'"{text}"') for text in texts] == [True, True, False, True, False]
+    templates = JSONGuide({"type": "string", "format": "uri-template"}, BYTES)
+    assert [reads(templates, f'"{{{operator}x}}"') for operator in "+=,!@|"] == [True] + [False] * 5
+    new, old = (
+        JSONGuide(
+            {"$schema": f"http://json-schema.org/draft-0{draft}/schema#", "type": "string", "format": "hostname"}, BYTES
+        )
+        for draft in (7, 6)
+    )
+    assert [reads(guide, '"ab--cd.org"') for guide in (new, old)] == [False, True]
+
+
 def test_constants_keep_the_notation_of_integers_in_draft_4() -> None:
     draft = {"$schema": "http://json-schema.org/draft-04/schema#"}
     few: dict[str, Any] = {"enum": [3, 2.5, "a"], "type": ["integer", "string"]}

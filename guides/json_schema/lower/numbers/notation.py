@@ -53,7 +53,7 @@ def _sequence(*nodes: Node) -> Node:
     return Sequence(nodes)
 
 
-def _either(*nodes: Node) -> Node:
+def either(*nodes: Node) -> Node:
     if not nodes:
         return NOTHING
     return nodes[0] if len(nodes) == 1 else Alternation(nodes)
@@ -62,24 +62,24 @@ def _either(*nodes: Node) -> Node:
 OPTIONAL_MINUS = _optional(MINUS)
 OPTIONAL_PLUS = _optional(Literal(b"+"))
 POSITIVE_WHOLE = _sequence(NOT_ZERO, DIGITS)
-WHOLE = _either(Literal(b"0"), POSITIVE_WHOLE)
+WHOLE = either(Literal(b"0"), POSITIVE_WHOLE)
 FRACTION = _sequence(POINT, Repeat(DIGIT, 1, None))
 POSITIVE_FRACTION = _sequence(Literal(b"0."), ZEROS, POSITIVE_WHOLE)
 UP_TO_99 = _sequence(ZEROS, DIGIT, _optional(DIGIT))
 BELOW_300 = _sequence(_optional(Chars(((0x31, 0x32),))), DIGIT, _optional(DIGIT))
 UP_TO_324 = _sequence(
     ZEROS,
-    _either(
+    either(
         BELOW_300,
         _sequence(Literal(b"3"), Chars(((0x30, 0x31),)), DIGIT),
         _sequence(Literal(b"32"), Chars(((0x30, 0x34),))),
     ),
 )
-EXPONENT = _sequence(E, _either(_sequence(OPTIONAL_PLUS, UP_TO_99), _sequence(MINUS, UP_TO_324)))
-SMALL_EXPONENT = _sequence(E, _either(OPTIONAL_PLUS, MINUS), UP_TO_99)
+EXPONENT = _sequence(E, either(_sequence(OPTIONAL_PLUS, UP_TO_99), _sequence(MINUS, UP_TO_324)))
+SMALL_EXPONENT = _sequence(E, either(OPTIONAL_PLUS, MINUS), UP_TO_99)
 WHOLE_EXPONENT = _sequence(
     E,
-    _either(
+    either(
         _sequence(OPTIONAL_PLUS, UP_TO_99),
         _sequence(MINUS, Repeat(Literal(b"0"), 1, None)),
     ),
@@ -91,7 +91,7 @@ def _tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -
     if notation == "integer":
         return whole
     if notation == "real":
-        return _sequence(whole, _either(exponent, _sequence(fraction, _optional(exponent))))
+        return _sequence(whole, either(exponent, _sequence(fraction, _optional(exponent))))
     return _sequence(whole, _optional(fraction), _optional(exponent))
 
 
@@ -105,7 +105,7 @@ def unbounded(notation: str | None, positive: bool, whole: bool) -> Table:
     first = POSITIVE_WHOLE if positive else WHOLE
     node = _tailed(first, *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)), notation)
     if positive and not whole and notation != "integer":
-        node = _either(node, _sequence(POSITIVE_FRACTION, _optional(SMALL_EXPONENT)))
+        node = either(node, _sequence(POSITIVE_FRACTION, _optional(SMALL_EXPONENT)))
     dfa = Dfa.of(ChartAutomaton(*_graph(node))).minimised()
     assert dfa.start == 0, "minimised automata are numbered from the start"
     table = Table(dfa.transitions, dfa.accepting)
@@ -130,7 +130,7 @@ def number_node(case: Number) -> Node:
     """
     if case.values is not None:
         zero = Sequence((OPTIONAL_MINUS, ZERO_TEXTS[case.notation]))
-        return _either(*_constants(case.values - {0}, case.notation), *((zero,) if 0 in case.values else ()))
+        return either(*_constants(case.values - {0}, case.notation), *((zero,) if 0 in case.values else ()))
     above = side(case, case.minimum, case.exclusive_minimum, case.maximum, case.exclusive_maximum, 1)
     below = side(case, case.maximum, case.exclusive_maximum, case.minimum, case.exclusive_minimum, -1)
     if above == below:
@@ -191,7 +191,7 @@ def magnitude_node(magnitude: Magnitude) -> Node:
         if last - first < (MAX_LISTED if decimal_step(magnitude.step)[0] < LARGE_STEP else MAX_LARGE_LISTED):
             members = _members(magnitude, first, last)
             nodes = _constants(members - {0}, notation)
-            return _either(*nodes, *((ZERO_TEXTS[notation],) if 0 in members else ()))
+            return either(*nodes, *((ZERO_TEXTS[notation],) if 0 in members else ()))
     table = magnitude_table(magnitude)
     return NOTHING if table is None else table
 
@@ -242,9 +242,9 @@ def _constants(values: frozenset[Rational], notation: str | None) -> list[Node]:
             nodes += _scientific(sign, digits, places)
     if wholes:
         tail = {None: (_optional(ZERO_FRACTION),), "integer": (), "real": (ZERO_FRACTION,)}[notation]
-        nodes.append(_sequence(_either(*wholes), *tail))
+        nodes.append(_sequence(either(*wholes), *tail))
     if fractions:
-        nodes.append(_sequence(_either(*fractions), ZEROS))
+        nodes.append(_sequence(either(*fractions), ZEROS))
     return nodes
 
 

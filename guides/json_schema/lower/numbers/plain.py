@@ -1,7 +1,7 @@
 """Numbers as people write them: integers as digits, other numbers as json.dumps writes floats.
 
-    integers        0, or digits without a leading 0; as many as Python reads, or where any number may stand, as many
-                    as keep it a finite float
+    integers        0, or digits without a leading 0; up to as many as Python reads, or where any number may stand,
+                    as keep it a finite float; multiples have any number of digits
     other numbers   from 1e-4 up to below 1e16 with a point, up to 17 digits that count; only a fraction of up to
                     MOST_PADDED places may end in 0, as %f writes it (19.90 is fine, 1.0000000000 is not)
                     else one digit, perhaps a fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324
@@ -13,7 +13,7 @@ Where a set asks for integers they are digits; elsewhere 5 and 5.0 are both fine
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -21,14 +21,15 @@ from ....automata.dfa import Dfa
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Graph
 from ....graph.lowering import Lowering
-from ....syntax import NOTHING, Literal, Node, Sequence, Table
+from ....syntax import NOTHING, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
 from ...read.dialects import exact
 from ...read.patterns import parse
 from .magnitudes import Magnitude
 from .multiples import decimal_places, decimal_step
-from .notation import magnitude_node, side, unbounded
+from .notation import MINUS, NOT_ZERO, either, magnitude_node, side
 from .products import intersection
+from .whole_numbers import DIGIT
 
 MOST_DIGITS = 4300
 """Up to how many digits int() reads by default; what is longer json.loads refuses."""
@@ -40,46 +41,27 @@ LARGE = r"\+(?:1[6-9]|[2-9][0-9]|[12][0-9]{2}|30[0-8])"
 SMALL = "-(?:0[5-9]|[1-9][0-9]|[12][0-9]{2}|3[01][0-9]|32[0-4])"
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Numbers of at most `most` digits out of a table, with a minus before them or none."""
-
-    minus: bool
-    table: Table
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlainTexts:
-    """The texts of a set of numbers, in parts."""
-
-    nodes: tuple[Node, ...]
-    counted: tuple[Counted, ...] = ()
-
-
 @lru_cache(maxsize=4096)
-def plain_texts(case: Number) -> PlainTexts:
-    """The plain texts of the numbers in a set. Raises LimitError if multipleOf needs too large an automaton."""
+def plain_node(case: Number) -> Node:
+    """The plain texts of the numbers in a set; NOTHING if there are none.
+
+    Raises LimitError if multipleOf needs too large an automaton.
+    """
     if case.values is not None:
         texts = sorted(text for value in case.values for text in _constant(case, value))
-        return PlainTexts(tuple(Literal(text.encode()) for text in texts))
+        return either(*(Literal(text.encode()) for text in texts))
     nodes: list[Node] = []
-    counted: list[Counted] = []
     whole = case.notation != "real" and case.multiple_of is not None and not decimal_step(case.multiple_of)[1]
     if case.notation != "real":
+        most = MOST_DIGITS if whole or case.notation == "integer" else FLOAT_DIGITS
         for minus, magnitude in _signs(replace(case, notation="integer")):
-            if magnitude.high is None:
-                most = MOST_DIGITS if whole or case.notation == "integer" else FLOAT_DIGITS
-                table = _whole(magnitude)
-                counted += [] if table is None else [Counted(minus, table, most)]
-            else:
-                nodes.append(_signed(minus, magnitude_node(magnitude)))
+            nodes.append(_signed(minus, _digits(magnitude, most)))
     if case.notation != "integer" and not whole:
         for minus, magnitude in _signs(replace(case, notation="real")):
             table = _table(magnitude_node(magnitude))
             floats = None if table is None else intersection(table, float_texts())
             nodes.append(NOTHING if floats is None else _signed(minus, floats))
-    return PlainTexts(tuple(node for node in nodes if node is not NOTHING), tuple(counted))
+    return either(*(node for node in nodes if node is not NOTHING))
 
 
 def number_text(value: Rational, real: bool) -> str:
@@ -133,15 +115,21 @@ def _signs(case: Number) -> Iterator[tuple[bool, Magnitude]]:
 
 
 def _signed(minus: bool, node: Node) -> Node:
-    return Sequence((Literal(b"-"), node)) if minus and node is not NOTHING else node
+    return Sequence((MINUS, node)) if minus and node is not NOTHING else node
 
 
-def _whole(magnitude: Magnitude) -> Table | None:
-    """Integers that no bound ends, as a table."""
-    free = magnitude.low <= 1 and magnitude.step == 1 and not magnitude.not_steps and not magnitude.excluded
-    if free and not (magnitude.low == 1 and magnitude.low_open):
-        return unbounded("integer", magnitude.low > 0 or magnitude.low_open, True)
-    return _table(magnitude_node(magnitude))
+def _digits(magnitude: Magnitude, most: int) -> Node:
+    """Integers without a sign, of at most `most` digits where nothing else bounds them; multiples of any length."""
+    if magnitude.high is not None or magnitude.step != 1 or magnitude.not_steps:
+        return magnitude_node(magnitude)
+    told = [int(value) for value in (magnitude.low, *magnitude.excluded) if value >= 1]
+    length = len(str(max(told))) if told else 0
+    short = replace(magnitude, high=10**length - 1)
+    if not told:
+        nodes: list[Node] = [] if magnitude.low > 0 or magnitude.low_open else [Literal(b"0")]
+    else:
+        nodes = [node for node in (magnitude_node(short),) if node is not NOTHING]
+    return either(*nodes, Sequence((NOT_ZERO, Repeat(DIGIT, length, most - 1))))
 
 
 def _table(node: Node) -> Table | None:
