@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,41 +22,44 @@ from ...kernels.logits.mask import allowed_ids, popcount
 from .arrays import as_list
 
 
-@dataclass(frozen=True, slots=True)
-class Menu:
-    """The tokens allowed in a state.
+class Allowed(NamedTuple):
+    """The tokens that a step may choose from; with neither ids nor mask, all of them.
 
     ids: int64 tensor of all of them where they are few, else None
-    only: the one token, where there is just one and it does not end the text, else -1
+    mask: uint32 [words]; what `GuideCache.allowed` remembers has none, ask for it where there are no ids
+    forced: the one token, where there is just one and it does not end the text, else -1
     ends: nothing but EOS is allowed
     """
 
-    ids: Tensor | None
-    only: int
-    ends: bool
+    ids: Tensor | None = None
+    mask: Mask | None = None
+    forced: int = -1
+    ends: bool = False
 
 
-class Constraint:
-    """A guide with the menus of the states met so far; shared by rows and calls, safe between threads.
+class GuideCache:
+    """A guide with what its states allow, as far as they were met; shared by rows and calls, safe between threads.
 
-    few: up to how many tokens a menu lists; a menu of more is asked for as a mask
+    sparse_head_limit: up to how many allowed tokens are listed, for the logits of these alone
     free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
     limits: of what stands before the guide, the end of a prompt
     """
 
-    def __init__(self, guide: Guide, few: int, *, free: bool = False, limits: Limits | None = None) -> None:
+    def __init__(
+        self, guide: Guide, sparse_head_limit: int, *, free: bool = False, limits: Limits | None = None
+    ) -> None:
         self.guide = guide
         self.limits = limits
-        self.few = few
+        self.sparse_head_limit = sparse_head_limit
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._eos = frozenset(guide.vocabulary.eos_ids)
-        self._menus: dict[int, Menu] = {}
+        self._allowed: dict[int, Allowed] = {}
         self._enough: dict[int, int] = {}
         self._listed = 0
         self._advancing: dict[int, NDArray[np.int32]] = {}
-        self._behind: OrderedDict[bytes, ConstraintBehind] = OrderedDict()
+        self._behind: OrderedDict[bytes, BehindPrompt] = OrderedDict()
         self._lock = new_lock()
 
     @property
@@ -69,32 +72,32 @@ class Constraint:
         """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
         return Crossings(self.guide) if isinstance(self.guide, ByteGuide) else None
 
-    def behind(self, tail: bytes) -> ConstraintBehind:
+    def behind(self, tail: bytes) -> BehindPrompt:
         """This constraint behind a text that is to be spelt first; the last ones are remembered."""
         with self._lock:
             found = self._behind.get(tail)
             if found is None:
-                found = self._behind[tail] = ConstraintBehind(self, tail)
+                found = self._behind[tail] = BehindPrompt(self, tail)
                 if len(self._behind) > _TAILS:
                     self._behind.popitem(last=False)
             else:
                 self._behind.move_to_end(tail)
             return found
 
-    def menu(self, state: int) -> Menu:
+    def allowed(self, state: int) -> Allowed:
         """What `state` allows; remembered, up to a million listed ids."""
-        menu = self._menus.get(state)
-        if menu is None:
-            menu = self.menu_of(self.guide.mask(state))
-            self._listed += 1 if menu.ids is None else len(menu.ids)
+        found = self._allowed.get(state)
+        if found is None:
+            found = self.listed(self.guide.mask(state))._replace(mask=None)
+            self._listed += 1 if found.ids is None else len(found.ids)
             if self._listed > _REMEMBERED:
-                self._menus.clear()
+                self._allowed.clear()
                 self._enough.clear()
                 self._listed = 0
-            self._menus[state] = menu
-        return menu
+            self._allowed[state] = found
+        return found
 
-    def allowed(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+    def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
@@ -128,15 +131,16 @@ class Constraint:
             self._advancing[state] = found
         return found
 
-    def menu_of(self, mask: Mask) -> Menu:
+    def listed(self, mask: Mask) -> Allowed:
         """What a mask allows."""
         count = int(popcount(mask[None])[0])
-        if count > max(self.few, len(self._eos)):
-            return Menu(None, -1, False)
+        if count > max(self.sparse_head_limit, len(self._eos)):
+            return Allowed(mask=mask)
         ids = allowed_ids(mask)
         ends = count <= len(self._eos) and self._eos.issuperset(as_list(ids))
-        only = int(ids[0]) if count == 1 and not ends else -1
-        return Menu(torch.as_tensor(ids, dtype=torch.int64) if count <= self.few else None, only, ends)
+        forced = int(ids[0]) if count == 1 and not ends else -1
+        listed = torch.as_tensor(ids, dtype=torch.int64) if count <= self.sparse_head_limit else None
+        return Allowed(listed, mask, forced, ends)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens are enough to complete the text.
@@ -163,51 +167,51 @@ class Constraint:
         return not self.fits(state, left - 2)
 
 
-class ConstraintBehind(Constraint):
+class BehindPrompt(GuideCache):
     """A constraint behind the end of a prompt. Once that is spelt, what is known of the constraint is used.
 
     Tokens that lie within the end of the prompt count neither in distances nor against budgets.
     """
 
-    def __init__(self, constraint: Constraint, tail: bytes) -> None:
-        assert isinstance(constraint.guide, ByteGuide)
-        crossings, limits = constraint.crossings, constraint.limits
-        self._aligned = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
-        super().__init__(self._aligned, constraint.few, free=constraint.free, limits=constraint.limits)
-        self.goals = constraint.goals
-        self._constraint = constraint
+    def __init__(self, guide_cache: GuideCache, tail: bytes) -> None:
+        assert isinstance(guide_cache.guide, ByteGuide)
+        crossings, limits = guide_cache.crossings, guide_cache.limits
+        self._aligned = AlignedGuide(guide_cache.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
+        super().__init__(self._aligned, guide_cache.sparse_head_limit, free=guide_cache.free, limits=guide_cache.limits)
+        self.goals = guide_cache.goals
+        self._guide_cache = guide_cache
         self._begin = len(tail)
 
-    def allowed(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+    def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from; within the end of the prompt nothing stops."""
-        return super().allowed(state, frozenset() if state < self._begin else stop_ids, left)
+        return super().mask(state, frozenset() if state < self._begin else stop_ids, left)
 
     def progress(self, state: int) -> int:
         """How far the text is with the goals, of which none begins within the prompt."""
-        return self._constraint.progress(max(state - self._begin, 0))
+        return self._guide_cache.progress(max(state - self._begin, 0))
 
     def progress_after(self, state: int, token: int) -> int:
         """How far it is after an allowed token."""
         if state >= self._begin:
-            return self._constraint.progress_after(state - self._begin, token)
+            return self._guide_cache.progress_after(state - self._begin, token)
         return self.progress(self.guide.advance(state, token))
 
     def advancing(self, state: int) -> NDArray[np.int32]:
         """The allowed tokens that lead on to a goal, by what they have beyond the end of the prompt."""
         if state >= self._begin:
-            return self._constraint.advancing(state - self._begin)
+            return self._guide_cache.advancing(state - self._begin)
         node = self._aligned.end_node(state)
         if self.goals is None or node is None:
             return np.zeros(0, np.int32)
         return allowed_ids(self.goals.advancing_below(self.goals.start, node))
 
-    def menu(self, state: int) -> Menu:
+    def allowed(self, state: int) -> Allowed:
         """What `state` allows."""
-        return super().menu(state) if state < self._begin else self._constraint.menu(state - self._begin)
+        return super().allowed(state) if state < self._begin else self._guide_cache.allowed(state - self._begin)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""
-        return super().fits(state, left) if state < self._begin else self._constraint.fits(state - self._begin, left)
+        return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
 
 
 _REMEMBERED = 1 << 20
