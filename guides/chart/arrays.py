@@ -18,7 +18,7 @@ from ..limits import Meter, spend
 MEMO_SLOTS = 1024
 # How much of an array is copied or indexed at a time, some milliseconds, so that a call can be stopped in between
 NUMBERS_AT_A_TIME, SPANS_AT_A_TIME = 1 << 20, 1 << 14
-SPANS = {"states": kernel.STATES, "return sets": kernel.RETURN_SETS, "signatures": kernel.SIGNATURES}
+SPANS = {"states": kernel.STATES, "return_sets": kernel.RETURN_SETS, "signatures": kernel.SIGNATURES}
 _GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
 # The arrays of a chart that are written to from end to end
 _WRITTEN = [each.name for each in fields(Chart) if each.name not in _GROWING]
@@ -127,7 +127,7 @@ def larger(array: Any) -> Any:
 
 def to_be_compacted(chart: Chart) -> Chart:
     """The chart with copies of all that making room writes to, so that this one stays as it is until that is done."""
-    names = ("states", "return sets", "signatures", "sets", "sizes", "set_sizes")
+    names = ("states", "return_sets", "signatures", "sets", "sizes", "set_sizes")
     return replace(chart, **{name: getattr(chart, name).copy() for name in names})
 
 

@@ -14,11 +14,11 @@ from trellm.guides import ByteGuide, RowGuide, SubstringGuide, laws
 from trellm.guides.healing.crossing import Crossings, TrieGuide
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.protocol import DEAD, Guide, tokens_of
-from trellm.guides.quoting.source import ArrayPlace
+from trellm.guides.quoting.source import Occurrence
 from trellm.tokenizers_adapter import Vocabulary
 
+from ..vocabularies import BYTES, CHARACTERS, LONG, PIECEMEAL, SMALL
 from .naive_quoting import distances, quotations
-from .vocabularies import BYTES, CHARACTERS, LONG, PIECEMEAL, SMALL
 
 NODULES = "the size of the nodule is 4mm and the location of the nodule is lungs.\nthe nodule looks bad."
 UNICODE = "aba é世 é世界 ab. aaa!\n\n🙂 abab é  a  aaa\nab"
@@ -190,7 +190,7 @@ def test_taken_places_are_quoted_no_more(options: dict[str, Any]) -> None:
     guide = SubstringGuide(documents, PLAIN, none_text="none at all", **options)
     collapsed = options.get("whitespace") == "collapsed"
     expected = quotations(documents, "word", max_chars=options.get("max_chars"), collapsed=collapsed)
-    taken = [ArrayPlace(0, 4, 5), ArrayPlace(1, 4, 5)]
+    taken = [Occurrence(0, 4, 5), Occurrence(1, 4, 5)]
     left = guide.without(taken)
     assert left is not None
     free = {
@@ -201,7 +201,7 @@ def test_taken_places_are_quoted_no_more(options: dict[str, Any]) -> None:
     for text, places in free.items():
         assert left.places(text) == places
     laws.check(left, texts=2, tokens=5)
-    assert guide.without([ArrayPlace(0, 0, 12), ArrayPlace(1, 0, 8)]) is None
+    assert guide.without([Occurrence(0, 0, 12), Occurrence(1, 0, 8)]) is None
     assert guide.places("ab") == [(0, 0, 2), (0, 8, 10), (1, 6, 8)]
 
 
