@@ -23,7 +23,7 @@ from trellm.guides.json_schema.lower.numbers.products import intersection, union
 from trellm.guides.json_schema.lower.numbers.texts import fewest_number_bytes, spelt_numbers
 from trellm.guides.syntax import Table
 
-from .test_guide_suite import BYTES, reads
+from ..test_guide_suite import BYTES, reads
 from .test_number_texts import CASES, FLOATS, NAMED, SHORT, exact, near
 from .test_number_texts import Texts as Matrix
 

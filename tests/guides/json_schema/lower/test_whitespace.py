@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.guides import JSONGuide
 
-from .test_guide_suite import BYTES, reads
+from ..test_guide_suite import BYTES, reads
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 99) | st.text("ab é\n", max_size=3),
