@@ -9,40 +9,20 @@ from typing import Any, NotRequired, Required, get_origin, get_type_hints, is_ty
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
 from ..errors import OptionError
+from .type_schemas import ConvertibleSchemas
 
 Converted = tuple[dict[str, Any], Callable[[str], Any]]
-
-
-class _Closed(GenerateJsonSchema):
-    """Objects without members that their type does not have: their values would be lost."""
-
-    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        return _closed(super().model_schema(schema))
-
-    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        return _closed(super().dataclass_schema(schema))
-
-    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        return _closed(super().typed_dict_schema(schema))
-
-
-def _closed(schema: JsonSchemaValue) -> JsonSchemaValue:
-    if "properties" in schema:
-        schema.setdefault("additionalProperties", False)
-    return schema
 
 
 def schema_of(kind: Any) -> Converted:
     """The schema of a type's values, and the function from JSON text to a value. Raises OptionError."""
     try:
         adapter = TypeAdapter[Any](_accepted(kind))
-        schema = adapter.json_schema(schema_generator=_Closed)
-    except (PydanticUserError, PydanticSchemaGenerationError, PydanticInvalidForJsonSchema) as error:
+        schema = adapter.json_schema(schema_generator=ConvertibleSchemas)
+    except (PydanticUserError, PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, ImportError) as error:
         reason = str(error).partition("\n")[0]
         raise OptionError(f"generate.json cannot write {kind!r} as JSON: {reason}") from None
     return schema, adapter.validate_json
