@@ -24,7 +24,7 @@ from .guides.limits import Limits
 
 if TYPE_CHECKING:
     from .guides.grammar import Grammar
-    from .guides.json_guide import Escapes, Order, Spelling, Whitespace
+    from .guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from .guides.quoting.boundaries import Boundary
     from .guides.quoting.quotation import Quote
     from .guides.quoting.source import Span, WhiteSpace
@@ -46,6 +46,7 @@ class JSONOptions(TypedDict, total=False):
     formats: bool
     max_cases: int
     contexts: Mapping[str, str | Sequence[str] | Quote] | None
+    unenforced: Unenforced
     limits: Limits | None
 
 
@@ -256,6 +257,7 @@ def json(
     formats: bool = True,
     max_cases: int = 4096,
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
+    unenforced: Unenforced = "refuse",
     limits: Limits | None = None,
 ) -> Generator[Any]:
     """JSON text that satisfies a schema, parsed. Value: of the type asked for.
@@ -267,6 +269,7 @@ def json(
     spelling: of numbers, "plain" as people write them and json.dumps does, or "any" that JSON allows
     whitespace, indent, escapes, resources, formats, max_cases, contexts: see `guides.JSONGuide`; `Generation.spans`
         has the places of quoted strings
+    unenforced: "refuse", or "allow" keywords that cannot be enforced: `Generation.unenforced` says whether they hold
     limits: of work and memory, see `Limits`
     Raises SchemaError, LimitError, OptionError.
     """
@@ -275,6 +278,7 @@ def json(
     one_of(whitespace, "whitespace", ("flexible", "compact", "pretty", "any"))
     one_of(escapes, "escapes", ("canonical", "any"))
     one_of(spelling, "spelling", ("plain", "any"))
+    one_of(unenforced, "unenforced", ("refuse", "allow"))
     switch(formats, "formats")
     mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
@@ -292,6 +296,7 @@ def json(
             formats=formats,
             max_cases=whole(max_cases, "max_cases"),
             contexts=contexts,
+            unenforced=unenforced,
             limits=limits,
         )
     return Generator(model, guide, structure.convert, limits)

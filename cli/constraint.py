@@ -20,7 +20,7 @@ import click
 from .flags import Number, Text
 
 if TYPE_CHECKING:
-    from ..guides.json_guide import Escapes, Order, Spelling, Whitespace
+    from ..guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from ..guides.lift.lifted_guide import LiftedGuide
     from ..guides.limits import Limits
     from ..guides.quoting.boundaries import Boundary
@@ -49,7 +49,7 @@ class Constraint:
     pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
     grammar: the text of a grammar, with its `syntax` and its `start` rule
     structure: the text of a JSON Schema or a type, with the `order` of members, the `whitespace`, the `escapes`,
-        the `spelling` of numbers, and `resources`, further schemas by URI
+        the `spelling` of numbers, `resources`, further schemas by URI, and whether keywords may be `unenforced`
     contexts: texts that a structure or a grammar quotes from, by name
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
     limits: what the guide may take, None for the default
@@ -70,6 +70,7 @@ class Constraint:
     spelling: Spelling | None = None
     resources: Mapping[str, Any] = field(default_factory=dict[str, Any])
     contexts: Mapping[str, str] = field(default_factory=dict[str, str])
+    unenforced: Unenforced | None = None
     documents: tuple[str, ...] = ()
     boundary: Boundary | None = None
     none_text: str | None = None
@@ -91,8 +92,10 @@ class Constraint:
             raise click.UsageError("--flags and --dialect belong to --regex, which is missing")
         if self.grammar is None and (self.syntax or self.start):
             raise click.UsageError("--syntax and --start belong to --grammar, which is missing")
-        if self.structure is None and any((self.order, self.whitespace, self.escapes, self.spelling, self.resources)):
-            names = "--order, --whitespace, --escapes, --spelling and --resources"
+        if self.structure is None and any(
+            (self.order, self.whitespace, self.escapes, self.spelling, self.resources, self.unenforced)
+        ):
+            names = "--order, --whitespace, --escapes, --spelling, --resources and --unenforced"
             raise click.UsageError(f"{names} belong to --schema or --pydantic, which are missing")
         if self.contexts and not self.may_quote:
             raise click.UsageError("--context belongs to --schema, --pydantic or --grammar, which are missing")
@@ -135,6 +138,7 @@ class Constraint:
                 spelling=self.spelling or ("any" if as_read else "plain"),
                 resources=self.resources,
                 contexts=self.contexts,
+                unenforced=self.unenforced or "refuse",
                 limits=limits,
             )
         if self.grammar is not None:
@@ -241,6 +245,11 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         help="What x-quote in --schema or quote(NAME) in --grammar quotes from; repeat the option.",
     )
     @click.option(
+        "--unenforced",
+        type=click.Choice(["refuse", "allow"]),
+        help="What becomes of keywords of --schema that cannot be enforced: allowed ones are checked at the end.",
+    )
+    @click.option(
         "--extract",
         "documents",
         metavar="FILE",
@@ -269,6 +278,7 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
             "spelling",
             "resources",
             "contexts",
+            "unenforced",
             "documents",
             "boundary",
             "none_text",

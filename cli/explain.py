@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ MAX_TOKENS = 40
 @click.option(
     "--picture", metavar="FILE", help="Draw the automaton or the rules: FILE.svg, FILE.mmd (Mermaid) or FILE.dot."
 )
+@click.option("--keywords", is_flag=True, help="List every keyword of a schema: enforced, an annotation, or refused.")
 def explain(
     constraint: Constraint,
     limit: int,
@@ -39,6 +41,7 @@ def explain(
     after: str | None,
     tokenizer: str | None,
     picture: str | None,
+    keywords: bool,
 ) -> None:
     """Say what a constraint comes to.
 
@@ -48,12 +51,15 @@ def explain(
 
     \b
         trellm explain --schema person.schema.json
+        trellm explain --schema person.schema.json --keywords
         trellm explain --regex '[0-9]+(\\.[0-9]+)?' --picture number.svg
         trellm explain --regex '[0-9]+(\\.[0-9]+)?' --state 2 --tokenizer Qwen/Qwen3-0.6B
         trellm explain --grammar arithmetic.lark --after '(1+'
     """
     if constraint.is_free:
         raise click.UsageError("say what is to be explained: --regex, --choice, --format, --grammar, --schema ...")
+    if keywords and constraint.structure is None:
+        raise click.UsageError("--keywords belongs to --schema or --pydantic, which are missing")
     if limit < 1:
         raise click.UsageError(f"--limit must be at least 1, not {limit}")
     if state is not None and after is not None:
@@ -65,10 +71,21 @@ def explain(
             _draw(constraint, Path(picture), limit)
         if state is not None or after is not None:
             click.echo("\n".join(_state_lines(constraint, state, after, tokenizer, limit)))
+        elif keywords:
+            click.echo(_keywords(constraint))
         elif picture is None:
             click.echo(_overview(constraint, limit))
     except LimitError as error:
         raise click.UsageError(in_flags(str(error))) from None
+
+
+def _keywords(constraint: Constraint) -> str:
+    from ..guides import JSONGuide
+    from ..tokenizers_adapter import Vocabulary
+
+    guide = replace(constraint, unenforced="allow").guide(Vocabulary.from_bytes())
+    assert isinstance(guide, JSONGuide)
+    return "\n".join(map(str, guide.coverage))
 
 
 def _overview(constraint: Constraint, limit: int) -> str:

@@ -37,6 +37,7 @@ _GIVEN = {
     "whitespace": "--whitespace",
     "escapes": "--escapes",
     "spelling": "--spelling",
+    "unenforced": "--unenforced",
     "boundary": "--boundary",
     "dialect": "--dialect",
     "flags": "--flags",

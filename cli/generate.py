@@ -77,7 +77,8 @@ def generate(
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
     quotations under --schema, --pydantic or --grammar, "unmet" with what of --include is missing where
-    --stop cut the text short, and "sample" if there are several for each prompt. Each is written as soon as it is
+    --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
+    and "sample" if there are several for each prompt. Each is written as soon as it is
     finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished.
     """
     if (prompt is None) == (prompts is None):

@@ -22,6 +22,7 @@ RESULT_KEYS = (
     "unmet",
     "span",
     "spans",
+    "unenforced",
     "sample",
     "token_ids",
     "logprobs",
@@ -129,6 +130,8 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
         result["span"] = dataclasses.asdict(generation.value)
     if generation.spans:
         result["spans"] = {place: dataclasses.asdict(span) for place, span in generation.spans.items()}
+    if generation.unenforced:
+        result["unenforced"] = dict(generation.unenforced)
     if generation.logprobs is not None:
         result["token_ids"] = generation.token_ids
         result["logprobs"] = generation.logprobs

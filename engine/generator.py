@@ -78,6 +78,7 @@ class Generator(Generic[T]):
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
         self._text_prefix = model.text_prefix if isinstance(model, SourceModel) and guide is None else b""
         self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
+        self._unenforced_in: Callable[[str], Mapping[str, bool]] | None = getattr(guide, "unenforced_in", None)
         self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
 
@@ -169,6 +170,7 @@ class Generator(Generic[T]):
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
             trace=row.trace,
+            unenforced={} if self._unenforced_in is None or row.finish != "complete" else self._unenforced_in(text),
             error=error,
         )
 

@@ -38,6 +38,7 @@ class Generation(Generic[T_co]):
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
     trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
+    unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold
     error: what was raised when the value was made of the text, by a validator of a type for example; else None
     """
 
@@ -54,6 +55,7 @@ class Generation(Generic[T_co]):
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
     trace: SearchTrace | None = None
+    unenforced: Mapping[str, bool] = field(default_factory=dict[str, bool])
     error: Exception | None = None
 
     def __repr__(self) -> str:
@@ -66,7 +68,9 @@ class Generation(Generic[T_co]):
         parts += [f"{len(self.token_ids)} tokens", f"finish_reason={self.finish_reason!r}"]
         if self.score is not None:
             parts.append(f"score={self.score:.3f}")
-        parts += [f"{name}={value!r}" for name in ("unmet", "overruled") if (value := getattr(self, name))]
+        parts += [
+            f"{name}={value!r}" for name in ("unmet", "overruled", "unenforced") if (value := getattr(self, name))
+        ]
         more = [name for name in ("spans", "logprobs", "diagnostics", "trace") if getattr(self, name)]
         return f"<Generation {', '.join(parts)}{'; with ' if more else ''}{', '.join(more)}>"
 

@@ -152,7 +152,8 @@ class ConvertibleSchemas(GenerateJsonSchema):
 
     def chain_schema(self, schema: core_schema.ChainSchema) -> JsonSchemaValue:
         """What is hashable is no array and no object."""
-        if any(step["type"] == "is-instance" and step["cls"] is Hashable for step in schema["steps"]):
+        steps: list[Any] = schema["steps"]
+        if any(step["type"] == "is-instance" and step["cls"] is Hashable for step in steps):
             return {"type": ["string", "number", "boolean", "null"]}
         return super().chain_schema(schema)
 

@@ -9,7 +9,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ..checks import mapping_of
+from ..checks import mapping_of, one_of
+from ..errors import SchemaError
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
@@ -18,6 +19,7 @@ from .given import vocabulary_of
 from .graph.graph import Graph, span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, Spelling, check
 from .json_schema.automata.spelling import PLAIN, Escapes
+from .json_schema.coverage import MOST_LEFT_OUT, Covered, FinalCheck, Unenforced, coverage, separable, without
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
 from .lift.lifted_guide import LiftedGuide
@@ -48,6 +50,8 @@ class JSONGuide(LiftedGuide):
     contexts: texts that strings are quoted from, by the name that the keyword "x-quote" calls them; a text, several,
     or a `Quote`. Quoted strings are written with canonical escapes.
     formats: whether the standard formats are enforced; max_cases: how many alternatives one value may have
+    unenforced: "refuse", or "allow" to leave out keywords that cannot be enforced; `coverage` names them, and
+    `unenforced_in` says of a text whether they hold
     limits: what a call may take, see `Limits`
     Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError for
     what is too large. The schemas used last are remembered, in about 64 MiB: compiling one again costs next to
@@ -68,8 +72,10 @@ class JSONGuide(LiftedGuide):
         formats: bool = True,
         max_cases: int = 4096,
         contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
+        unenforced: Unenforced = "refuse",
         limits: Limits | None = None,
     ) -> None:
+        one_of(unenforced, "unenforced", ("refuse", "allow"))
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
         resources = mapping_of(resources, "resources", "URIs to schemas")
         contexts = mapping_of(contexts, "contexts", "names to texts")
@@ -79,7 +85,7 @@ class JSONGuide(LiftedGuide):
         # A text is never changed, and remembers its hash: that of a large schema is not read again.
         text = schema if type(schema) is str and not resources else _text(given)
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
-        key = (_short(text), form, options, tuple(quotes.items()), Limits.of(limits), id(vocabulary))
+        key = (_short(text), form, options, tuple(quotes.items()), unenforced, Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
         if known is not None:
             check_cancelled()
@@ -87,6 +93,7 @@ class JSONGuide(LiftedGuide):
             return
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
+        self._unenforced: Unenforced = unenforced
         self._make(own, options, quotes, form, vocabulary, limits, None if text is None else (key, len(text)))
 
     @paused
@@ -116,9 +123,10 @@ class JSONGuide(LiftedGuide):
         form: Form,
         vocabulary: Vocabulary,
     ) -> None:
-        self.schema = schema = CompiledSchema(*given, options, contexts=quotes)
-        schema.check_has_instance()
-        check(schema, form)
+        self._formats = options.formats
+        self._left_out: dict[str, str] = {}
+        self.schema = schema = self._enforceable(given, options, quotes, form)
+        self._final_check = FinalCheck(*_loaded(given), self._left_out) if self._left_out else None
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.loop_slice(span_of(PLAIN), at_once=True)
@@ -128,6 +136,38 @@ class JSONGuide(LiftedGuide):
             return lowering.graph, lowering.root()
 
         super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
+
+    def _enforceable(
+        self,
+        given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
+        options: Options,
+        quotes: dict[str, Quote],
+        form: Form,
+    ) -> CompiledSchema:
+        """The schema, or if that is allowed, the schema without what cannot be enforced."""
+        value, resources = given
+        while True:
+            try:
+                schema = CompiledSchema(value, dict(resources), options, contexts=quotes)
+                schema.check_has_instance()
+                check(schema, form)
+                return schema
+            except SchemaError as error:
+                pointer = separable(error.pointer) if self._unenforced == "allow" else None
+                left = None if pointer is None else without(_loaded((value, {}))[0], pointer)
+                if pointer is None or left is None or len(self._left_out) == MOST_LEFT_OUT:
+                    raise
+                self._left_out[pointer] = error.reason
+                value = left
+
+    @property
+    def coverage(self) -> list[Covered]:
+        """Every keyword of the schema with its JSON pointer: enforced, an annotation, or refused, with the reason."""
+        return coverage(self.schema, self._left_out, self._formats)
+
+    def unenforced_in(self, text: str) -> dict[str, bool]:
+        """By the JSON pointers of the keywords that were left out, whether they hold of a complete text."""
+        return {} if self._final_check is None else self._final_check.held(json.loads(text, parse_int=_whole))
 
     @property
     def held_bytes(self) -> int:
@@ -143,6 +183,12 @@ class JSONGuide(LiftedGuide):
 
 
 remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)
+
+
+def _loaded(given: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+    """A schema as Python has it, read if it is text."""
+    schema, resources = given
+    return (json.loads(schema, parse_int=_whole) if isinstance(schema, str) else schema), resources
 
 
 def _whole(digits: str) -> int:

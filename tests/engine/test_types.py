@@ -111,8 +111,8 @@ def documented() -> list[str]:
 
 
 def kind_of(name: str) -> Any:
-    words = set(re.findall("[A-Za-z]+[0-9]?", name)) & set(pydantic.__all__)
-    return eval(name, {**HERE, **{word: getattr(pydantic, word) for word in words}, **globals()})
+    words = set(re.findall(r"\w+", name)) & set(pydantic.__all__)
+    return eval(name, {**globals(), **HERE, **{word: getattr(pydantic, word) for word in words}})
 
 
 def walk(guide: JSONGuide, random: Random, more: int) -> str:

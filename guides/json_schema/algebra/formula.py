@@ -98,6 +98,20 @@ class Formulas:
                 waiting += reversed(one.parts)
         return "#"
 
+    def keyword_of(self, formula: Formula, keyword: str) -> str:
+        """The JSON pointer of a keyword in the first place of a formula or its parts that has it, else of the place."""
+        parts = [formula]
+        seen: set[Formula] = set()
+        for part in parts:
+            found = [part.subject[0]] if part.kind == "schema" else self._places.get(part, [])
+            for place in (*found, *self._places.get(part, ())):
+                if keyword in place.value:
+                    return place.pointer_to(keyword)
+            if part not in seen:
+                seen.add(part)
+                parts += part.parts
+        return self.pointer_of(formula)
+
     def place_of(self, formula: Formula) -> str:
         """Where a formula stands in the schema, with the keywords there: "#/items (type, minimum)".
 

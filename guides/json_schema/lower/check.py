@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....errors import SchemaError
+from ....errors import LimitError, SchemaError
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
-from ..algebra.cases import Array, Normal
+from ...limits import spend
+from ..algebra.cases import Array, Normal, Number
 from ..algebra.formula import NOTHING, Formula
 from ..compiled import CompiledSchema
 from .form import Form
+from .numbers.multiples import decimal_step
+from .numbers.texts import spelt_numbers
 from .objects.name_choice import suits as many_rules
 from .strings.lowering import StringLowering
 
 MAX_CHECKED = 20_000
+FEW_REMAINDERS = 1000
+"""Up to how many remainders are never too many states."""
 # Only a schema that mentions one of these may have such sets.
 RISKY = frozenset(
     (
         *("uniqueItems", "contains", "unevaluatedItems", "not", "oneOf", "if", "dependencies", "dependentSchemas"),
         *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties", "x-quote"),
+        "multipleOf",
     )
 )
 
@@ -41,6 +47,8 @@ def check(schema: CompiledSchema, form: Form) -> None:
             strings.shortest(case)
         for array in normal.arrays:
             _check_unique(schema, array, formula)
+        for number in normal.numbers:
+            _check_multiples(schema, number, formula, form)
         for part in _parts(schema, normal, strings):
             if part not in seen:
                 seen.add(part)
@@ -56,6 +64,7 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
         # Not what comes of negated items: those are many, and each takes an automaton.
         written = [part for part in array.contains if part.formula.kind != "not"]
         yield from (both((array.rest, part.formula)) for part in written)
+        yield from (part.formula.parts[0] for part in array.contains if part.formula.kind == "not")
         yield from (both((array.rest, refuse(part.formula))) for part in written if part.max is not None)
     for object_ in normal.objects:
         for name in object_.properties:
@@ -68,6 +77,18 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
             yield formula
 
 
+def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, form: Form) -> None:
+    """Raise SchemaError for multiples of numbers so large that their remainders may be too many."""
+    steps = case.not_multiple_of if case.multiple_of is None else case.not_multiple_of | {case.multiple_of}
+    if all(decimal_step(step)[0] <= FEW_REMAINDERS for step in steps):
+        return
+    try:
+        spelt_numbers(case, form.spelling)
+    except LimitError as error:
+        spend(0)  # raises the error again where it is the call that takes too much
+        raise SchemaError(str(error), schema.formulas.keyword_of(formula, "multipleOf")) from None
+
+
 def _check_unique(schema: CompiledSchema, array: Array, formula: Formula) -> None:
     most = array.max_items
     if array.unique is None or (array.unique and most is not None and most <= 1):
@@ -76,5 +97,5 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula) -> Non
     if not array.unique or not finite:
         raise SchemaError(
             "uniqueItems can be enforced only for items out of finitely many values (enum, const, boolean)",
-            repr(formula) if formula.kind == "schema" else "#",
+            schema.formulas.keyword_of(formula, "uniqueItems"),
         )

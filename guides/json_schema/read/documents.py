@@ -56,6 +56,11 @@ class Documents:
         self.has_dynamic_scope = False
 
     @property
+    def places(self) -> list[Subschema]:
+        """The schema objects that were scanned."""
+        return list(self._places.values())
+
+    @property
     def count(self) -> int:
         """How many schema objects there are."""
         return len(self._places)

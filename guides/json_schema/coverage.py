@@ -1,0 +1,134 @@
+"""What becomes of every keyword of a schema, and the check of what is not enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...errors import OptionError
+from ..limits import spend
+from .compiled import CompiledSchema
+from .read.dialects import is_array, is_object
+from .read.formats import PATTERNS
+from .read.subschema import Subschema
+
+Unenforced = Literal["refuse", "allow"]
+Status = Literal["enforced", "annotation", "refused"]
+
+SEPARABLE = frozenset(
+    (
+        *("uniqueItems", "multipleOf", "pattern", "minLength", "minItems", "minProperties"),
+        *("contains", "minContains"),
+    )
+)
+"""Keywords without which a schema only allows more."""
+TURNED = ("not", "if", "oneOf")
+"""Keywords within which less may be allowed then: they are left out as a whole."""
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+MOST_LEFT_OUT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A keyword of a schema: its JSON pointer, what becomes of it, and why it is refused."""
+
+    pointer: str
+    status: Status
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.pointer}: {self.status}{self.reason and f' ({self.reason})'}"
+
+
+def coverage(schema: CompiledSchema, left_out: Mapping[str, str], formats: bool) -> list[Covered]:
+    """Every keyword of the schema and of what it refers to, in the order of their places; left out: why."""
+    found = [Covered(pointer, "refused", reason) for pointer, reason in left_out.items()]
+    for place in schema.documents.places:
+        spend(100 * len(place.value))
+        found += [Covered(place.pointer_to(key), _status(place, key, formats)) for key in place.value]
+    return sorted(found, key=lambda one: one.pointer)
+
+
+def _status(place: Subschema, key: str, formats: bool) -> Status:
+    dialect = place.resource.dialect
+    known = key in dialect.keywords or key in ("$schema", "$anchor", "$dynamicAnchor", dialect.id_keyword)
+    if not known or (dialect.ref_alone and "$ref" in place.value and key not in ("$ref", "definitions")):
+        return "annotation"
+    if key == "format" and not (formats and place.value[key] in PATTERNS):
+        return "annotation"
+    return "enforced"
+
+
+def separable(pointer: str) -> str | None:
+    """The pointer of what is to be left out in place of a keyword that cannot be enforced; None if nothing may be."""
+    keys = pointer.split("/")
+    if keys[0] != "#" or keys[-1] not in SEPARABLE:
+        return None
+    for index in range(1, len(keys)):
+        if keys[index] in TURNED and keys[index - 1] not in NAMED:
+            return "/".join(keys[: index + 1])
+    return pointer
+
+
+def without(value: Any, pointer: str) -> Any:
+    """A schema without the keyword at a JSON pointer, a copy as far as it differs; None if it has none there."""
+    return _without(value, [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]])
+
+
+def _without(value: Any, keys: list[str]) -> Any:
+    key = keys[0]
+    if is_array(value) and key.isdigit() and int(key) < len(value) and len(keys) > 1:
+        inner = _without(value[int(key)], keys[1:])
+        return None if inner is None else [*value[: int(key)], inner, *value[int(key) + 1 :]]
+    if not is_object(value) or key not in value:
+        return None
+    if len(keys) == 1:
+        return {name: content for name, content in value.items() if name != key}
+    inner = _without(value[key], keys[1:])
+    return None if inner is None else {**value, key: inner}
+
+
+def at(value: Any, pointer: str) -> Any:
+    """What holds the keyword at a JSON pointer."""
+    for key in pointer.split("/")[1:-1]:
+        key = key.replace("~1", "/").replace("~0", "~")
+        value = value[int(key)] if is_array(value) else value[key]
+    return value
+
+
+class FinalCheck:
+    """Judges complete values by the whole schema, with the library jsonschema.
+
+    left_out: the pointers of the keywords that are not enforced
+    Raises OptionError where the library is not installed.
+    """
+
+    def __init__(self, schema: Any, resources: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
+        try:
+            from jsonschema import Draft202012Validator
+            from jsonschema.validators import validator_for
+            from referencing import Registry, Resource
+            from referencing.jsonschema import DRAFT202012
+        except ImportError:
+            raise OptionError(
+                'unenforced="allow" checks values with the library jsonschema: pip install jsonschema'
+            ) from None
+        kind: Any = validator_for(schema, default=Draft202012Validator)
+        registry: Any = Registry()
+        for uri, content in resources.items():
+            registry = registry.with_resource(uri, Resource.from_contents(content, default_specification=DRAFT202012))
+        self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
+        self._places = [(pointer, id(at(schema, pointer)), pointer.rpartition("/")[2]) for pointer in left_out]
+
+    def held(self, value: Any) -> dict[str, bool]:
+        """By pointer, whether what is not enforced held; nothing held if the value breaks the schema elsewhere."""
+        errors = list(self._validator.iter_errors(value))
+        if not errors:
+            return {pointer: True for pointer, _, _ in self._places}
+        broken: set[tuple[int, str]] = set()
+        for error in errors:
+            broken.add((id(error.schema), str(error.validator)))
+            errors.extend(error.context)
+        held = {pointer: (place, keyword) not in broken for pointer, place, keyword in self._places}
+        return held if not all(held.values()) else dict.fromkeys(held, False)
