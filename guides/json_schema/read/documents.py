@@ -26,15 +26,10 @@ from .dialects import (
     is_object,
     is_writable,
 )
+from .loops import HOLDING, Loops
 from .showing import show
 from .subschema import Resource, Subschema
 from .uris import is_absolute, join
-
-HOLDING = ("$defs", "definitions")
-"""Keywords whose value has schemas by names that no instance ever has."""
-
-IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-"""Keywords whose subschemas speak of the same instance as the schema that holds them."""
 
 
 class Documents:
@@ -94,8 +89,9 @@ class Documents:
                 self.resolve(place, keyword)
                 referring.append(place)
         if referring:
-            reached = None if self.has_dynamic_scope else self._reached(root)
-            self._refuse_loops([place for place in referring if reached is None or id(place) in reached])
+            loops = Loops(self._places, self.resolve)
+            reached = None if self.has_dynamic_scope else loops.reached(root)
+            loops.refuse([place for place in referring if reached is None or id(place) in reached])
         return root
 
     def at(self, value: dict[str, Any]) -> Subschema:
@@ -356,71 +352,6 @@ class Documents:
             place = Subschema(value, place.resource, place, tuple(keys))
             self._scan(place)
         return place
-
-    def _reached(self, root: Subschema) -> set[int]:
-        """What an instance may be judged by, by `id`: definitions only where something refers to them."""
-        waiting = [root]
-        reached: set[int] = set()
-        while waiting:
-            place = waiting.pop()
-            if id(place) in reached:
-                continue
-            reached.add(id(place))
-            spend(100 + 10 * len(place.value))
-            keywords = place.resource.dialect.keywords
-            alone = place.resource.dialect.ref_alone and "$ref" in place.value
-            for key in ("$ref",) if alone else place.value:
-                if key in keywords and key not in HOLDING:
-                    waiting += self._below(place, key, keywords[key])
-        return reached
-
-    def _below(self, place: Subschema, key: str, rule: Keyword) -> list[Subschema]:
-        """The subschemas that a keyword holds or refers to."""
-        if rule.kind == "plain":
-            return []
-        if rule.kind == "reference":
-            target = self.resolve(place, key)
-            return [] if isinstance(target, bool) else [target]
-        content: Any = place.value[key]
-        one = rule.kind == "schema" or (rule.kind == "items" and not is_array(content))
-        schemas = [content] if one else content if is_array(content) else content.values()
-        return [self._places[id(schema)] for schema in schemas if is_object(schema)]
-
-    def _refuse_loops(self, referring: list[Subschema]) -> None:
-        """Refuse references that come back to where they started without stepping into the instance."""
-        done: set[int] = set()
-        on_path: set[int] = set()
-        for start in referring:
-            trail: list[tuple[Subschema, bool]] = [(start, False)]
-            while trail:
-                place, leaving = trail.pop()
-                if leaving:
-                    on_path.discard(id(place))
-                    done.add(id(place))
-                    continue
-                if id(place) in on_path:
-                    name = place.value.get("$ref", place.pointer)
-                    raise place.error(f"the reference {name!r} leads back to itself without progress")
-                if id(place) in done:
-                    continue
-                on_path.add(id(place))
-                trail.append((place, True))
-                trail.extend((inner, False) for inner in self._in_place(place) if id(inner) not in done)
-
-    def _in_place(self, place: Subschema) -> list[Subschema]:
-        value = place.value
-        found: list[Subschema | bool] = []
-        if "$ref" in value:
-            found.append(self.resolve(place, "$ref"))
-            if place.resource.dialect.ref_alone:
-                return [inner for inner in found if not isinstance(inner, bool)]
-        for keyword in IN_PLACE:
-            if keyword in value and keyword in place.resource.dialect.keywords:
-                content: Any = value[keyword]
-                kind = place.resource.dialect.keywords[keyword].kind
-                schemas = [content] if kind == "schema" else content if is_array(content) else content.values()
-                found.extend(self._places[id(inner)] for inner in schemas if is_object(inner))
-        return [inner for inner in found if not isinstance(inner, bool)]
 
 
 def _index(part: str) -> int:
