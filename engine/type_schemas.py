@@ -179,8 +179,10 @@ class ConvertibleSchemas(GenerateJsonSchema):
 
 def _several(schema: JsonSchemaValue) -> JsonSchemaValue:
     """A set's array: its items differ where that decides how many the set has, or where they are few."""
-    few = {"enum", "const"} & set(schema.get("items", {})) or schema.get("items", {}).get("type") == "boolean"
-    if few or schema.get("minItems", 0) > 1:
+    sparse_head_limit = {"enum", "const"} & set(schema.get("items", {})) or schema.get("items", {}).get(
+        "type"
+    ) == "boolean"
+    if sparse_head_limit or schema.get("minItems", 0) > 1:
         return schema
     return {key: value for key, value in schema.items() if key != "uniqueItems"}
 
