@@ -115,6 +115,19 @@ def test_tokens_longer_than_a_count_leaves_room_for() -> None:
         assert (long_a in tokens_of(guide.mask(state))) == (count + 300 <= 400), count
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_states_that_only_what_tokens_spell_tells_apart(first: int) -> None:
+    """Tokens of 6, 10 and 15 bytes spell 35 and 36 more, but not 29, which is beyond the longest of them."""
+    guide = RegexGuide("a{71}", Vocabulary([b"a" * 6, b"a" * 10, b"a" * 15, None], [3]))
+    states = [guide.start, guide.start]
+    for place, tokens in enumerate([(0,) * 6, (1, 1, 2)]):
+        for token in tokens:
+            states[place] = guide.advance(states[place], token)
+    masks = {state: tokens_of(guide.mask(state)) for state in (states[first], states[1 - first])}
+    for state, expected in zip(states, ([1, 2], [0, 1, 2]), strict=True):
+        assert masks[state] == [token for token in range(3) if guide.advance(state, token) >= 0] == expected
+
+
 def test_tokens_without_bytes_are_never_allowed_and_equal_ones_all() -> None:
     guide = RegexGuide(r"[\s\S]*<s>", SMALL)
     allowed = tokens_of(guide.mask(guide.start))
