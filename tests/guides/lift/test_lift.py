@@ -1,18 +1,20 @@
 """Masks against a loop over the vocabulary; shortcuts at loops against plain walks, on a large vocabulary too."""
 
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides import ChoiceGuide, RegexGuide
+from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.protocol import tokens_of
+from trellm.kernels.chart.return_sets import signature
 from trellm.tokenizers_adapter import Vocabulary
 
 from ..naive_masks import naive_mask
-from ..vocabularies import LONG, SMALL
+from ..vocabularies import BYTES, LONG, SMALL
 
 ATOMS = ["a", "b", "[ab]", "[a-z]", ".", "[^a]", r"\d", "é", "[é世]", r'[^"\\]', "(?:ab)", "(?:a|bc)", "(?:aé|a)"]
 ATOMS += [r"[\s\S]", r"\w", "(?:a|aa)", "[ -~]"]
@@ -113,6 +115,26 @@ def test_tokens_longer_than_a_count_leaves_room_for() -> None:
     for count in range(1, 400):
         state = guide.advance(state, ord("a"))
         assert (long_a in tokens_of(guide.mask(state))) == (count + 300 <= 400), count
+
+
+NESTED = """
+start: item~1..300
+item: "(" start ")" | "a"~2..100 "b"
+"""
+SHORT = Vocabulary([*BYTES, b"ab", b"aba", b"aaaa", b"bb", b"((", b"))", b"b))", b"ab)a", None], [264])
+
+
+@pytest.mark.parametrize("make", [lambda: CFGGuide(NESTED, SHORT), lambda: RegexGuide("(a{2,99}[ab]{3,80}b)+", SHORT)])
+def test_states_of_equal_signature_have_equal_masks(make: Callable[[], LiftedGuide]) -> None:
+    guide = make()
+    masks: dict[int, set[int]] = {}
+    shared = 0
+    for state in random_states(guide, Random(5), texts=20, tokens=60):
+        number = guide.automaton.run(signature, state)
+        mask = plain_mask(guide, state)
+        shared += number in masks
+        assert masks.setdefault(number, mask) == mask, state
+    assert shared > 20 and len(masks) > 20
 
 
 @pytest.mark.parametrize("first", [0, 1])
