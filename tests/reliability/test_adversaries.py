@@ -28,7 +28,7 @@ from trellm.guides import (
     RegexGuide,
     SubstringGuide,
 )
-from trellm.guides.automata.minimize import minimize
+from trellm.guides.automata.minimise import minimise
 from trellm.guides.limits import Cancellation, Limits
 from trellm.guides.protocol import DEAD, UNREACHABLE, mask_within, tokens_of
 from trellm.tokenizers_adapter import Vocabulary
@@ -249,7 +249,7 @@ def test_minimising_keeps_the_language() -> None:
         transitions = random.integers(-1, states, (states, classes)).astype(np.int32)
         accepting = random.random(states) < random.choice([0.3, 0.6, 2.0])
         accepting[random.integers(states)] = True
-        fewer, final = minimize(transitions, accepting)
+        fewer, final = minimise(transitions, accepting)
         if not len(final) or not reaches_acceptance(transitions, accepting):
             continue
         for text in product(range(classes), repeat=6):

@@ -6,14 +6,15 @@ a counter tells the length. Near the bounds it depends on the length, and each l
 
 from __future__ import annotations
 
+from ....kernels.answers import DEAD, NEVER
+from ...automata.atoms import bits
+from ...automata.charsets import normalize
+from ...automata.conditions import Automaton
 from ...limits import spend
-from ...regex.charsets import normalize
 from ...syntax import Ranges
 from .alphabet import Alphabet, Ways
-from .characters import DEAD, Automaton, bits
 from .spelling import Escapes, bytes_of
 
-NEVER = 2**30
 MAX_REACHED = 32
 
 

@@ -10,7 +10,8 @@ from typing import Literal as OneOf
 import numpy as np
 from numpy.typing import NDArray
 
-from ...regex.charsets import intersect, negate, single
+from ....kernels.answers import NEVER
+from ...automata.charsets import ALL, intersect, negate, single
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 
 Escapes = OneOf["canonical", "any"]
@@ -56,10 +57,6 @@ def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
         return Alternation(tuple(_any_escapes(ranges)))
     codes = [code for low, high in intersect(ranges, SPECIAL) for code in range(low, high + 1)]
     return Alternation(tuple(Literal(SHORT.get(code, b"u%04x" % code)) for code in codes))
-
-
-ALL: Ranges = negate(())
-NEVER = 2**30
 
 
 def bytes_of(ranges: Ranges) -> int:

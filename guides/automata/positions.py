@@ -1,7 +1,8 @@
-"""Finite automata over characters: of patterns, of what they have in common, of all strings but a few.
+"""A node of syntax as an automaton over atoms, made deterministic state by state.
 
-Characters that no condition tells apart are one *atom*. A pattern becomes a position automaton, whose sets
-of positions are integers, and is determinised with one AND per atom.
+A pattern becomes a position automaton, whose sets of positions are integers: a subset is found with one AND per atom,
+which is why this is not the construction of `guides/chart`, over bytes and for grammars, nor that of
+`guides/regex/lookaround.py` or `guides/goals/automaton.py`, whose states are formulas or counts and not plain subsets.
 
 Source: V. M. Glushkov, "The abstract theory of automata" (1961).
 """
@@ -10,96 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Sequence as ListOf
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
-from ....errors import LimitError
-from ...limits import spend
-from ...regex.charsets import ALL, single
-from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
-from .byte_tables import character_rows
+from ...errors import LimitError
+from ...kernels.answers import DEAD, NEVER
+from ..limits import spend
+from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
+from .atoms import bits
+from .character_rows import character_rows
+from .charsets import single
 
-MAX_STATES = 8_000
+MAX_SUBSETS = 8_000
 MAX_POSITIONS = 20_000
-DEAD = -1
-UNREACHED = 2**30
-
-Condition = tuple[Node, bool]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Automaton:
-    """A deterministic automaton over atoms.
-
-    atoms: disjoint sets that hold all characters; rows: for each state the state after each atom, DEAD if none
-    """
-
-    atoms: list[Ranges]
-    rows: list[list[int]]
-    accepting: list[bool]
-    start: int = 0
-
-
-def automaton(conditions: ListOf[Condition], max_states: int = MAX_STATES) -> Automaton:
-    """The strings in all languages that are paired with True and in none of the others.
-
-    Raises LimitError if that takes more than MAX_STATES states, or if all conditions together take more than
-    `max_states`.
-    """
-    found: set[Ranges] = set()
-    for node, _ in conditions:
-        collect(node, found)
-    atoms, classes = partition(found)
-    machines = [ConditionMachine(node, classes, len(atoms), wanted) for node, wanted in conditions]
-    if not machines:
-        return Automaton(atoms, [[0]], [True])
-    if len(machines) == 1 and machines[0].wanted:
-        machines[0].complete()
-        return Automaton(atoms, machines[0].rows, machines[0].accepting)
-    return _product(machines, atoms, max_states)
-
-
-def partition(sets: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
-    """All characters in atoms, and each set as the bits of its atoms; it has an atom wholly or not at all."""
-    ordered = sorted(sets)
-    marks: dict[int, int] = {}
-    for index, ranges in enumerate((ALL, *ordered)):
-        for low, high in ranges:
-            marks[low] = marks.get(low, 0) ^ 1 << index
-            marks[high + 1] = marks.get(high + 1, 0) ^ 1 << index
-    spend(len(marks) * (50 + 10 * len(ordered)))
-    pieces: dict[int, list[tuple[int, int]]] = {}
-    inside = 0
-    for low, end in pairwise(sorted(marks)):
-        inside ^= marks[low]
-        if inside & 1:
-            pieces.setdefault(inside, []).append((low, end - 1))
-    classes = dict.fromkeys(ordered, 0)
-    for number, inside in enumerate(pieces):
-        for index, ranges in enumerate(ordered, 1):
-            if inside >> index & 1:
-                classes[ranges] |= 1 << number
-    return [tuple(ranges) for ranges in pieces.values()], classes
-
-
-def collect(node: Node, found: set[Ranges]) -> None:
-    """Add all sets of characters of a node to `found`."""
-    match node:
-        case Chars(ranges):
-            found.add(ranges)
-        case Literal(data):
-            found.update(single(ord(char)) for char in data.decode())
-        case Sequence(items) | Alternation(items):
-            for item in items:
-                collect(item, found)
-        case Repeat(item, _, _):
-            collect(item, found)
-        case Table():
-            for row in character_rows(node).values():
-                found.update(row.values())
-        case _:
-            raise AssertionError("patterns refer to no rules")
 
 
 class Part(NamedTuple):
@@ -206,20 +129,15 @@ class _Positions:
         return Part(bool(table.accepting[table.start]), begins[table.start], last)
 
 
-def bits(value: int) -> Iterable[int]:
-    """The numbers of the bits that are set."""
-    while value:
-        lowest = value & -value
-        yield lowest.bit_length() - 1
-        value ^= lowest
+class Subsets:
+    """The deterministic automaton of a node; a state is what may follow, and whether a text may end.
 
+    classes: the atoms of each set of characters of the node, as bits, of `atoms` atoms in all; see `partition`
+    everything: the state from which every text is accepted, DEAD while none was met
+    """
 
-class ConditionMachine:
-    """A determinised condition, worked out on demand; a state is what may follow, and whether a text may end."""
-
-    def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int, wanted: bool) -> None:
+    def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
         positions = _Positions(node, classes)
-        self.wanted = wanted
         self._follow, self._last = positions.follow, positions.last
         self._of_atom = [0] * atoms
         every = (1 << atoms) - 1
@@ -253,8 +171,8 @@ class ConditionMachine:
             known = self._numbers.get(key)
             if known is None:
                 known = self._numbers[key] = len(self.accepting)
-                if known >= MAX_STATES:
-                    raise too_many_states()
+                if known >= MAX_SUBSETS:
+                    raise too_many_states(MAX_SUBSETS)
                 self._befores.append(follow)
                 self._rows.append(None)
                 self.accepting.append(key[1])
@@ -287,12 +205,12 @@ class ConditionMachine:
             state += 1
 
     def steps_to(self, ends: ListOf[bool], from_dead: bool) -> list[int]:
-        """For each state of a complete machine the fewest characters to one of `ends`, UNREACHED if there are none.
+        """For each state of a complete machine the fewest characters to one of `ends`, NEVER if there are none.
 
         from_dead: whether DEAD is one of the ends
         """
         before: list[list[int]] = [[] for _ in ends]
-        steps = [0 if end else UNREACHED for end in ends]
+        steps = [0 if end else NEVER for end in ends]
         queue = [state for state, end in enumerate(ends) if end]
         spend(20 * len(ends) * len(self._of_atom))
         for state, row in enumerate(self.rows):
@@ -304,7 +222,7 @@ class ConditionMachine:
         queue += [state for state, count in enumerate(steps) if count == 1]
         for state in queue:
             for other in before[state]:
-                if steps[other] == UNREACHED:
+                if steps[other] == NEVER:
                     steps[other] = steps[state] + 1
                     queue.append(other)
         return steps
@@ -315,76 +233,6 @@ class ConditionMachine:
         return [row for row in self._rows if row is not None]
 
 
-def _product(machines: list[ConditionMachine], atoms: list[Ranges], max_states: int) -> Automaton:
-    """The strings that all machines agree on. A machine that need not match may be DEAD."""
-    nowhere = [DEAD] * len(atoms)
-    start = (0,) * len(machines)
-    numbers: dict[tuple[int, ...], int] = {start: 0}
-    states = [start]
-    rows: list[list[int]] = []
-    accepting: list[bool] = []
-    for state in states:
-        pairs = list(zip(machines, state, strict=True))
-        accepting.append(all((at >= 0 and one.accepting[at]) == one.wanted for one, at in pairs))
-        columns = [one.row(at) if at >= 0 else nowhere for one, at in pairs]
-        row: list[int] = []
-        spend((30 + 20 * len(machines)) * len(atoms))
-        for after in zip(*columns, strict=True):
-            number = numbers.get(after)
-            if number is None:
-                if any(
-                    at == DEAD if one.wanted else at == one.everything != DEAD
-                    for one, at in zip(machines, after, strict=True)
-                ):
-                    number = DEAD
-                else:
-                    number = len(states)
-                    states.append(after)
-                    if number >= max_states:
-                        raise too_many_states()
-                numbers[after] = number
-            row.append(number)
-        rows.append(row)
-    return Automaton(atoms, rows, accepting)
-
-
-def without(machine: Automaton, texts: Iterable[str]) -> Automaton:
-    """The strings of an automaton but these: a tree of them beside it, whose branches end in its states.
-
-    The texts have no surrogates.
-    """
-    listed = list(texts)
-    atoms, classes = partition({*machine.atoms, *(single(ord(char)) for text in listed for char in text)})
-    source = [0] * len(atoms)
-    for number, ranges in enumerate(machine.atoms):
-        for atom in bits(classes[ranges]):
-            source[atom] = number
-    spend(5 * len(machine.rows) * len(source))
-    rows = [[row[atom] for atom in source] for row in machine.rows]
-    accepting = list(machine.accepting)
-    atom_of = {char: classes[single(ord(char))].bit_length() - 1 for text in listed for char in text}
-    count = len(rows)
-    rows.append(list(rows[machine.start]))
-    accepting.append(accepting[machine.start])
-    for text in listed:
-        place = count
-        spend((20 + len(atoms)) * len(text))
-        for char in text:
-            atom = atom_of[char]
-            after = rows[place][atom]
-            if after == DEAD:
-                break
-            if after < count:
-                rows[place][atom] = len(rows)
-                rows.append(list(rows[after]))
-                accepting.append(accepting[after])
-                after = len(rows) - 1
-            place = after
-        else:
-            accepting[place] = False
-    return Automaton(atoms, rows, accepting, count)
-
-
-def too_many_states() -> LimitError:
+def too_many_states(most: int) -> LimitError:
     """The error for conditions that take too large an automaton."""
-    return LimitError(f"these conditions take an automaton of more than {MAX_STATES:,} states; simplify them")
+    return LimitError(f"these conditions take an automaton of more than {most:,} states; simplify them")
