@@ -21,7 +21,7 @@ Ints = NDArray[np.int32]
 Thread = tuple[int, bool]
 Threads = frozenset[Thread]
 
-MAX_STATES = 10_000
+MAX_GOAL_STATES = 10_000
 # Of work
 STEPS_PER_ROW, STEPS_PER_THREAD = 5000, 100
 
@@ -58,9 +58,9 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
     while len(rows) < len(subsets.states):
         spend(STEPS_PER_ROW)
         rows.append(subsets.row(len(rows)))
-        if len(rows) > MAX_STATES:
+        if len(rows) > MAX_GOAL_STATES:
             raise LimitError(
-                f"the goal {brief(goal)} takes more than {MAX_STATES:,} states, which is fixed; make its phrases "
+                f"the goal {brief(goal)} takes more than {MAX_GOAL_STATES:,} states, which is fixed; make its phrases "
                 "shorter or its gaps smaller"
             )
     after = np.stack(rows)

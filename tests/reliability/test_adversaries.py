@@ -30,7 +30,7 @@ from trellm.guides import (
 )
 from trellm.guides.automata.minimise import minimise
 from trellm.guides.limits import Cancellation, Limits
-from trellm.guides.protocol import DEAD, UNREACHABLE, mask_within, tokens_of
+from trellm.guides.protocol import DEAD, NEVER, mask_within, tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 
 BYTES = Vocabulary.from_bytes()
@@ -85,8 +85,8 @@ def test_what_follows_dead_is_dead(kind: str) -> None:
     assert (guide.after_tokens(DEAD) == DEAD).all()
     assert len(guide.after_tokens(DEAD)) == len(guide.after_tokens(guide.start))
     assert not guide.mask_below(DEAD, 0).any()
-    assert guide.distance_below(DEAD, 0) >= UNREACHABLE
-    assert guide.bytes_needed(np.array([DEAD, guide.start]))[0] >= UNREACHABLE
+    assert guide.distance_below(DEAD, 0) >= NEVER
+    assert guide.bytes_needed(np.array([DEAD, guide.start]))[0] >= NEVER
     for node in (-1, 10**6, 2**40, 1.5):
         with pytest.raises(OptionError, match="node"):
             guide.mask_below(guide.start, node)  # type: ignore[arg-type]
