@@ -14,12 +14,13 @@ from collections.abc import Sequence as ListOf
 from typing import NamedTuple
 
 from ...errors import LimitError
-from ...kernels.answers import DEAD, NEVER
+from ...kernels.answers import DEAD
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
 from .atoms import bits
 from .character_rows import character_rows
 from .charsets import single
+from .distances import steps_to
 
 MAX_SUBSETS = 8_000
 MAX_POSITIONS = 20_000
@@ -205,27 +206,8 @@ class Subsets:
             state += 1
 
     def steps_to(self, ends: ListOf[bool], from_dead: bool) -> list[int]:
-        """For each state of a complete machine the fewest characters to one of `ends`, NEVER if there are none.
-
-        from_dead: whether DEAD is one of the ends
-        """
-        before: list[list[int]] = [[] for _ in ends]
-        steps = [0 if end else NEVER for end in ends]
-        queue = [state for state, end in enumerate(ends) if end]
-        spend(20 * len(ends) * len(self._of_atom))
-        for state, row in enumerate(self.rows):
-            for after in set(row):
-                if after >= 0:
-                    before[after].append(state)
-                elif from_dead and steps[state]:
-                    steps[state] = 1
-        queue += [state for state, count in enumerate(steps) if count == 1]
-        for state in queue:
-            for other in before[state]:
-                if steps[other] == NEVER:
-                    steps[other] = steps[state] + 1
-                    queue.append(other)
-        return steps
+        """For each state of a complete machine the fewest characters to one of `ends`; see `distances.steps_to`."""
+        return steps_to(self.rows, ends, from_dead)
 
     @property
     def rows(self) -> list[list[int]]:

@@ -6,9 +6,8 @@ import heapq
 from collections.abc import Callable, Mapping
 from functools import cache
 
-import numpy as np
-
 from ...kernels.answers import NEVER
+from ..automata.distances import shortest_in_table
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from .grammar import children
@@ -112,23 +111,8 @@ def _length_without_parts(node: Node) -> int:
         case Chars(ranges):
             return len(chr(ranges[0][0]).encode()) if ranges else NEVER
         case Table():
-            return _shortest_in_table(node)
+            return shortest_in_table(node)
         case Alternation():
             return NEVER
         case _:
             return 0
-
-
-def _shortest_in_table(table: Table) -> int:
-    """Breadth first from the start to an accepting state."""
-    level = np.array([table.start])
-    seen = np.zeros(len(table.accepting), np.bool_)
-    length = 0
-    while len(level):
-        if table.accepting[level].any():
-            return length
-        seen[level] = True
-        after = np.unique(table.transitions[level])
-        level = after[(after >= 0) & ~seen[after]]
-        length += 1
-    return NEVER

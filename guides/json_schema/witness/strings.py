@@ -13,11 +13,12 @@ from itertools import islice, pairwise
 
 from ...automata.charsets import LAST
 from ...limits import spend
+from ...regex.measure import ENDLESS
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from ..algebra.cases import NO_NAMES, String
 from ..automata.conjunction import conjunction
 from ..automata.derivatives import Expression
-from ..automata.narrowing import ENDLESS, narrow
+from ..automata.narrowing import narrow
 from ..read import formats
 from ..read.patterns import parse
 

@@ -15,12 +15,13 @@ from ....graph.lowering import Lowering
 from ....graph.text_tree import text_tree
 from ....limits import spend
 from ....quoting.quotation import fragment_of_quote
+from ....regex.measure import ENDLESS
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ...algebra.cases import String
 from ...algebra.strings import is_plain
 from ...automata.conjunction import Conjunction, conditions_of, conjunction, listed
 from ...automata.counting import Counting
-from ...automata.narrowing import ENDLESS, narrow, size
+from ...automata.narrowing import narrow, size
 from ...automata.spelling import Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
 from ...read.formats import PATTERNS
 from ...read.patterns import parse
