@@ -28,8 +28,9 @@ MAX_STEPS = 1 << 16
 class LiftedGuide(TableGuide):
     """A guide over the states of a `ChartAutomaton`. See `guides.protocol.Guide` for the methods.
 
-    States with equal signatures have equal masks, so masks are memoised by signature. Thread-safe. A state that
-    `advance` or `read` did not give out raises StateError.
+    States with equal signatures have equal masks, so masks are memoised by signature. Where tokens do not spell all
+    bytes, a mask depends on whether they spell all that is left of a text, and so is memoised by state. Thread-safe. A
+    state that `advance` or `read` did not give out raises StateError.
     """
 
     def __init__(self, automaton: ChartAutomaton, vocabulary: Vocabulary) -> None:
@@ -38,7 +39,7 @@ class LiftedGuide(TableGuide):
         self._size = vocabulary.size
         self._lock = automaton.lock
         self._meter = automaton.meter
-        self._signatures: dict[int, int] = {}
+        self._signatures: dict[int, int] = {}  # by state; or each state itself, see above
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
         self._found = np.zeros(len(Shortcut._fields), np.uint64)
@@ -232,7 +233,8 @@ class LiftedGuide(TableGuide):
         self._closing.forget(kept.states)
         for state in [state for state in self._signatures if state != DEAD and not kept.states[state]]:
             del self._signatures[state]
-        for signature in [each for each in list(self._rows) if each != DEAD and not kept.signatures[each]]:
+        still = kept.signatures if self._tables.spells_all_bytes else kept.states
+        for signature in [each for each in list(self._rows) if each != DEAD and not still[each]]:
             self._rows.pop(signature, None)
 
     def _unspellable(self) -> LanguageError | LimitError:
@@ -255,13 +257,15 @@ class LiftedGuide(TableGuide):
         """Take over the mask of a state, computed before."""
         with self._lock, self._meter, self._tables.lock:
             self._prepare(state)
-            signature = self._automaton.run(signature_of, state)
+            signature = self._automaton.run(signature_of, state) if self._tables.spells_all_bytes else state
             if signature not in self._rows:
                 self._tables.masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int) -> int:
         """The number of the row with the mask of a state. Hold the locks."""
-        signature = DEAD if state == DEAD else self._automaton.run(probe, state, self._found)
+        signature = state
+        if state != DEAD and self._tables.spells_all_bytes:
+            signature = self._automaton.run(probe, state, self._found)
         row = self._rows.get(signature)
         if row is None:
             mask = np.zeros(self._tables.words, np.uint32) if state == DEAD else self._walk(state)

@@ -12,7 +12,7 @@ from heapq import nsmallest
 from itertools import islice, pairwise
 
 from ...automata.charsets import LAST
-from ...limits import spend
+from ...limits import spend, spend_growth
 from ...regex.measure import ENDLESS
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from ..algebra.cases import NO_NAMES, String
@@ -154,6 +154,7 @@ def _pumped(path: Path, case: String, count: int) -> list[str]:
     wanted = len(case.excluded) + count
     if not path.again or (case.max_length is not None and len(path.text) + wanted > case.max_length):
         return []
+    spend_growth(wanted, wanted * (len(path.text) + wanted // 2))
     texts = (path.text[: path.place] + path.again * more + path.text[path.place :] for more in range(wanted))
     return [text for text in texts if text not in case.excluded][:count]
 
