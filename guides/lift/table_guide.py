@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from ...tokenizers_adapter import Vocabulary
 from ..shared import Shared
 from .mask_table import Cache, Mask, MaskTable
 from .tables import VocabularyTables
 
 
-class TableGuide(Shared, ABC):
+class TableGuide(Shared):
     """A guide that has its masks from the table of its vocabulary; see `guides.protocol.RowGuide`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -34,9 +32,9 @@ class TableGuide(Shared, ABC):
         row = self.row(state)
         return self._tables.masks.masks[row]
 
-    @abstractmethod
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
+        raise NotImplementedError
 
 
 class StateTableGuide(TableGuide):
@@ -47,10 +45,10 @@ class StateTableGuide(TableGuide):
         state = self._check(state)
         return self._tables.row_of(self._rows, state, lambda: self._made(state))
 
-    @abstractmethod
     def _check(self, state: int) -> int:
         """The state, which may be DEAD, as an int. Raises StateError for what is neither."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _made(self, state: int) -> Mask:
         """The mask of a state that has no row, DEAD among them: uint32 [ceil(V / 32)]. Takes what locks it needs."""
+        raise NotImplementedError
