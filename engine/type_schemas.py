@@ -179,10 +179,9 @@ class ConvertibleSchemas(GenerateJsonSchema):
 
 def _several(schema: JsonSchemaValue) -> JsonSchemaValue:
     """A set's array: its items differ where that decides how many the set has, or where they are few."""
-    sparse_head_limit = {"enum", "const"} & set(schema.get("items", {})) or schema.get("items", {}).get(
-        "type"
-    ) == "boolean"
-    if sparse_head_limit or schema.get("minItems", 0) > 1:
+    items = schema.get("items", {})
+    is_short = "enum" in items or "const" in items or items.get("type") == "boolean"
+    if is_short or schema.get("minItems", 0) > 1:
         return schema
     return {key: value for key, value in schema.items() if key != "uniqueItems"}
 
