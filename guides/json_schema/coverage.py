@@ -106,18 +106,21 @@ class FinalCheck:
 
     def __init__(self, schema: Any, resources: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
         try:
+            import referencing
             from jsonschema import Draft202012Validator
             from jsonschema.validators import validator_for
-            from referencing import Registry, Resource
             from referencing.jsonschema import DRAFT202012
         except ImportError:
             raise OptionError(
                 'unenforced="allow" checks values with the library jsonschema: pip install jsonschema'
             ) from None
         kind: Any = validator_for(schema, default=Draft202012Validator)
-        registry: Any = Registry()
+        library: Any = referencing
+        registry: Any = library.Registry()
         for uri, content in resources.items():
-            registry = registry.with_resource(uri, Resource.from_contents(content, default_specification=DRAFT202012))
+            registry = registry.with_resource(
+                uri, library.Resource.from_contents(content, default_specification=DRAFT202012)
+            )
         self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
         self._places = [(pointer, id(at(schema, pointer)), pointer.rpartition("/")[2]) for pointer in left_out]
 

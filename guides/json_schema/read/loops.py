@@ -48,8 +48,11 @@ class Loops:
             target = self._resolve(place, key)
             return [] if isinstance(target, bool) else [target]
         content: Any = place.value[key]
-        one = rule.kind == "schema" or (rule.kind == "items" and not is_array(content))
-        schemas = [content] if one else content if is_array(content) else content.values()
+        schemas: list[Any] = [content]
+        if rule.kind != "schema" and is_array(content):
+            schemas = content
+        elif rule.kind not in ("schema", "items"):
+            schemas = list(content.values())
         return [self._places[id(schema)] for schema in schemas if is_object(schema)]
 
     def refuse(self, referring: list[Subschema]) -> None:
