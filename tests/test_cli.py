@@ -245,7 +245,7 @@ class TestSchemas:
             (["check", "-r", "1", "--json", "{schema}"], "--json belongs to --schema or --pydantic"),
             (
                 ["check", "-r", "1", "-t", "1", "--order", "any"],
-                "--order, --whitespace, --escapes and --resources belong to",
+                "--order, --whitespace, --escapes, --spelling, --resources and --unenforced belong to",
             ),
             (["check", "-r", "1", "--schema", "{schema}", "-t", "1"], "exclude each other"),
             (["check", "--schema", "{schema}", "--pydantic", "a:b", "-t", "1"], "cannot be imported: No module"),
