@@ -42,7 +42,8 @@ def grow_tree(
     while at < known:
         first, last = places[at, PLACE_FIRST], places[at, PLACE_LAST]
         depth, state = places[at, PLACE_DEPTH], places[at, PLACE_STATE]
-        run, end_of_runs = (offsets[state], offsets[state + 1]) if state >= 0 else (0, 0)
+        run = int(offsets[state]) if state >= 0 else 0
+        end_of_runs = int(offsets[state + 1]) if state >= 0 else 0
         low = 0
         while first < last:
             byte = int(texts[bounds[first] + depth])
