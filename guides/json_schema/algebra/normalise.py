@@ -6,6 +6,7 @@ disjunction of cases, and members of arrays and objects stay formulas, so rewrit
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -68,8 +69,10 @@ class Normaliser:
         self.language = language
         self.formats = options.formats
         self.max_cases = options.max_cases
-        self.membership = Membership(formulas, language, self.normal)
-        self._names = NameSets(formulas, language, self.meaning)
+        # Without a circle, so that a schema goes as soon as nobody uses it
+        itself = weakref.proxy(self)
+        self.membership = Membership(formulas, language, lambda formula: itself.normal(formula))
+        self._names = NameSets(formulas, language, lambda formula: itself.meaning(formula))
         self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
         self._meaning: dict[Formula, Formula] = {}
         self._busy: set[Formula] = set()

@@ -6,6 +6,7 @@ witness of an object, witnesses of its required members are asked for, and nothi
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import is_
@@ -29,9 +30,11 @@ class Witnesses:
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        self.membership = Membership(normaliser.formulas, normaliser.language, self.cases)
-        self.arrays = ArrayWitnesses(self)
-        self.objects = ObjectWitnesses(self)
+        # Without a circle, so that a schema goes as soon as nobody uses it
+        itself: Witnesses = weakref.proxy(self)
+        self.membership = Membership(normaliser.formulas, normaliser.language, lambda formula: itself.cases(formula))
+        self.arrays = ArrayWitnesses(itself)
+        self.objects = ObjectWitnesses(itself)
         self._known: dict[Formula, Any] = {EVERYTHING: None, NOTHING: NO_INSTANCE}
         self._cases: dict[Formula, Normal] = {}
 
