@@ -19,6 +19,7 @@ from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
 from .measures import MOST, Measure, Measures
 from .numbers.notation import number_node
+from .objects.choices import Choices
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
@@ -164,6 +165,8 @@ class SchemaLowering:
         """The node before an array or object that goes on at `target`; None if there is none."""
         if isinstance(case, Array):
             return Items(self, case, depth, target).entry()
+        if case.either:
+            return Choices(self, case, depth, target).entry()
         names = MemberNames(self, case, depth)
         kind = (
             MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)

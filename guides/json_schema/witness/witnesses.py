@@ -13,7 +13,7 @@ from operator import is_
 from typing import Any
 
 from ...limits import spend
-from ..algebra import numbers
+from ..algebra import numbers, objects
 from ..algebra.cases import Array, Normal, Number, Object, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
 from ..algebra.membership import Membership
@@ -84,7 +84,7 @@ class Witnesses:
         known = self._cases.get(formula)
         if known is None:
             normal = self.normaliser.normal(formula)
-            spread = (part for case in normal.objects for part in self.objects.spread(case))
+            spread = (part for case in normal.objects for part in self._spread(case))
             strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
             arrays = tuple(case for case in normal.arrays if self.has_array(case))
             objects = tuple(case for case in spread if self.has_object(case))
@@ -94,6 +94,11 @@ class Witnesses:
                 normal = replace(normal, strings=strings, arrays=arrays, objects=objects)
             known = self._cases[formula] = normal
         return known
+
+    def _spread(self, case: Object) -> Iterator[Object]:
+        """The alternatives of an object that tell what it must have; groups are kept where names tell them apart."""
+        grouped = case.either and not objects.tells_by_names(case)
+        return self.objects.multiplied(case) if grouped else self.objects.spread(case)
 
     def has_array(self, case: Array) -> bool:
         """Whether any array is in the case."""
