@@ -19,7 +19,7 @@ from .cases import ANY, Normal, Object, Rule, String
 from .formula import EVERYTHING, Formula
 from .objects import requiring
 from .strings import StringLanguage
-from .translate import Place, references
+from .translate import ScopedSchema, references
 
 MAX_PATTERNS = 4
 """Up to how many patterns are told apart, which makes a formula for each set of them."""
@@ -33,7 +33,7 @@ class Evaluation(NamedTuple):
     seen: Evaluated
 
 
-def formula_of(place: Place, reader: SchemaReader, language: StringLanguage) -> Formula | None:
+def formula_of(place: ScopedSchema, reader: SchemaReader, language: StringLanguage) -> Formula | None:
     """What a subschema with `unevaluatedProperties` asks for; None where that has to be told by combinations."""
     schema, formulas = place.schema, reader.formulas
     inner = place.inner(place.keyword("unevaluatedProperties"))
@@ -64,12 +64,12 @@ def _reaches(seen: Evaluated, matched: list[str] | tuple[str, ...]) -> bool:
     return seen.every_member or not seen.patterns.isdisjoint(matched)
 
 
-def _either(place: Place, case: Object, told: list[Formula]) -> Formula:
+def _either(place: ScopedSchema, case: Object, told: list[Formula]) -> Formula:
     """The objects of a case, those in which something else evaluates its members, and what is no object."""
     return place.formulas.any_of((place.formulas.plain(replace(ANY, objects=(case,))), *told))
 
 
-def _evaluations(place: Place, reader: SchemaReader, condition: Formula, depth: int) -> Iterator[Evaluation]:
+def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, depth: int) -> Iterator[Evaluation]:
     """What a subschema evaluates that holds where a condition does."""
     if depth > MAX_DEPTH:
         raise LimitError(f"schemas nested more than {MAX_DEPTH} deep beside unevaluated members")
@@ -97,7 +97,7 @@ def _evaluations(place: Place, reader: SchemaReader, condition: Formula, depth: 
             yield from _evaluations(reader.place(formula), reader, holding, depth + 1)
 
 
-def _own(place: Place) -> Evaluated:
+def _own(place: ScopedSchema) -> Evaluated:
     """What the keywords of a subschema evaluate themselves."""
     seen = own_evaluated(place)
     return replace(seen, every_member=True) if place.has("unevaluatedProperties") else seen

@@ -1,4 +1,4 @@
-"""Objects with groups of alternatives as pieces of graph: each member leaves those that its name and value meet.
+"""Objects with groups of alternatives as fragments of a graph: each member leaves those that its name and value meet.
 
 The alternatives of all groups would multiply; here a place only says which are left of each group. A value that some
 alternatives allow and others do not is told apart where its member comes, if what they ask of it is easily refused;
@@ -17,7 +17,7 @@ from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object, Rule
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
 from ..protocol import MemberLowering
 from .member_names import MemberNames
-from .members import Choice, Members, Place
+from .members import MemberPlace, Members, NextMember
 
 Alive = tuple[int, ...]
 MAX_WAYS = 4096
@@ -44,7 +44,7 @@ class Choices(Members):
         self._groups = [self._numbered(group) for group in case.either]
         self._asked: dict[int, list[list[tuple[Formula, ...] | None]]] = {}
         self._ways: dict[tuple[int, Alive], list[tuple[Formula, Alive]]] = {}
-        self._missing: dict[Place, dict[int, Formula] | None] = {}
+        self._missing: dict[MemberPlace, dict[int, Formula] | None] = {}
 
     def _numbered(self, group: tuple[Object, ...]) -> list[tuple[Object, int]]:
         """The alternatives of a group that no required name rules out, each with its required names as bits."""
@@ -56,10 +56,10 @@ class Choices(Members):
                 found.append((one, sum(1 << number[name] for name in one.required)))
         return found
 
-    def _start(self) -> Place:
-        return Place(0, 0, 0, tuple((1 << len(group)) - 1 for group in self._groups))
+    def _start(self) -> MemberPlace:
+        return MemberPlace(0, 0, 0, tuple((1 << len(group)) - 1 for group in self._groups))
 
-    def _may_end(self, place: Place) -> bool:
+    def _may_end(self, place: MemberPlace) -> bool:
         return not self._required & ~place.used and all(
             any(not required & ~place.used for required in self._left(group, alive))
             for group, alive in zip(self._groups, place.alive, strict=True)
@@ -68,9 +68,9 @@ class Choices(Members):
     def _left(self, group: list[tuple[Object, int]], alive: int) -> Iterator[int]:
         return (required for bit, (_, required) in enumerate(group) if alive >> bit & 1)
 
-    def _choices(self, place: Place) -> list[Choice]:
+    def _choices(self, place: MemberPlace) -> list[NextMember]:
         """The members that may come next."""
-        found: list[Choice] = []
+        found: list[NextMember] = []
         for index in range(self._come(place), self._schema_names):
             found += self._named(index, place)
             if self._required >> index & 1:
@@ -82,11 +82,11 @@ class Choices(Members):
             found += self._read(-1 - index, place, 0, self._in_order)
         return found
 
-    def _named(self, index: int, place: Place) -> list[Choice]:
+    def _named(self, index: int, place: MemberPlace) -> list[NextMember]:
         """The ways to read the member of a name."""
         return self._read(index, place, 1 << index, self._in_order & (1 << index) - 1)
 
-    def _read(self, index: int, place: Place, used: int, passed: int) -> list[Choice]:
+    def _read(self, index: int, place: MemberPlace, used: int, passed: int) -> list[NextMember]:
         """The ways to read a member; used: its own bit; passed: the names that come no more."""
         spend(200)
         gone = passed & ~place.used
@@ -97,7 +97,7 @@ class Choices(Members):
                 for group, left in zip(self._groups, alive, strict=True)
             )
         return [
-            Choice(index, formula, Place(place.used | used | passed, 0, 0, after))
+            NextMember(index, formula, MemberPlace(place.used | used | passed, 0, 0, after))
             for formula, after in self._told(index, alive)
         ]
 
@@ -184,16 +184,16 @@ class Choices(Members):
         normal = self._owner.schema.normal(formula)
         return not normal.constants and normal.arrays in ((), (ANY_ARRAY,)) and normal.objects in ((), (ANY_OBJECT,))
 
-    def _is_alive(self, place: Place) -> bool:
+    def _is_alive(self, place: MemberPlace) -> bool:
         return self._to_come(place) is not None
 
-    def _to_come(self, place: Place) -> dict[int, Formula] | None:
+    def _to_come(self, place: MemberPlace) -> dict[int, Formula] | None:
         """Members that complete the object, by their numbers, with what they must satisfy; None if it cannot be."""
         if place not in self._missing:
             self._missing[place] = self._completed(place)
         return self._missing[place]
 
-    def _completed(self, place: Place) -> dict[int, Formula] | None:
+    def _completed(self, place: MemberPlace) -> dict[int, Formula] | None:
         """Choose an alternative of each group, those that miss least first, until all that must come has values."""
         order = sorted(range(len(self._groups)), key=lambda group: place.alive[group].bit_count())
         found: list[dict[int, Formula]] = [{}]
@@ -222,14 +222,14 @@ class Choices(Members):
                 found.pop()
         return found[-1]
 
-    def _by_missing(self, place: Place, group: int) -> Iterator[int]:
+    def _by_missing(self, place: MemberPlace, group: int) -> Iterator[int]:
         """The alternatives that are left of a group, those that miss the fewest members first."""
         alternatives = self._groups[group]
         left = [bit for bit in range(len(alternatives)) if place.alive[group] >> bit & 1]
         return iter(sorted(left, key=lambda bit: (alternatives[bit][1] & ~place.used).bit_count()))
 
     def _needed(
-        self, place: Place, known: dict[int, Formula], chosen: list[tuple[int, int]], required: int
+        self, place: MemberPlace, known: dict[int, Formula], chosen: list[tuple[int, int]], required: int
     ) -> dict[int, Formula] | None:
         """What must still come, as was known, with the last alternative that was chosen and what it requires.
 
@@ -257,7 +257,7 @@ class Choices(Members):
         found[index] = schema.formulas.all_of((formula, *chain.from_iterable(told))) if any(told) else formula
         return len(told) == len(parts) and schema.has_instance(found[index])
 
-    def _nearest(self, place: Place) -> Choice:
+    def _nearest(self, place: MemberPlace) -> NextMember:
         """The next member on a short way to the end."""
         needed = self._to_come(place)
         found = self._named(min(needed), place) if needed else self._choices(place)
@@ -269,10 +269,10 @@ class Choices(Members):
         alive = (choice for choice in found if self._is_alive(choice.after))
         return min(alive, key=lambda choice: self._still(choice.after))
 
-    def _still(self, place: Place) -> int:
+    def _still(self, place: MemberPlace) -> int:
         """How many members must still come."""
         return len(self._to_come(place) or ())
 
-    def _counts_nothing(self, place: Place) -> bool:
+    def _counts_nothing(self, place: MemberPlace) -> bool:
         """What must come depends on the alternatives that are left."""
         return False
