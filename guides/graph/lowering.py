@@ -14,12 +14,13 @@ from functools import lru_cache
 import numpy as np
 
 from ...errors import LanguageError, LimitError
+from ...kernels.answers import NOWHERE
 from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 from .graph import Edge, Graph, Link
 from .text_tree import any_text
-from .utf8 import NOWHERE, ByteFragment, byte_fragment, fragment_of_rows
+from .utf8 import ByteFragment, byte_fragment, fragment_of_rows
 
 MAX_DEPTH = 300
 MANY_TEXTS = 100
@@ -67,7 +68,7 @@ class Lowering:
         self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
 
     def lower(self, node: Node, target: int) -> int | None:
-        """The entry of a fragment of a graph that reads `node` and goes on at `target`; None if no text is in `node`."""
+        """The entry of a fragment that reads `node` and goes on at `target`; None if no text is in `node`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(

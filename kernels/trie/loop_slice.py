@@ -28,7 +28,8 @@ from ..chart.rows import (
 from ..jit.aliases import Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
-from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse, utf8_step
+from ..utf8 import FIRST_NEXT, utf8_step
+from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse
 from .loops import high_loops, loop_target
 from .walk import leave
 
@@ -79,7 +80,7 @@ def divide(trie: TokenTrie, low: np.uint64, high: np.uint64, wide: bool, stay_ch
         byte = np.int32(trie.byte[node])
         place = within[level - 1]
         after = -1
-        if place > 0 or byte >= 0x80:
+        if place > 0 or byte >= FIRST_NEXT:
             after = utf8_step(place, byte) if wide else -1
         else:
             bits = low if byte < 64 else high

@@ -331,7 +331,7 @@ def test_products_without_end_are_read_on_demand() -> None:
 
 def test_products_that_counts_take_part_in_are_refused_soon() -> None:
     kinds = [{"properties": {f"{kind}{at}": {"const": at} for at in range(6)}} for kind in "abcdefghij"]
-    with pytest.raises(LimitError, match="max_cases|work="):
+    with pytest.raises(LimitError, match=r"max_cases|work="):
         JSONGuide({"type": "object", "maxProperties": 20, "oneOf": kinds}, BYTES)
 
 
