@@ -108,17 +108,17 @@ class ObjectWitnesses:
             if both is not None:
                 yield both
 
-    def multiplied(self, case: Object) -> Iterator[Object]:
-        """The case as alternatives without groups. Raises LimitError for too many."""
-        waiting = [case]
+    def multiplied(self, cases: list[Object]) -> Iterator[Object]:
+        """The cases as alternatives without groups. Raises LimitError for too many, dead ends counted too."""
+        waiting = cases[::-1]
         count = 0
         while waiting:
             spend(500)
             one = waiting.pop()
             if one.either:
                 waiting.extend(reversed(list(self.split(one))))
-                continue
-            yield from self.spread(one)
+            else:
+                yield from self.spread(one)
             count += 1
             if count > self._max_cases:
                 raise LimitError(

@@ -84,7 +84,7 @@ class Witnesses:
         known = self._cases.get(formula)
         if known is None:
             normal = self.normaliser.normal(formula)
-            spread = (part for case in normal.objects for part in self._spread(case))
+            spread = self._spread(normal.objects)
             strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
             arrays = tuple(case for case in normal.arrays if self.has_array(case))
             objects = tuple(case for case in spread if self.has_object(case))
@@ -95,10 +95,13 @@ class Witnesses:
             known = self._cases[formula] = normal
         return known
 
-    def _spread(self, case: Object) -> Iterator[Object]:
-        """The alternatives of an object that tell what it must have; groups are kept where names tell them apart."""
-        grouped = case.either and not objects.tells_by_names(case)
-        return self.objects.multiplied(case) if grouped else self.objects.spread(case)
+    def _spread(self, cases: tuple[Object, ...]) -> Iterator[Object]:
+        """The alternatives of objects that tell what they must have; groups are kept where names tell them apart."""
+        grouped = [case for case in cases if case.either and not objects.tells_by_names(case)]
+        for case in cases:
+            if case not in grouped:
+                yield from self.objects.spread(case)
+        yield from self.objects.multiplied(grouped)
 
     def has_array(self, case: Array) -> bool:
         """Whether any array is in the case."""
