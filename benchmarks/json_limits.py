@@ -30,15 +30,46 @@ def cases() -> dict[str, Case]:
     text = {"type": "string"}
     some = {f"property {index}": index for index in range(0, 100, 7)}
     numbers = {"type": "integer"}
+    names = [f"name {index * 7919}" for index in range(10_000)]
     return {
         "enum of 10,000": (
             {"enum": [f"value {index * 7919} of many" for index in range(10_000)]},
             "value 7919 of many",
         ),
         "const among 10,000 names": (
-            {"propertyNames": {"enum": [f"name {index * 7919}" for index in range(10_000)]}},
+            {"propertyNames": {"enum": names}},
             {"name 7919": 1, "name 0": None},
         ),
+        "10,000 names of texts": (
+            {"type": "object", "additionalProperties": text, "propertyNames": {"enum": names}},
+            {"name 7919": "a b", "name 0": "c"},
+        ),
+        "oneOf of 8 recursive objects": (recursive(8), nested(8, 10)),
+        "conditions on 20 members": (
+            {"type": "object", "allOf": [when(f"m{i}", {"required": [f"r{i}"]}, {f"r{i}": text}) for i in range(20)]},
+            {"m1": 1, "r1": 2, "m3": 2, "r3": "a"},
+        ),
+        "oneOf of 12 overlapping objects": (
+            {"oneOf": [{"properties": {"a": {"minimum": i}, f"b{i}": text}} for i in range(12)]},
+            {"a": 0.5, "b1": 1, "b2": "x"},
+        ),
+        "dependentSchemas of 12": (
+            {"type": "object", "dependentSchemas": {c: {"required": [c + c]} for c in "abcdefghijkl"}},
+            {"a": 1, "aa": 2},
+        ),
+        "anyOf of 12, unevaluatedProperties": (
+            {
+                "type": "object",
+                "anyOf": [{"properties": {f"p{i}": True}, "required": [f"p{i}"]} for i in range(12)],
+                "unevaluatedProperties": False,
+            },
+            {"p1": 1, "p7": 2},
+        ),
+        "patterns that must not be found": (
+            {**text, "allOf": [{"not": {"pattern": pattern}} for pattern in (".{10}a.{10}", "^.{0,5}b", "c.{8}d")]},
+            "hello world",
+        ),
+        "settings of 40 sections": (settings(40, 60), {"section1": {"option_1_0": True, "option_1_4": {}}}),
         "500 properties": ({"properties": {f"property {i}": numbers for i in range(500)}, **CLOSED}, some),
         "500 properties, 20 required": (
             {"properties": {f"property {i}": numbers for i in range(500)}, "required": list(some), **CLOSED},
@@ -62,6 +93,59 @@ def cases() -> dict[str, Case]:
 
 
 CLOSED = {"type": "object", "additionalProperties": False}
+
+
+def recursive(kinds: int) -> dict[str, Any]:
+    """Objects that hold one another, told apart by a constant member."""
+    node, text = {"$ref": "#/$defs/node"}, {"type": "string"}
+    parts = [
+        {
+            "type": "object",
+            "properties": {
+                "kind": {"const": f"kind{kind}"},
+                "name": text,
+                "children": {"type": "array", "items": node},
+                f"left{kind}": node,
+                "right": node,
+            },
+            "required": ["kind"],
+        }
+        for kind in range(kinds)
+    ]
+    return {"$defs": {"node": {"oneOf": parts}}, **node}
+
+
+def nested(kinds: int, depth: int) -> dict[str, Any]:
+    """An instance of it."""
+    value = {"kind": f"kind{depth % kinds}", "name": "a node"}
+    return {"right": nested(kinds, depth - 1), **value} if depth else value
+
+
+def when(name: str, then: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A condition on one member."""
+    return {"if": {"properties": {name: {"const": 1}}, "required": [name]}, "then": then, "else": {"properties": other}}
+
+
+def settings(sections: int, options: int) -> dict[str, Any]:
+    """A schema like those of configuration files."""
+    text = {"type": "string"}
+    kinds: list[Any] = [
+        {"type": "boolean", "default": False, "description": "a switch"},
+        {"type": "integer", "minimum": 0},
+        {"enum": ["a", "b", "c"]},
+        {"anyOf": [text, {"type": "array", "items": text}]},
+        {"$ref": "#/definitions/section0"},
+        {"oneOf": [{"type": "null"}, {**text, "pattern": "^[a-z]+$"}]},
+    ]
+    parts = {
+        f"section{section}": {
+            **CLOSED,
+            "properties": {f"option_{section}_{index}": kinds[index % len(kinds)] for index in range(options)},
+        }
+        for section in range(sections)
+    }
+    named = {name: {"$ref": f"#/definitions/{name}"} for name in parts}
+    return {"definitions": parts, **CLOSED, "properties": named}
 
 
 class Trellm:

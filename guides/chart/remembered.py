@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Generic, TypeVar
@@ -11,8 +10,6 @@ from ..locks import new_lock
 
 Value = TypeVar("Value")
 
-LARGE = 8 << 20
-"""From how many bytes on a value is worth looking for, once it is forgotten."""
 WEIGHED_AT_ONCE = 1
 """How many values, which grow while they are used, are weighed again whenever one is added."""
 
@@ -21,7 +18,8 @@ class Remembered(Generic[Value]):
     """A cache of the values used last; safe between threads, and whatever interrupts it.
 
     weigh: the bytes that a value takes now; most: how many values are kept; most_bytes: and how much they weigh
-    together, as far as known, but the last is always kept
+    together, as far as known, but the last is always kept. Values should not refer to themselves: what is forgotten
+    would be there until Python comes to look for such circles.
     """
 
     def __init__(self, weigh: Callable[[Value], int], most: int, most_bytes: int) -> None:
@@ -32,7 +30,6 @@ class Remembered(Generic[Value]):
         # which Ctrl-C may end: what is left then is a value without a weight, or the other way round.
         self._values: dict[Hashable, Value] = {}
         self._weights: dict[Hashable, int] = {}
-        self._large = 0  # what large values weighed that were forgotten of late
         self._lock = new_lock()
 
     def __len__(self) -> int:
@@ -57,13 +54,8 @@ class Remembered(Generic[Value]):
                     self._weights[weighed] = self._weigh(self._values[weighed])
             while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
                 forgotten = next(iter(self._values))
-                weight = self._weights.pop(forgotten, 0)
+                self._weights.pop(forgotten, None)
                 del self._values[forgotten]
-                self._large += weight if weight > LARGE else 0
-            if self._large > self.most_bytes:
-                # Much of them refers to itself, and would be there until Python comes to look for that.
-                self._large = 0
-                gc.collect()
 
     @property
     def _total(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...kernels.answers import NOWHERE
 from ...kernels.jit.calling import call
+from ...kernels.suffix.sorting import PIECE, argsorted
 from ...kernels.trie.texts import WAY_OUT, grow_tree, lay_tree, share_prefixes
 from ..limits import current, spend
 from .utf8 import ByteFragment
@@ -20,6 +22,7 @@ Places = NDArray[np.int64]
 _WINDOW = 8
 _WINDOWS = 4
 _FEW = 1000
+_AT_ONCE = 1 << 13
 # Bytes of a node and of its edge, in a fragment and in the graph that it is copied to
 _NODE_BYTES = 64
 
@@ -84,9 +87,11 @@ def any_of(data: bytes, lengths: Places) -> ByteFragment:
     np.cumsum(lengths, out=bounds[1:])
     values = np.frombuffer(data, np.uint8)
     order = ordered(data, bounds)
+    spend(0)
     shared = np.empty(len(order), np.int32)
     stays = np.zeros(len(order), np.uint8)
     count = call(share_prefixes, values, bounds, order, shared, stays)
+    spend(0)
     meter = current()
     if meter is not None:
         meter.check_memory(count * _NODE_BYTES)
@@ -95,6 +100,7 @@ def any_of(data: bytes, lengths: Places) -> ByteFragment:
     ends = np.zeros(count, np.int32)
     exits = np.empty(len(order), np.int32)
     found = call(lay_tree, values, bounds, order, shared, stays, path, edges, ends, exits)
+    spend(0)
     return ByteFragment(ends, edges[: ends[-1]], exits[:found].copy())
 
 
@@ -105,7 +111,8 @@ def ordered(data: bytes, bounds: Places) -> Places:
     """
     begins, ends = bounds[:-1], bounds[1:]
     key = _window(data, begins, ends)
-    order = np.argsort(key, kind="stable")
+    order = argsorted(key, spend, "stable")
+    spend(0)
     key = key[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = key[1:] != key[:-1]
@@ -115,25 +122,41 @@ def ordered(data: bytes, bounds: Places) -> Places:
             break
         numbers = order[tied]
         key = _window(data, begins[numbers] + depth, ends[numbers])
-        sorting = np.lexsort((key, np.cumsum(first)[tied]))
+        sorting = argsorted(key, spend, "stable")
+        sorting = sorting[argsorted(np.cumsum(first)[tied][sorting], spend, "stable")]
         order[tied] = numbers[sorting]
         key = key[sorting]
         first[tied[1:]] |= key[1:] != key[:-1]
     tied = np.flatnonzero(~(first & np.append(first[1:], True)))
     if len(tied):
-        spend(100 * len(tied))
-        order[tied] = sorted(
-            order[tied].tolist(), key=lambda number: data[bounds.item(number) : bounds.item(number + 1)]
+        order[tied] = list(
+            _sorted(order[tied].tolist(), lambda number: data[bounds.item(number) : bounds.item(number + 1)])
         )
     return order
+
+
+def _sorted(numbers: list[int], text: Callable[[int], bytes]) -> Iterator[int]:
+    """The numbers in the order of their texts, sorted and merged some at a time."""
+    pieces: list[list[int]] = []
+    for first in range(0, len(numbers), _AT_ONCE):
+        spend(100 * min(_AT_ONCE, len(numbers) - first))
+        pieces.append(sorted(numbers[first : first + _AT_ONCE], key=text))
+    for at, number in enumerate(merge(*pieces, key=text)):
+        if at % _AT_ONCE == 0:
+            spend(0)
+        yield number
 
 
 def _window(data: bytes, begins: Places, ends: Places) -> NDArray[np.uint64]:
     """The next bytes from each place on as a number that orders them, zeros for those from its end on."""
     values = np.frombuffer(data or b"\0", np.uint8)
-    key = np.zeros(len(begins), np.uint64)
-    for ahead in range(_WINDOW):
-        places = begins + ahead
-        key <<= np.uint64(8)
-        key |= np.where(places < ends, values[np.minimum(places, len(values) - 1)], 0).astype(np.uint64)
-    return key
+    found = np.zeros(len(begins), np.uint64)
+    for first in range(0, len(begins), PIECE):
+        spend(0)
+        key = found[first : first + PIECE]
+        last = ends[first : first + PIECE]
+        for ahead in range(_WINDOW):
+            places = begins[first : first + PIECE] + ahead
+            key <<= np.uint64(8)
+            key |= np.where(places < last, values[np.minimum(places, len(values) - 1)], 0).astype(np.uint64)
+    return found

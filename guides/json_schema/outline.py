@@ -104,6 +104,9 @@ class Outline:
             lines.append(f"  {which}{f' named by a string{named}' if named else ''}: {self._reference(formula)}")
         if not regions:
             lines.append("  other members: none")
+        for group in case.either:
+            lines.append("  and one of these at least:")
+            lines += ["    " + line for one in group for line in self._object(one)]
         for rule in case.some:
             lines.append(f"  some member named by {_string(rule.names)}: {self._reference(rule.formula)}")
         return lines

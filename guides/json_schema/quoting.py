@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from ..quoting.source import Span
@@ -28,7 +29,8 @@ def _spans(schema: CompiledSchema, formula: Formula, value: Any, pointer: str) -
             if span is not None:
                 yield pointer, span
     elif is_object(value):
-        for case in normal.objects:
+        parts = (one for case in normal.objects for one in (case, *chain.from_iterable(case.either)))
+        for case in parts:
             for name, member in value.items():
                 step = name.replace("~", "~0").replace("/", "~1")
                 yield from _spans(schema, schema.member(case, name), member, f"{pointer}/{step}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..jit.aliases import Bytes, Int, Ints
 from ..jit.wide import njit
+from .sorting import argsorted
 
 # About 10 ns each: what all but sorting takes, with its first round, and each further round for those still alike
 STEPS_PER_BYTE, STEPS_PER_SUFFIX = 6, 4
@@ -49,7 +50,9 @@ def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_], spend: Callable[[i
     spend(STEPS_PER_BYTE * len(text))
     order = sort_suffixes(text, spend)
     common = np.empty(len(text), np.int32)
+    spend(0)
     measure_common(text, order, common)
+    spend(0)
     kept = np.flatnonzero(chosen[order])
     starts = order[kept]
     between = np.zeros(len(starts) + 1, np.int32)
@@ -59,11 +62,13 @@ def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_], spend: Callable[[i
     inner = np.zeros((4, room), np.int32)
     parents = np.empty(room, np.int32)
     count = find_nodes(between, inner, parents)
+    spend(0)
     lo, hi, depth, above = (column[:count].copy() for column in inner)
     child_begin = np.zeros(count + 1, np.int32)
     child = np.empty(count + len(starts), np.int32)
     child_byte = np.empty(len(child), np.uint8)
-    by_lo = np.argsort(lo, kind="stable").astype(np.int32)
+    by_lo = argsorted(lo, spend, "stable").astype(np.int32)
+    spend(0)
     used = list_children(text, starts, lo, depth, above, parents, by_lo, child_begin, child_byte, child)
     return SuffixTree(starts, lo, hi, depth, child_begin, child_byte[:used].copy(), child[:used].copy())
 
@@ -75,9 +80,11 @@ def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDAr
     padded[:count] = text
     key = np.zeros(count, np.uint64)
     for ahead in range(8):
+        spend(0)
         key <<= np.uint64(8)
         key |= padded[ahead : ahead + count]
-    order = np.argsort(key).astype(np.int32)
+    order = argsorted(key, spend).astype(np.int32)
+    spend(0)
     key = key[order]
     place = np.arange(count, dtype=np.int32)
     rank = np.empty(count + 1, np.int32)
@@ -87,6 +94,7 @@ def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDAr
     del key
     length = 8
     while True:
+        spend(0)
         # Equal so far: the place of the first of them is the rank of all.
         group = np.maximum.accumulate(np.where(first, place, 0))
         rank[order[place]] = group
@@ -98,7 +106,8 @@ def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDAr
         suffixes = order[place]
         after = rank[np.minimum(suffixes.astype(np.int64) + length, count)]
         key = (group.astype(np.int64) << 32) + after
-        sorting = np.argsort(key)
+        sorting = argsorted(key, spend)
+        spend(0)
         order[place] = suffixes[sorting]
         key = key[sorting]
         first = np.ones(len(place), np.bool_)

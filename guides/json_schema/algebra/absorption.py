@@ -93,6 +93,7 @@ def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
     yield from (("required", name) for name in case.required)
     yield from (("rule", rule if not _is_closing(rule) else "closed") for rule in case.rules)
     yield from (("some", rule) for rule in case.some)
+    yield from (("either", group) for group in case.either)
     yield from (("least", count) for count in least if case.min_properties >= count)
     if case.max_properties is not None:
         yield from (("most", count) for count in most if case.max_properties <= count)

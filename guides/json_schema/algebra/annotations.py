@@ -73,6 +73,22 @@ Alternative = tuple[Formula, Evaluated]
 NOTHING_EVALUATED = Evaluated()
 
 
+def own_evaluated(place: ScopedSchema) -> Evaluated:
+    """What the keywords of a subschema evaluate themselves, those that lead to other subschemas left aside."""
+    items: Any = place.keyword("items")
+    prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
+    closed = place.has("additionalItems") if is_array(items) else items is not None
+    newest = place.schema.resource.dialect.draft >= 2020
+    return Evaluated(
+        frozenset(place.keyword("properties", ())),
+        frozenset(place.keyword("patternProperties", ())),
+        place.has("additionalProperties"),
+        len(prefix),
+        closed,
+        (place.inner(place.keyword("contains")),) if newest and place.has("contains") else (),
+    )
+
+
 class Reader:
     """Reads subschemas with what they evaluate."""
 
@@ -130,7 +146,7 @@ class Reader:
 
     def _parts(self, place: ScopedSchema) -> Iterator[list[Alternative]]:
         kept = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas")
-        yield [(self._without(place, kept), self._own(place))]
+        yield [(self._without(place, kept), own_evaluated(place))]
         for formula in references(place):
             yield self._of(formula)
         for schema in place.keyword("allOf", ()):
@@ -154,20 +170,6 @@ class Reader:
         value = {key: content for key, content in schema.value.items() if key not in gone}
         bare = type(schema)(value, schema.resource, schema.parent, schema.keys)
         return self._formulas.all_of(self._reader.parts(replace(place, schema=bare)))
-
-    def _own(self, place: ScopedSchema) -> Evaluated:
-        items: Any = place.keyword("items")
-        prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
-        closed = place.has("additionalItems") if is_array(items) else items is not None
-        newest = place.schema.resource.dialect.draft >= 2020
-        return Evaluated(
-            frozenset(place.keyword("properties", ())),
-            frozenset(place.keyword("patternProperties", ())),
-            place.has("additionalProperties"),
-            len(prefix),
-            closed,
-            (place.inner(place.keyword("contains")),) if newest and place.has("contains") else (),
-        )
 
     def _any(self, branches: list[Formula]) -> list[Alternative]:
         read = [self._of(branch) for branch in branches]

@@ -103,6 +103,7 @@ class Object:
     properties: formulas of named members, in schema order; rules: further formulas, also of named members
     required: names that are there, all of them among the properties
     some: for each rule, at least one member has a name in `names` and a value that satisfies `formula`
+    either: of each group, the object is in at least one case; these have no groups themselves
     """
 
     properties: Mapping[str, Formula] = field(default_factory=dict[str, Formula])
@@ -111,6 +112,7 @@ class Object:
     some: tuple[Rule, ...] = ()
     min_properties: int = 0
     max_properties: int | None = None
+    either: tuple[tuple[Object, ...], ...] = ()
 
 
 ANY_NUMBER = Number()

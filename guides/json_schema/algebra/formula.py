@@ -231,6 +231,28 @@ class Formulas:
         return Formula(kind, self._count, parts, subject)
 
 
+def conjuncts(
+    formula: Formula, holding: frozenset[Formula], meaning: Callable[[Formula], Formula]
+) -> dict[Formula, bool]:
+    """The formulas that a formula asserts together, down to the `holding` ones; True for the last of them.
+
+    meaning: gives the formula that a subschema stands for
+    """
+    found: dict[Formula, bool] = {}
+    waiting = [formula]
+    while waiting:
+        part = waiting.pop()
+        if part in found or part in holding:
+            continue
+        spend(100)
+        inner = part.parts if part.kind == "all" else ()
+        if part.kind == "schema":
+            inner = (meaning(part),)
+        found[part] = not inner
+        waiting.extend(reversed(inner))
+    return found
+
+
 def json_key(value: Any) -> Any:
     """A hashable key, the same for JSON values that are equal: numbers by value, objects without order."""
     if isinstance(value, str):

@@ -65,6 +65,8 @@ class Membership:
         for name, content in value.items():
             if not self.accepts(objects.member(case, name, self._formulas, self._language), content):
                 return False
+        if not all(any(self.in_object(one, value) for one in group) for group in case.either):
+            return False
         return all(
             any(
                 self._language.contains(rule.names, name) and self.accepts(rule.formula, content)

@@ -6,7 +6,8 @@ disjunction of cases, and members of arrays and objects stay formulas, so rewrit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from ...limits import spend
 from ..read.documents import Documents
 from ..read.options import Options
 from ..read.subschema import Subschema
-from . import annotations, arrays, numbers, objects, strings, translate
+from . import annotations, arrays, evaluations, groups, numbers, objects, strings, translate
 from .absorption import covers, key_of, sum_of, without_absorbed
 from .cases import (
     ANY,
@@ -33,7 +34,7 @@ from .cases import (
     String,
 )
 from .constants import as_case, constants
-from .formula import EVERYTHING, NOTHING, Formula, Formulas, json_key
+from .formula import EVERYTHING, NOTHING, Formula, Formulas, conjuncts, json_key
 from .membership import Membership
 from .names import NameSets
 from .strings import StringLanguage
@@ -41,6 +42,9 @@ from .strings import StringLanguage
 MAX_GLANCES = 3
 MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 """How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
+
+MAX_MULTIPLIED = 32
+"""Up to how many cases objects may come to before the alternatives are held in groups instead (see groups.py)."""
 
 MAX_NESTING = 100
 """How deep formulas are worked out within one another."""
@@ -50,6 +54,10 @@ Case = TypeVar("Case")
 
 class _BusyError(Exception):
     """A formula is asked for while it is being worked out."""
+
+
+class _ManyError(Exception):
+    """Objects fall into so many cases that their alternatives are to be held in groups."""
 
 
 class _DeepError(Exception):
@@ -68,8 +76,10 @@ class Normaliser:
         self.language = language
         self.formats = options.formats
         self.max_cases = options.max_cases
-        self.membership = Membership(formulas, language, self.normal)
-        self._names = NameSets(formulas, language, self.meaning)
+        # Without a circle, so that a schema goes as soon as nobody uses it
+        itself = weakref.proxy(self)
+        self.membership = Membership(formulas, language, lambda formula: itself.normal(formula))
+        self._names = NameSets(formulas, language, lambda formula: itself.meaning(formula))
         self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
         self._meaning: dict[Formula, Formula] = {}
         self._busy: set[Formula] = set()
@@ -190,7 +200,9 @@ class Normaliser:
         if place.schema.resource.dialect.ref_alone and place.has("$ref"):
             return self.formulas.all_of(translate.references(place))
         if place.has("unevaluatedItems") or place.has("unevaluatedProperties"):
-            return annotations.Reader(self).formula(place)
+            listed = place.has("unevaluatedItems")
+            found = None if listed else evaluations.formula_of(place, self, self.language)
+            return annotations.Reader(self).formula(place) if found is None else found
         return self.formulas.all_of(self.parts(place))
 
     def parts(self, place: translate.ScopedSchema) -> list[Formula]:
@@ -210,15 +222,21 @@ class Normaliser:
     # Products and sums of normal forms
 
     def _conjunction(self, normals: Iterable[Normal]) -> Normal:
-        result = ANY
+        result, joined, held = ANY, list[Normal](), False
         for normal in normals:
-            result = self.conjoin(result, normal)
+            joined.append(normal)
+            try:
+                result = self._conjoin(result, normal, held)
+            except _ManyError:
+                held, result = True, ANY
+                for each in joined:
+                    result = self._conjoin(result, each, held)
             if result.is_empty:
                 break
         return result
 
-    def conjoin(self, a: Normal, b: Normal) -> Normal:
-        """What satisfies both."""
+    def _conjoin(self, a: Normal, b: Normal, held: bool) -> Normal:
+        """What satisfies both, the alternatives of objects held in groups or multiplied out."""
         if a is ANY:
             return b
         if b is ANY:
@@ -231,7 +249,7 @@ class Normaliser:
             self._product(a.numbers, b.numbers, ANY_NUMBER, numbers.intersect),
             self._product(a.strings, b.strings, ANY_STRING, self._both_strings),
             self._product(a.arrays + a_arrays, b.arrays + b_arrays, ANY_ARRAY, self._both_arrays),
-            self._product(a.objects + a_objects, b.objects + b_objects, ANY_OBJECT, self._both_objects),
+            self._object_product(a.objects + a_objects, b.objects + b_objects, held),
             kept + more,
         )
 
@@ -264,7 +282,9 @@ class Normaliser:
         b: tuple[Case, ...],
         any_case: Case,
         intersect: Callable[[Case, Case], Case | None],
+        most: int | None = None,
     ) -> tuple[Case, ...]:
+        """What is in both unions. Raises _ManyError for more than `most` cases, if it is given."""
         if not a or not b:
             return ()
         if a == (any_case,):
@@ -278,10 +298,16 @@ class Normaliser:
             for case in (ours,) if held else (intersect(ours, theirs) for theirs in b):
                 if case is None:
                     continue
-                parts: list[Any] = self._settled(case) if isinstance(case, Object) else [case]
+                parts: list[Any] = (
+                    objects.settled(case, self.formulas, self.language, self.clashes)
+                    if isinstance(case, Object)
+                    else [case]
+                )
                 found.update({key_of(part): part for part in parts})
             self._pairs += 1 if held else len(b)
             spend(1000 if held else 1000 * len(b))
+            if most is not None and (len(found) > most or self._pairs > self._max_pairs):
+                raise _ManyError
             if len(found) > self.max_cases or self._pairs > self._max_pairs:
                 raise LimitError(
                     f"the schema falls into more than {self.max_cases} alternatives for one value, or takes as long "
@@ -289,32 +315,31 @@ class Normaliser:
                 )
         return without_absorbed(tuple(found.values()))
 
+    def _object_product(self, a: tuple[Object, ...], b: tuple[Object, ...], held: bool) -> tuple[Object, ...]:
+        """As `_product`. Raises _ManyError for what is to be held in groups, and is not yet."""
+        if not held:
+            most = max(MAX_MULTIPLIED, len(a), len(b))
+            result = self._product(a, b, ANY_OBJECT, self.both_objects, PAIRS_PER_CASE * most)
+            if len(result) > most:
+                raise _ManyError
+            return result
+        if a and b and a != (ANY_OBJECT,) and b != (ANY_OBJECT,):
+            spend(1000 * min(len(a), len(b)))
+            found = groups.both(a, b, self.both_objects)
+            if found is not None:
+                return without_absorbed(tuple(found))
+        return self._product(a, b, ANY_OBJECT, self.both_objects)
+
     def _both_strings(self, a: String, b: String) -> String | None:
         return strings.intersect(a, b, self.language)
 
     def _both_arrays(self, a: Array, b: Array) -> Array | None:
         return arrays.intersect(a, b, self.formulas)
 
-    def _both_objects(self, a: Object, b: Object) -> Object | None:
-        return objects.intersect(a, b, self.formulas, self.language, self.clashes)
-
-    def _settled(self, case: Object) -> list[Object]:
-        """The case with its `some` turned into required members, where no names but known ones are allowed."""
-        allowed = objects.only_names(case) if case.some else None
-        if allowed is None:
-            return [case]
-        rule, left = case.some[0], case.some[1:]
-        parts: list[Object] = []
-        for name in case.properties:
-            if name not in allowed or not self.language.contains(rule.names, name):
-                continue
-            formula = self.formulas.all_of((case.properties[name], rule.formula))
-            if not self.clashes(formula):
-                properties = {**case.properties, name: formula}
-                one = replace(case, properties=properties, required=case.required | {name}, some=left)
-                if case.max_properties is None or len(one.required) <= case.max_properties:
-                    parts.extend(self._settled(one))
-        return parts
+    def both_objects(self, a: Object, b: Object) -> Object | None:
+        """What is in both cases, as far as it is seen at first sight whether there is anything."""
+        case = objects.intersect(a, b, self.formulas, self.language, self.clashes)
+        return groups.narrowed(case, self.both_objects) if case is not None and case.either else case
 
     def _union(self, normals: list[Normal]) -> Normal:
         if len(normals) == 1:
@@ -334,7 +359,6 @@ class Normaliser:
 
     def _complement(self, normal: Normal) -> Normal:
         array_cases: tuple[Array, ...] = (ANY_ARRAY,)
-        object_cases: tuple[Object, ...] = (ANY_OBJECT,)
         constants = [as_case(value, self.formulas) for value in normal.constants]
         number_cases: tuple[Number, ...] = (ANY_NUMBER,)
         string_cases: tuple[String, ...] = (ANY_STRING,)
@@ -347,42 +371,37 @@ class Normaliser:
         for array in (*normal.arrays, *(case for case in constants if isinstance(case, Array))):
             lists = tuple(arrays.complement(array, self.formulas))
             array_cases = self._product(array_cases, lists, ANY_ARRAY, self._both_arrays)
-        for object_ in (*normal.objects, *(case for case in constants if isinstance(case, Object))):
-            rest = tuple(objects.complement(object_, self.formulas))
-            object_cases = self._product(object_cases, rest, ANY_OBJECT, self._both_objects)
+        whole = (case for case in constants if isinstance(case, Object))
+        outside = (replace(NONE, objects=self._outside(case)) for case in (*normal.objects, *whole))
         return Normal(
-            not normal.null, BOOLEANS - normal.booleans, number_cases, string_cases, array_cases, object_cases
+            not normal.null,
+            BOOLEANS - normal.booleans,
+            number_cases,
+            string_cases,
+            array_cases,
+            self._conjunction(outside).objects,
         )
+
+    def _outside(self, case: Object) -> tuple[Object, ...]:
+        """The objects that are not in a case."""
+        others = objects.complement(case, self.formulas)
+        refuted = groups.outside(case, lambda one: objects.complement(one, self.formulas))
+        narrow = (groups.narrowed(other, self.both_objects) for other in refuted)
+        return (*others, *(other for other in narrow if other is not None))
 
     def _only(self, parts: tuple[Formula, ...], index: int) -> Normal:
         """What satisfies the formula at `index` and none of the others; disjoint ones need no negation."""
-        chosen = parts[index]
-        result = self.normal(chosen)
-        holding = self._conjuncts(chosen, frozenset())
-        for other in parts[:index] + parts[index + 1 :]:
-            if result.is_empty:
-                break
-            if not self.clashes(self.formulas.all_of((chosen, other))):
-                left = self._conjuncts(other, frozenset(holding))
-                refuted = self.formulas.any_of(self.formulas.negation(part) for part, leaf in left.items() if leaf)
-                result = self.conjoin(result, self.normal(refuted))
-        return result
+        return self._conjunction(self._only_asks(parts, index))
 
-    def _conjuncts(self, formula: Formula, holding: frozenset[Formula]) -> dict[Formula, bool]:
-        """The formulas that a formula asserts together, down to the `holding` ones; True for the last of them."""
-        found: dict[Formula, bool] = {}
-        waiting = [formula]
-        while waiting:
-            part = waiting.pop()
-            if part in found or part in holding:
-                continue
-            spend(100)
-            inner = part.parts if part.kind == "all" else ()
-            if part.kind == "schema":
-                inner = (self.meaning(part),)
-            found[part] = not inner
-            waiting.extend(reversed(inner))
-        return found
+    def _only_asks(self, parts: tuple[Formula, ...], index: int) -> Iterator[Normal]:
+        chosen = parts[index]
+        yield self.normal(chosen)
+        holding = conjuncts(chosen, frozenset(), self.meaning)
+        for other in parts[:index] + parts[index + 1 :]:
+            if not self.clashes(self.formulas.all_of((chosen, other))):
+                left = conjuncts(other, frozenset(holding), self.meaning)
+                refuted = self.formulas.any_of(self.formulas.negation(part) for part, leaf in left.items() if leaf)
+                yield self.normal(refuted)
 
     def clashes(self, formula: Formula) -> bool:
         """Whether a formula has no instance, as far as a short look shows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ...limits import spend
 from .cases import ANY_OBJECT, NO_NAMES, Object, Rule, String
@@ -36,7 +37,10 @@ def intersect(
     language: StringLanguage,
     clashes: Callable[[Formula], bool],
 ) -> Object | None:
-    """What is in both sets; None if nothing is, as far as counts and required members tell at first sight."""
+    """What is in both sets; None if nothing is, as far as counts and required members tell at first sight.
+
+    Groups are put together as they are, see `groups.narrowed`.
+    """
     if a is ANY_OBJECT:
         return b
     if b is ANY_OBJECT:
@@ -53,6 +57,8 @@ def intersect(
     spend(200 + 20 * (len(a.properties) + len(b.properties)) + per_name * len(required))
     for name in required:
         ours, theirs = _member(a, name, formulas, language), _member(b, name, formulas, language)
+        if ours is NOTHING or theirs is NOTHING:
+            return None
         if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(formulas.all_of((ours, theirs))):
             return None
     properties = dict(a.properties)
@@ -61,11 +67,11 @@ def intersect(
         properties[name] = formula if known is None else formulas.all_of((known, formula))
     rules = a.rules + tuple(rule for rule in b.rules if rule not in a.rules)
     some = a.some + tuple(rule for rule in b.some if rule not in a.some)
-    return Object(properties, rules, required, some, minimum, maximum)
+    return Object(properties, rules, required, some, minimum, maximum, a.either + b.either)
 
 
 def complement(case: Object, formulas: Formulas) -> list[Object]:
-    """The objects that are not in the set, as alternatives."""
+    """The objects that are not in the set, its groups left aside, as alternatives."""
     parts: list[Object] = []
     for name, formula in case.properties.items():
         if formula is not EVERYTHING:
@@ -93,9 +99,32 @@ def only_names(case: Object) -> frozenset[str] | None:
     return None
 
 
+def settled(
+    case: Object, formulas: Formulas, language: StringLanguage, clashes: Callable[[Formula], bool]
+) -> list[Object]:
+    """The case with its `some` turned into required members, where no names but known ones are allowed."""
+    allowed = only_names(case) if case.some else None
+    if allowed is None:
+        return [case]
+    rule, left = case.some[0], case.some[1:]
+    parts: list[Object] = []
+    for name in case.properties:
+        if name not in allowed or not language.contains(rule.names, name):
+            continue
+        formula = formulas.all_of((case.properties[name], rule.formula))
+        if not clashes(formula):
+            properties = {**case.properties, name: formula}
+            one = replace(case, properties=properties, required=case.required | {name}, some=left)
+            if case.max_properties is None or len(one.required) <= case.max_properties:
+                parts.extend(settled(one, formulas, language, clashes))
+    return parts
+
+
 def covers(wide: Object, narrow: Object) -> bool:
     """Whether everything in `narrow` is in `wide`, as far as their words show."""
     if not wide.required <= narrow.required or wide.min_properties > narrow.min_properties:
+        return False
+    if any(group not in narrow.either for group in wide.either):
         return False
     longest = narrow.max_properties
     if wide.max_properties is not None and (longest is None or longest > wide.max_properties):
@@ -112,6 +141,12 @@ def covers(wide: Object, narrow: Object) -> bool:
         if other.kind != "all" or any(part not in other.parts for part in asked):
             return False
     return True
+
+
+def tells_by_names(case: Object) -> bool:
+    """Whether an object with groups asks only which members there are and what their values satisfy."""
+    parts = (case, *(one for group in case.either for one in group))
+    return not any(one.some or one.min_properties or one.max_properties is not None for one in parts)
 
 
 def requiring(names: Iterable[str]) -> Object:

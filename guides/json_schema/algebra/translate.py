@@ -341,11 +341,12 @@ def references(place: ScopedSchema) -> list[Formula]:
 def _dynamic(place: ScopedSchema) -> Subschema | bool:
     target = place.documents.resolve(place.schema, "$dynamicRef")
     name = place.keyword("$dynamicRef").rpartition("#")[2]
-    if isinstance(target, bool) or target.resource.dynamic_anchors.get(name) is not target:
+    if isinstance(target, bool) or place.documents.dynamic_anchor(target.resource, name) is not target:
         return target
     for resource in place.scope:
-        if name in resource.dynamic_anchors:
-            return resource.dynamic_anchors[name]
+        found = place.documents.dynamic_anchor(resource, name)
+        if found is not None:
+            return found
     return target
 
 
@@ -354,8 +355,8 @@ def _recursive(place: ScopedSchema) -> Subschema | bool:
     if isinstance(target, bool) or not target.resource.is_recursive:
         return target
     for resource in place.scope:
-        if resource.is_recursive and resource.root is not None:
-            return resource.root
+        if resource.is_recursive:
+            return place.documents.root_of(resource)
     return target
 
 

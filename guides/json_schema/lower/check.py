@@ -75,6 +75,11 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
         for names, formula in schema.regions(object_):
             strings.shortest(names)
             yield formula
+        for one in (one for group in object_.either for one in group):
+            yield from (both((schema.member(object_, name), schema.member(one, name))) for name in one.properties)
+            for rule in one.rules:
+                strings.shortest(rule.names)
+                yield rule.formula
 
 
 def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, form: Form) -> None:

@@ -20,6 +20,7 @@ from .form import Form
 from .fragments import number_fragment, string_fragment
 from .measures import MOST, Measure, Measures
 from .numbers.texts import spelt_numbers
+from .objects.choices import Choices
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
@@ -164,6 +165,8 @@ class SchemaLowering:
         """The node before an array or object that goes on at `target`; None if there is none."""
         if isinstance(case, Array):
             return Items(self, case, depth, target).entry()
+        if case.either:
+            return Choices(self, case, depth, target).entry()
         names = MemberNames(self, case, depth)
         kind = (
             MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)

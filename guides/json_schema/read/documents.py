@@ -45,6 +45,10 @@ class Documents:
         self._contexts = contexts or {}
         self._check_pattern = check_pattern
         self._by_uri: dict[str, Resource] = {}
+        # Here and not in the resources, which would lead in a circle with the subschemas inside them
+        self._roots: dict[Resource, Subschema] = {}
+        self._anchors: dict[tuple[Resource, str], Subschema] = {}
+        self._dynamic_anchors: dict[tuple[Resource, str], Subschema] = {}
         self._places: dict[int, Subschema] = {}
         self._references: list[tuple[Subschema, str]] = []
         self._targets: dict[tuple[int, str], Subschema | bool] = {}
@@ -94,6 +98,14 @@ class Documents:
             loops.refuse([place for place in referring if reached is None or id(place) in reached])
         return root
 
+    def root_of(self, resource: Resource) -> Subschema:
+        """The schema that a resource is."""
+        return self._roots[resource]
+
+    def dynamic_anchor(self, resource: Resource, name: str) -> Subschema | None:
+        """The subschema of a resource with a `$dynamicAnchor`, if there is one."""
+        return self._dynamic_anchors.get((resource, name))
+
     def at(self, value: dict[str, Any]) -> Subschema:
         """The place of a schema object that the scan has seen."""
         return self._places[id(value)]
@@ -102,7 +114,7 @@ class Documents:
         dialect = self._dialect(value, DRAFT2020, SchemaError)
         resource = Resource(urldefrag(uri)[0], dialect)
         root = Subschema(value, resource, None, ())
-        resource.root = root
+        self._roots[resource] = root
         self._by_uri[resource.uri] = resource
         self._scan(root)
         return root
@@ -219,15 +231,15 @@ class Documents:
             return
         uri, fragment = self._split(place, identifier, dialect.id_keyword)
         if fragment and dialect.draft <= 7:
-            resource.anchors.setdefault(fragment, place)
+            self._anchors.setdefault((resource, fragment), place)
         if not uri and identifier:
             return
         uri = self._joined(place, uri, dialect.id_keyword)
-        if place.parent is None and resource.root is place:
+        if place.parent is None and self._roots[resource] is place:
             resource.uri = uri
         else:
             resource = Resource(uri, dialect)
-            resource.root = place
+            self._roots[resource] = place
             place.resource = resource
         self._by_uri[uri] = resource
 
@@ -237,10 +249,10 @@ class Documents:
             return
         anchor = value.get("$anchor")
         if isinstance(anchor, str):
-            resource.anchors[anchor] = place
+            self._anchors[resource, anchor] = place
         dynamic = value.get("$dynamicAnchor")
         if isinstance(dynamic, str) and resource.dialect.draft >= 2020:
-            resource.anchors[dynamic] = resource.dynamic_anchors[dynamic] = place
+            self._anchors[resource, dynamic] = self._dynamic_anchors[resource, dynamic] = place
             self.has_dynamic_scope = True
         if value.get("$recursiveAnchor") is True and resource.dialect.draft == 2019:
             resource.is_recursive = True
@@ -288,11 +300,11 @@ class Documents:
             resource = found
         target: Subschema | bool | None
         if not fragment:
-            target = resource.root
+            target = self._roots[resource]
         elif fragment.startswith("/"):
             target = self._follow(resource, unquote(fragment))
         else:
-            target = resource.anchors.get(unquote(fragment))
+            target = self._anchors.get((resource, unquote(fragment)))
         if target is None:
             raise place.error(f"{keyword} {reference!r} leads nowhere", keyword)
         return target
@@ -326,9 +338,7 @@ class Documents:
 
     def _follow(self, resource: Resource, pointer: str) -> Subschema | bool | None:
         """What lies at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
-        place = resource.root
-        if place is None:
-            return None
+        place = self._roots[resource]
         value: Any = place.value
         keys: list[str | int] = []
         for part in pointer[1:].split("/"):

@@ -9,16 +9,13 @@ from .dialects import Dialect
 
 
 class Resource:
-    """A schema with a URI of its own: the base of the references inside it."""
+    """A schema with a URI of its own: the base of the references inside it. `Documents` knows where it begins."""
 
-    __slots__ = ("anchors", "dialect", "dynamic_anchors", "is_recursive", "root", "uri")
+    __slots__ = ("dialect", "is_recursive", "uri")
 
     def __init__(self, uri: str, dialect: Dialect) -> None:
         self.uri = uri
         self.dialect = dialect
-        self.root: Subschema | None = None
-        self.anchors: dict[str, Subschema] = {}
-        self.dynamic_anchors: dict[str, Subschema] = {}
         self.is_recursive = False
 
 

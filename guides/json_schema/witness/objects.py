@@ -68,6 +68,8 @@ class ObjectWitnesses:
 
     def build(self, case: Object, ask: Ask) -> Any:
         """An object of the case, or NO_INSTANCE."""
+        if case.either:
+            return self._chosen(case, ask)
         if case.max_properties is not None and len(case.required) > case.max_properties:
             return NO_INSTANCE
         spend(20 * len(case.properties) + (100 + 50 * len(case.rules)) * len(case.required))
@@ -84,6 +86,45 @@ class ObjectWitnesses:
         if case.max_properties is not None and len(result) > case.max_properties:
             return NO_INSTANCE
         return result
+
+    def _chosen(self, case: Object, ask: Ask) -> Any:
+        """As `build`, where of each group an alternative is to be chosen: the first that leaves one to the others."""
+        spend(500)
+        if self.build(replace(case, either=()), ask) is NO_INSTANCE:
+            return NO_INSTANCE
+        for one in self.split(case):
+            for part in self.spread(one):
+                found = self.build(part, ask)
+                if found is not NO_INSTANCE:
+                    return found
+        return NO_INSTANCE
+
+    def split(self, case: Object) -> Iterator[Object]:
+        """The case with each alternative of its smallest group, the other groups narrowed by it."""
+        smallest = min(case.either, key=len)
+        others = replace(case, either=tuple(group for group in case.either if group is not smallest))
+        for one in smallest:
+            both = self._owner.normaliser.both_objects(others, one)
+            if both is not None:
+                yield both
+
+    def multiplied(self, cases: list[Object]) -> Iterator[Object]:
+        """The cases as alternatives without groups. Raises LimitError for too many, dead ends counted too."""
+        waiting = cases[::-1]
+        count = 0
+        while waiting:
+            spend(500)
+            one = waiting.pop()
+            if one.either:
+                waiting.extend(reversed(list(self.split(one))))
+            else:
+                yield from self.spread(one)
+            count += 1
+            if count > self._max_cases:
+                raise LimitError(
+                    f"an object with bounds on how many members it has falls into more than {self._max_cases} "
+                    "alternatives; the option max_cases raises the limit"
+                )
 
     def _add_some(self, case: Object, result: dict[str, Any], ask: Ask) -> bool:
         """Add an unnamed member for every `some`; one serves several only where the maximum asks for it."""

@@ -6,13 +6,14 @@ witness of an object, witnesses of its required members are asked for, and nothi
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import is_
 from typing import Any
 
 from ...limits import spend
-from ..algebra import numbers
+from ..algebra import numbers, objects
 from ..algebra.cases import Array, Normal, Object, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
 from ..algebra.membership import Membership
@@ -30,9 +31,11 @@ class Witnesses:
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        self.membership = Membership(normaliser.formulas, normaliser.language, self.cases)
-        self.arrays = ArrayWitnesses(self)
-        self.objects = ObjectWitnesses(self)
+        # Without a circle, so that a schema goes as soon as nobody uses it
+        itself: Witnesses = weakref.proxy(self)
+        self.membership = Membership(normaliser.formulas, normaliser.language, lambda formula: itself.cases(formula))
+        self.arrays = ArrayWitnesses(itself)
+        self.objects = ObjectWitnesses(itself)
         self._known: dict[Formula, Any] = {EVERYTHING: None, NOTHING: NO_INSTANCE}
         self._cases: dict[Formula, Normal] = {}
 
@@ -82,7 +85,7 @@ class Witnesses:
         known = self._cases.get(formula)
         if known is None:
             normal = self.normaliser.normal(formula)
-            spread = (part for case in normal.objects for part in self.objects.spread(case))
+            spread = self._spread(normal.objects)
             strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
             arrays = tuple(case for case in normal.arrays if self.has_array(case))
             objects = tuple(case for case in spread if self.has_object(case))
@@ -92,6 +95,14 @@ class Witnesses:
                 normal = replace(normal, strings=strings, arrays=arrays, objects=objects)
             known = self._cases[formula] = normal
         return known
+
+    def _spread(self, cases: tuple[Object, ...]) -> Iterator[Object]:
+        """The alternatives of objects that tell what they must have; groups are kept where names tell them apart."""
+        grouped = [case for case in cases if case.either and not objects.tells_by_names(case)]
+        for case in cases:
+            if case not in grouped:
+                yield from self.objects.spread(case)
+        yield from self.objects.multiplied(grouped)
 
     def has_array(self, case: Array) -> bool:
         """Whether any array is in the case."""

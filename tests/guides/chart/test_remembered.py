@@ -1,5 +1,11 @@
 """What is remembered: the values used last, within a number and a weight that is taken again while they grow."""
 
+import gc
+import weakref
+
+import pytest
+from trellm import Vocabulary
+from trellm.guides import JSONGuide, json_guide
 from trellm.guides.chart.remembered import Remembered
 
 
@@ -30,3 +36,27 @@ def test_the_last_is_kept_whatever_it_weighs() -> None:
     for number in range(5):
         kept.add(number, [0, 0])
         assert kept.get(number) == [0, 0] and len(kept) == 1
+
+
+def test_guides_that_are_forgotten_leave_nothing_to_collect(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = Vocabulary.from_bytes()
+    items = {"type": "array", "items": {"$ref": "#"}, "minItems": 1}
+    members = {"a": {"type": "object", "required": ["b"], "minProperties": 2}, "c": items, "d": {"x-quote": "text"}}
+    schema = {"$id": "http://a.b/c", "properties": members, "patternProperties": {"^x": {"not": {"const": 1}}}}
+    # Only the guide made last is remembered.
+    monkeypatch.setattr(json_guide.remembered, "most", 1)
+    gone: list[weakref.ref[object]] = []
+    was_running = gc.isenabled()
+    gc.disable()
+    try:
+        for number in range(2):
+            guide = JSONGuide({**schema, "$comment": str(number)}, vocabulary, contexts={"text": "a word"})
+            state = guide.read(guide.start, b'{"a": {"b": 1, "c": 2}, "c": [{}], "x": 2}')
+            assert guide.mask(state).any() and guide.distance(guide.start)
+            gone += [weakref.ref(part) for part in (guide, guide.schema, guide.schema.documents)]
+            del guide
+        JSONGuide(True, vocabulary)
+        assert [part() for part in gone] == [None] * len(gone)
+    finally:
+        if was_running:
+            gc.enable()

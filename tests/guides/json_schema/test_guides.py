@@ -391,11 +391,19 @@ def test_patterns_that_no_name_meets_together_do_not_multiply() -> None:
     assert not reads(guide, '{"kind7:pt":7}')
 
 
-def test_products_without_end_are_refused_soon() -> None:
+def test_products_without_end_are_read_on_demand() -> None:
     """Exactly one of ten things that any member may get wrong: whatever is left out on the way, they multiply."""
     kinds = [{"properties": {f"{kind}{at}": {"const": at} for at in range(6)}} for kind in "abcdefghij"]
-    with pytest.raises(LimitError, match="max_cases"):
-        JSONGuide({"type": "object", "oneOf": kinds}, BYTES)
+    guide = JSONGuide({"type": "object", "oneOf": kinds}, BYTES)
+    wrong = ",".join(f'"{kind}0":1' for kind in "abcdefghi")
+    assert reads(guide, "{" + wrong + "}") and reads(guide, "{" + wrong + ',"j5":5}')
+    assert not reads(guide, "{" + wrong + ',"j5":4}') and not reads(guide, "{}")
+
+
+def test_products_that_counts_take_part_in_are_refused_soon() -> None:
+    kinds = [{"properties": {f"{kind}{at}": {"const": at} for at in range(6)}} for kind in "abcdefghij"]
+    with pytest.raises(LimitError, match=r"max_cases|work="):
+        JSONGuide({"type": "object", "maxProperties": 20, "oneOf": kinds}, BYTES)
 
 
 def test_the_way_to_the_end_does_not_go_round_in_white_space() -> None:

@@ -24,9 +24,11 @@ class MemberNames:
     regions: the sets of other names, each with the formula of its members' values
     choice: all other names at once, where there would be too many regions
     required: as bits, which names must be there
+
+    apart: rules besides, in whose names a region must lie, or outside
     """
 
-    def __init__(self, owner: MemberLowering, case: Object, depth: int) -> None:
+    def __init__(self, owner: MemberLowering, case: Object, depth: int, apart: tuple[Rule, ...] = ()) -> None:
         schema = owner.schema
         self.names: list[str] = []
         self.formulas: list[Formula] = []
@@ -40,11 +42,11 @@ class MemberNames:
         self.schema_names = len(self.names) if owner.form.order == "schema" else 0
         # A region must lie in the names of each rule of `some`, or outside, for a member to meet it or not.
         self.choice: NameChoice | None = None
-        if self.are_few and uncounted(case, self.required) and suits(case):
+        if not apart and self.are_few and uncounted(case, self.required) and suits(case):
             choice = NameChoice(owner, case, depth)
             self.choice = choice if choice.shortest < NEVER else None
             return
-        apart = tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
+        apart += tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
         for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart)) if apart else case):
             if names.values is None:
                 self.regions.append((names, formula))

@@ -21,12 +21,14 @@ class MemberPlace(NamedTuple):
     """How far an object has come.
 
     used: which of the named members can come no more, as bits; members: how many there are, as far as
-    it matters; unmet: which of the rules in `Object.some` have no member yet, as bits
+    it matters; unmet: which of the rules in `Object.some` have no member yet, as bits; alive: for each group of
+    alternatives, which are left, as bits
     """
 
     used: int
     members: int
     unmet: int
+    alive: tuple[int, ...] = ()
 
 
 class NextMember(NamedTuple):
@@ -72,7 +74,7 @@ class Members:
     def entry(self) -> int:
         """The node before the opening brace."""
         owner, graph = self._owner, self._graph
-        start = MemberPlace(0, 0, (1 << len(self._case.some)) - 1)
+        start = self._start()
         links: list[Link] = []
         if self._may_end(start):
             links.append((EPSILON, owner.gap(owner.form.spacing.when_empty(), owner.text(b"}", self._target)), 0))
@@ -81,6 +83,10 @@ class Members:
         if not links:
             raise SchemaError("the counts of members and the members themselves leave no object", "#")
         return graph.node(((0x7B, 0x7B, graph.node(links=links)),))
+
+    def _start(self) -> MemberPlace:
+        """The place before the first member."""
+        return MemberPlace(0, 0, (1 << len(self._case.some)) - 1)
 
     def _member(self, place: MemberPlace) -> int:
         """The node before the name of the next member."""

@@ -1,0 +1,136 @@
+"""Alternatives of objects that are held in groups say the same as their product, and as `jsonschema`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from trellm.guides import laws
+from trellm.guides.automata.dfa import Dfa
+from trellm.guides.json_guide import JSONGuide
+from trellm.guides.json_schema import CompiledSchema
+from trellm.guides.json_schema.algebra import normalise
+
+from .random_schemas import random_schema, random_value
+from .test_guide_suite import BYTES, reads
+
+VALUES = [1, 2, "a"]
+
+
+def when(name: str, then: Any, other: Any) -> dict[str, Any]:
+    return {"if": {"properties": {name: {"const": 1}}, "required": [name]}, "then": then, "else": other}
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "conditions": {"allOf": [when("a", {"required": ["b"]}, {"properties": {"b": {"const": 2}}}), when("c", {}, {})]},
+    "conditions on one member": {
+        "allOf": [when("a", {"required": ["b"]}, {}), {"if": {"properties": {"a": {"const": 2}}}, "then": False}]
+    },
+    "dependent": {"dependentSchemas": {"a": {"required": ["b"]}, "b": {"properties": {"c": {"const": 1}}}}},
+    "one of": {"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"b": {"type": "integer"}}}]},
+    "any of, twice": {
+        "allOf": [
+            {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            {"anyOf": [{"properties": {"a": {"const": 1}}}, {"required": ["c"]}]},
+        ]
+    },
+    "patterns": {"allOf": [{"anyOf": [{"patternProperties": {"^[ab]": {"const": n}}}, {"maxProperties": 1}]}
+    for n in (1, 2)]},
+    "patterns alone": {"allOf": [{"anyOf": [{"patternProperties": {"^[ab]": {"const": n}}}, {"required": ["c"]}]}
+    for n in (1, 2)]},
+    "not": {"not": {"anyOf": [{"required": ["a", "b"]}, {"properties": {"c": {"const": 1}}, "required": ["c"]}]}},
+    "nothing left": {"allOf": [when("a", {"maxProperties": 0}, {}), when("b", {}, {"required": ["a"]})]},
+    "nested": {"anyOf": [{"properties": {"a": {"properties": {"a": {"const": 1}}}}}, {"required": ["b"]}],
+    "oneOf": [{"required": ["a"]}, {"required": ["c"]}]},
+}  # fmt: skip
+NAMES = {name: {"enum": VALUES} for name in "abc"}
+
+
+def closed(name: str) -> dict[str, Any]:
+    return {"type": "object", "properties": NAMES, "additionalProperties": False, "allOf": [SCHEMAS[name]]}
+
+
+def instances() -> Iterator[dict[str, Any]]:
+    for count in range(4):
+        for names in itertools.combinations("abc", count):
+            for values in itertools.product(VALUES, repeat=count):
+                yield dict(zip(names, values, strict=True))
+
+
+def held(schema: dict[str, Any], monkeypatch: pytest.MonkeyPatch, **options: Any) -> JSONGuide:
+    monkeypatch.setattr(normalise, "MAX_MULTIPLIED", 1)
+    return JSONGuide({**schema, "$comment": "held"}, BYTES, whitespace="compact", **options)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_groups_are_the_same_as_their_product(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normalise, "MAX_MULTIPLIED", 1 << 20)
+    multiplied = JSONGuide({**closed(name), "$comment": "multiplied"}, BYTES, whitespace="compact")
+    ones, others = (Dfa.of(guide.automaton).minimised() for guide in (multiplied, held(closed(name), monkeypatch)))
+    assert np.array_equal(ones.transitions, others.transitions)
+    assert np.array_equal(ones.accepting, others.accepting)
+
+
+@pytest.mark.parametrize("order", ["any", "schema"])
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_groups_say_what_jsonschema_says(name: str, order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide, validator = held(closed(name), monkeypatch, order=order), Draft202012Validator(closed(name))
+    for instance in instances():
+        orders = itertools.permutations(instance.items())
+        texts = [json.dumps(dict(items), separators=(",", ":")) for items in orders]
+        read = [reads(guide, text) for text in texts]
+        assert any(read) == validator.is_valid(instance), instance
+        assert order == "schema" or all(read) == any(read)
+
+
+@pytest.mark.parametrize("name", ["conditions", "one of", "patterns alone", "nested"])
+def test_groups_obey_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    laws.check(held(closed(name), monkeypatch))
+
+
+def test_twenty_conditions_on_different_members() -> None:
+    conditions = [
+        when(f"m{n}", {"required": [f"r{n}"]}, {"properties": {f"r{n}": {"type": "string"}}}) for n in range(20)
+    ]
+    schema = {"type": "object", "allOf": conditions}
+    guide, validator = JSONGuide(schema, BYTES), Draft202012Validator(schema)
+    random = Random(0)
+    seen: set[bool] = set()
+    for _ in range(200):
+        names = random.sample([f"{kind}{n}" for n in range(4) for kind in "mr"], 4)
+        instance = {name: random.choice([1, 2, "a"]) for name in names}
+        seen.add(validator.is_valid(instance))
+        assert reads(guide, json.dumps(instance)) == validator.is_valid(instance), instance
+    assert seen == {True, False}
+    other = JSONGuide({**schema, "$comment": "distances"}, BYTES)
+    state = other.automaton.read(other.start, b'{"m3": 1, ')
+    assert other.distance(state) == len('"r3":0}')
+
+
+def test_random_schemas_with_groups_accept_what_jsonschema_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tests/guides/json_schema/test_random_schemas.py, with all that can be held in groups held in groups."""
+    monkeypatch.setattr(normalise, "MAX_MULTIPLIED", 1)
+    with_groups = 0
+    for seed in range(400):
+        random = Random(seed)
+        parts = [random_schema(random, 2) for _ in range(3)]
+        schema = {
+            "$defs": {"d": True},
+            "type": "object",
+            "allOf": [{"anyOf": parts}, {"oneOf": parts}, {"not": parts[0]}],
+        }
+        compiled, validator = CompiledSchema(schema), Draft202012Validator(schema)
+        with_groups += any(case.either for case in compiled.normal(compiled.root).objects)
+        for _ in range(20):
+            value = random_value(random)
+            if isinstance(value, dict):
+                assert compiled.accepts(compiled.root, value) == validator.is_valid(value), (seed, schema, value)
+        if compiled.has_instance(compiled.root):
+            assert validator.is_valid(compiled.minimal_instance(compiled.root)), (seed, schema)
+    assert with_groups > 20
