@@ -19,7 +19,7 @@ from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.rows import explore, fill_row
 from ...kernels.chart.sets import SETS
-from ...kernels.chart.ways import follow, grow_old, pin, put_to_sleep, rouse
+from ...kernels.chart.ways import grow_old, pin, put_to_sleep, rouse
 from ...kernels.jit.arrays import Arrays
 from ...kernels.jit.calling import call
 from ..given import no_state, state_of
@@ -45,7 +45,6 @@ MAX_WORDS = 1 << 20
 # Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
 STRIDE = 64
 _NO_BYTES = np.zeros(0, np.uint8)
-_NOBODYS = object()
 
 Making = Callable[[], tuple[Graph, int]]
 
@@ -99,9 +98,7 @@ class ChartAutomaton:
         self._chart = new_chart(horizon, max_rows, self.meter)
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
-        self._spelling = _NO_BYTES
-        # The very number that was found ready last, or given out: it mostly comes next
-        self._awake: object = _NOBODYS
+        self.spelling = _NO_BYTES  # what the ways to states that the kernel `follow` came to are written in
         self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
@@ -140,8 +137,6 @@ class ChartAutomaton:
 
     def ready(self, state: int) -> int:
         """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
-        if state is self._awake:
-            return state
         states = self._chart.states
         state = state_of(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
@@ -150,7 +145,6 @@ class ChartAutomaton:
             raise no_state(state)
         if states.item(state, HI) == kernel.ASLEEP:
             self._wake(state)
-        self._awake = state
         return state
 
     def step(self, state: int, byte: int) -> int:
@@ -164,15 +158,6 @@ class ChartAutomaton:
             if state == DEAD:
                 return DEAD
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
-
-    def follow(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
-        """The state after data[first:last], or DEAD. Hold the lock, with the state `ready`.
-
-        data: always the same array, since where in it the bytes are is remembered
-        """
-        self._spelling = data
-        after = self._awake = self.run(follow, state, data, first, last)
-        return after
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
@@ -230,7 +215,6 @@ class ChartAutomaton:
         most = self._max_words if most_words is None else most_words
         with self.lock:
             self.begin_call()
-            self._awake = _NOBODYS
             chart = to_be_compacted(self._chart)
             count = self.state_count
             bundles, signatures = np.zeros(len(chart.bundles), np.uint8), np.zeros(len(chart.signatures), np.uint8)
@@ -279,6 +263,15 @@ class ChartAutomaton:
             reached |= new
             queue += sorted(new)
         return found
+
+    def attempt(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """Call a kernel once, as all there is to a call, so that nothing has to be ended after it: its answer, or a code.
+
+        UNREADY, with nothing done, where more must be begun before a kernel is called than its count of work.
+        """
+        if self._torn or not self.meter.begin_alone():
+            return answers.UNREADY
+        return call(function, self._graph_arrays, self._chart, *arguments)
 
     def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
         """Call a kernel, and deal with the codes it answers, until it answers with something else.
@@ -360,7 +353,7 @@ class ChartAutomaton:
             state = states.item(state, kernel.PARENT)
         for asleep in reversed(way):
             first, last = states.item(asleep, kernel.FIRST), states.item(asleep, kernel.LAST)
-            self.run(rouse, state, asleep, self._spelling, first, last)
+            self.run(rouse, state, asleep, self.spelling, first, last)
             states, state = self._chart.states, asleep
 
     def _widen_scratch(self) -> None:

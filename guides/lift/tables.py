@@ -6,12 +6,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...checks import whole
+from ...kernels.chart.ways import TokenBytes
 from ...kernels.jit.calling import call
 from ...kernels.trie.branches import Branches, TokenTrie, annotate
 from ...kernels.trie.preorder import find_parents, find_reach
@@ -30,13 +31,6 @@ MIN_LOOP = 24
 WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
 
-class TokenBytes(NamedTuple):
-    """The bytes of all tokens: token t is data[start[t]:start[t + 1]], empty if it has none."""
-
-    data: NDArray[np.uint8]
-    start: NDArray[np.int32]
-
-
 class VocabularyTables:
     """One per vocabulary; fetch it with `VocabularyTables.of`. Guard changes with `lock`."""
 
@@ -48,7 +42,7 @@ class VocabularyTables:
         texts = [text or b"" for text in vocabulary.tokens]
         start = np.zeros(len(texts) + 1, np.int32)
         np.cumsum([len(text) for text in texts], out=start[1:])
-        self.bytes = TokenBytes(np.frombuffer(b"".join(texts), np.uint8), start)
+        self.bytes = TokenBytes(np.frombuffer(bytearray().join(texts), np.uint8), start)
         self.words = (vocabulary.size + 31) // 32
         self.eos_words = np.zeros(self.words, np.uint32)
         for token in vocabulary.eos_ids:
