@@ -17,7 +17,7 @@ from ...kernels.chart.collecting import find_needed, keep_needed, keep_sets
 from ...kernels.chart.interning import HI, LO, WORDS
 from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import Graph as GraphArrays
-from ...kernels.chart.rows import explore, fill_row
+from ...kernels.chart.rows import LOOP, explore, fill_row
 from ...kernels.chart.sets import SETS
 from ...kernels.chart.ways import grow_old, pin, put_to_sleep, rouse
 from ...kernels.jit.arrays import Arrays
@@ -79,7 +79,7 @@ class ChartAutomaton:
         rule: int = 0,
         *,
         meter: Meter | None = None,
-        max_rows: int = 4096,
+        max_rows: int = 2048,
         max_words: int = MAX_WORDS,
         horizon: int = HORIZON,
     ) -> None:
@@ -233,7 +233,7 @@ class ChartAutomaton:
                 chart,
                 words=words,
                 rows=np.zeros((64, 256), np.int32),
-                loops=np.zeros((64, 3), np.uint64),
+                loops=np.zeros((64, LOOP), np.uint64),
                 memo=np.zeros_like(chart.memo),
                 set_words=np.zeros_like(chart.set_words),
             )
@@ -375,7 +375,7 @@ class ChartAutomaton:
             if len(chart.rows) >= self._max_rows and not self._dropped:
                 chart = self._without_rows()
             else:
-                chart = replace(chart, rows=larger(chart.rows), loops=larger(chart.loops))
+                chart = replace(chart, rows=larger(chart.rows, 4), loops=larger(chart.loops, 4))
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
             chart = replace(chart, words=larger(chart.words))
             self.is_crowded = len(chart.words) > self._max_words
@@ -397,7 +397,7 @@ class ChartAutomaton:
         chart, sizes = self._chart, self._chart.sizes
         full = [getattr(chart, name) for name, kind in SPANS.items() if 2 * sizes[kind] >= len(getattr(chart, name))]
         if sizes[kernel.ROWS] >= len(chart.rows):
-            full.append(chart.rows)
+            full += 3 * [chart.rows]
         if 2 * sizes[WORDS] >= len(chart.words):
             full += 3 * [chart.words]
         held = self.reserved_bytes + sum(array.nbytes for array in full)

@@ -315,7 +315,7 @@ class LiftedGuide(Shared):
             return mask
         mask = np.zeros(self._tables.words, np.uint32)
         if found.kind:
-            split = self._tables.split((found.low, found.high, found.others))
+            split = self._tables.split((found.low, found.high, found.leads))
             short_walk = walk_split if found.kind == LOOP else walk_span
             if split is not None and self._automaton.run(short_walk, trie, split, state, mask) != UNSPLITTABLE:
                 return mask

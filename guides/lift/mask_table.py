@@ -56,4 +56,3 @@ class MaskTable:
         self.version += 1
         cache[key] = row
         return row
-

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...checks import whole
 from ...kernels.chart.ways import TokenBytes
 from ...kernels.jit.calling import call
-from ...kernels.trie.branches import Branches, TokenTrie, annotate
+from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate
 from ...kernels.trie.preorder import find_parents, find_reach
 from ...kernels.trie.split import Split, divide
 from ...tokenizers_adapter import Trie, Vocabulary
@@ -154,7 +154,7 @@ class VocabularyTables:
         trie = self.trie
         stay_chars = np.empty(len(trie.byte), np.int32)
         exit_chars = np.empty(len(trie.byte), np.int32)
-        divide(trie, np.uint64(loop[0]), np.uint64(loop[1]), bool(loop[2]), stay_chars, exit_chars)
+        divide(trie, np.array(loop, np.uint64), stay_chars, exit_chars)
         exits = np.flatnonzero(exit_chars >= 0)
         exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
         first = trie.token_start[exits]
@@ -222,7 +222,7 @@ def parents_of(trie: Trie | TokenTrie) -> NDArray[np.int32]:
 def branches_of(trie: Trie | TokenTrie) -> Branches:
     """A trie numbered by levels, with what the walks need to know of its nodes."""
     order = by_level(trie)
-    below = np.zeros((len(order), 3), np.uint64)
+    below = np.zeros((len(order), BELOW), np.uint64)
     annotate(trie.byte, trie.skip, below)
     children = np.bincount(parents_of(trie)[1:], minlength=len(order))
     first = np.concatenate([[1], 1 + np.cumsum(children[order])])
