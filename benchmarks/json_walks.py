@@ -155,7 +155,7 @@ def first_error(schema: Any, value: Any) -> Any:
 
 def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any]) -> tuple[str, str, int]:
     """How the walks through a schema went ("fine", "refused", or what failed), the reason, and the bytes written."""
-    from trellm.engine.decode.constraint import Constraint
+    from trellm.engine.decode.guide_cache import GuideCache
     from trellm.errors import TrellmError
     from trellm.guides import JSONGuide
 
@@ -163,7 +163,7 @@ def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any
         guide = JSONGuide(schema, vocabulary, **options)
     except TrellmError as error:
         return "refused", f"{type(error).__name__}: {error}", 0
-    walker, constraint, written = Walker(vocabulary), Constraint(guide, 64), 0
+    walker, constraint, written = Walker(vocabulary), GuideCache(guide, 64), 0
     shortest = max(1, guide.distance(guide.start))
     for number_ in range(walks):
         budget = shortest + SLACK[number_ % len(SLACK)]

@@ -29,7 +29,7 @@ from .limits import Limits, Meter
 from .pictures import Drawable, Picture
 from .pictures.grammars import grammar_picture
 from .pictures.picture import MAX_STATES
-from .quoting.quotation import Context, template_of
+from .quoting.quotation import Context, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
 
@@ -126,7 +126,7 @@ def graph_of(grammar: Grammar, *, marked: bool = False) -> tuple[Graph, int]:
 
     def quotation(name: str) -> None:
         before, after = marks(order.index(name)) if marked else (b"", b"")
-        entry = graph.instantiate(template_of(quotes[name], False), graph.literal(after, graph.final()))
+        entry = graph.instantiate(fragment_of_quote(quotes[name], False), graph.literal(after, graph.final()))
         graph.define(starts[name], links=((EPSILON, graph.literal(before, entry), 0),))
 
     def define(name: str) -> None:

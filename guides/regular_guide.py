@@ -22,7 +22,7 @@ from .given import states_of, vocabulary_of
 from .graph.graph import Graph
 from .graph.lowering import Lowering
 from .graph.text_tree import any_of
-from .graph.utf8 import Template
+from .graph.utf8 import ByteFragment
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables, horizon_of
 from .limits import Limits, Meter
@@ -45,7 +45,7 @@ SHOWN = 5
 class RegularGuide(LiftedGuide, Drawable):
     """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
 
-    def __init__(self, node: Node | Template, vocabulary: Vocabulary) -> None:
+    def __init__(self, node: Node | ByteFragment, vocabulary: Vocabulary) -> None:
         vocabulary = vocabulary_of(vocabulary, type(self).__name__)
         graph = Graph()
         rule = Lowering(graph).rule(node)

@@ -28,7 +28,7 @@ from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_STATES
 from .protocol import DEAD, UNREACHABLE, Mask
 from .quoting.boundaries import Boundary
-from .quoting.source import Place, Rules, Source, Span, WhiteSpace
+from .quoting.source import Occurrence, Rules, Source, Span, WhiteSpace
 from .quoting.substring_automaton import SubstringAutomaton
 from .shared import Shared
 
@@ -208,13 +208,13 @@ class SubstringGuide(Shared, Drawable):
         switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
-    def places(self, text: str) -> list[Place]:
+    def places(self, text: str) -> list[Occurrence]:
         """Where in the documents a text stands as a quotation; none for a text that is no quotation."""
         data = text.encode(errors="replace")
         found = (self.source.place(begin, begin + len(data)) for begin in self._automaton.occurrences(data))
         return [place for place in found if place is not None]
 
-    def without(self, taken: Sequence[Place]) -> SubstringGuide | None:
+    def without(self, taken: Sequence[Occurrence]) -> SubstringGuide | None:
         """A guide for the quotations that do not overlap with the taken places; None if there are none.
 
         It shares the index of this guide; `none_text` stays allowed.

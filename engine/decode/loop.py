@@ -151,14 +151,14 @@ class Loop:
         return tokens
 
     def _offer(self, row: Row) -> Offer:
-        constraint = row.constraint
-        if constraint is None:
+        guide_cache = row.guide_cache
+        if guide_cache is None:
             return Offer(None, None)
-        if constraint.tight(row.state, row.left):
+        if guide_cache.tight(row.state, row.left):
             return self._closing(row)
         stop_ids = row.request.stop_ids
-        ids = None if self.scores or stop_ids else constraint.menu(row.state).ids
-        return Offer(ids, constraint.allowed(row.state, stop_ids) if ids is None else None)
+        ids = None if self.scores or stop_ids else guide_cache.menu(row.state).ids
+        return Offer(ids, guide_cache.allowed(row.state, stop_ids) if ids is None else None)
 
     def _narrowed(self, row: Row, offer: Offer) -> Offer:
         """What the controls of repetition and length leave of it, as a mask."""
@@ -166,23 +166,23 @@ class Loop:
         if controls == _NO_CONTROLS:
             return offer
         mask = offer.mask
-        if mask is None and row.constraint is not None:
-            mask = row.constraint.allowed(row.state, row.request.stop_ids)
+        if mask is None and row.guide_cache is not None:
+            mask = row.guide_cache.allowed(row.state, row.request.stop_ids)
         return Offer(None, row.request.withheld(mask, row.tokens, self.model.vocabulary.size, self._eos))
 
     def _closing(self, row: Row) -> Offer:
         """Only what leaves room to finish."""
-        constraint = row.constraint
-        assert constraint is not None
-        mask = constraint.allowed(row.state, row.request.stop_ids, row.left)
-        return Offer(None if self.scores else constraint.menu_of(mask).ids, mask)
+        guide_cache = row.guide_cache
+        assert guide_cache is not None
+        mask = guide_cache.allowed(row.state, row.request.stop_ids, row.left)
+        return Offer(None if self.scores else guide_cache.menu_of(mask).ids, mask)
 
     def _fits(self, row: Row, token: int) -> bool:
-        constraint = row.constraint
-        if constraint is None or token in self._eos or row.request.stops(row.state, token):
+        guide_cache = row.guide_cache
+        if guide_cache is None or token in self._eos or row.request.stops(row.state, token):
             return True
         left = row.left - row.request.is_output(row.state, token)
-        return constraint.fits(constraint.guide.advance(row.state, token), left)
+        return guide_cache.fits(guide_cache.guide.advance(row.state, token), left)
 
     def _select(self, reading: Reading, offers: Sequence[Offer], attempt: int) -> list[int]:
         """One pick per row; rows with few tokens on offer compute only their logits."""
@@ -254,15 +254,15 @@ class Loop:
 
     def _append(self, row: Row, token: int) -> None:
         """Add a token to the row; a stop string cuts its text and ends it."""
-        request, constraint = row.request, row.constraint
+        request, guide_cache = row.request, row.guide_cache
         known = len(row.text)
         row.overruled |= request.overruled(row.tokens, token, ends=False)
         row.tokens.append(token)
         row.pending.append(token)
         row.text += request.output(row.state, self.model.vocabulary.tokens[token] or b"")
         row.inside += not request.is_output(row.state, token)
-        if constraint is not None:
-            row.state = constraint.guide.advance(row.state, token)
+        if guide_cache is not None:
+            row.state = guide_cache.guide.advance(row.state, token)
         if request.stop and (at := request.stop.find(row.text, known)) >= 0:
             del row.text[at:]
             row.finish = "stop"
@@ -270,12 +270,12 @@ class Loop:
     def _settle(self, row: Row) -> None:
         """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
         while row.finish is None:
-            constraint = row.constraint
+            guide_cache = row.guide_cache
             if row.left == 0 and row.request.may_be_cut:
                 row.finish = "length"
-            if constraint is None or row.finish is not None:
+            if guide_cache is None or row.finish is not None:
                 return
-            menu = constraint.menu(row.state)
+            menu = guide_cache.menu(row.state)
             if menu.ends or row.left == 0:
                 if self.diagnostics:
                     return

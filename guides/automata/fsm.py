@@ -9,7 +9,7 @@ from ...kernels.chart.rows import explore
 from ..chart.automaton import ChartAutomaton
 from ..graph.graph import Edge, Graph, Link
 from ..graph.lowering import STEPS_PER_COPY
-from ..graph.utf8 import template
+from ..graph.utf8 import byte_fragment
 from ..limits import spend
 from ..syntax import NOTHING, Node, Ranges, Table
 from .dfa import Dfa
@@ -62,7 +62,7 @@ def _character(graph: Graph, ranges: Ranges, target: int) -> list[Edge]:
     """The edges that read one character out of `ranges` and lead to `target`."""
     if ranges[-1][1] < 0x80:
         return [(low, high, target) for low, high in ranges]
-    form = template(ranges)
+    form = byte_fragment(ranges)
     spend(STEPS_PER_COPY * len(form.edges))
     first = graph.instantiate(form, target)
     entry = form.edges[: form.ends[0]].tolist()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...checks import brief
 from ...errors import LanguageError, LimitError
 from ...tokenizers_adapter import Vocabulary
-from ..graph.utf8 import template
+from ..graph.utf8 import byte_fragment
 from ..limits import spend
 from ..regex.charsets import unicode_class
 from .specs import AnyOf, Gap, Goal, Ordered, Phrase, Template
@@ -204,7 +204,7 @@ def characters(has_words: bool) -> Characters:
     """The automaton, with OUTSIDE as its only state where nobody asks for words."""
     if not has_words:
         return Characters(np.zeros((1, 256), np.int32))
-    shape = template(unicode_class("w"))
+    shape = byte_fragment(unicode_class("w"))
     # The template's entry is both OUTSIDE and WORD; its other nodes, within a character, come after these.
     after = np.full((len(shape.ends) + 1, 256), -1, np.int32)
     begin = 0

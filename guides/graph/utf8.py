@@ -12,10 +12,10 @@ from ..syntax import Ranges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Template:
-    """A piece of graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
+class ByteFragment:
+    """A fragment of a graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
 
-    An edge's target is a node of the template, or -1 for the way out. Node 0 is the entry. From the nodes in
+    An edge's target is a node of the fragment, or -1 for the way out. Node 0 is the entry. From the nodes in
     exits (int32) the way out can be taken without reading a byte. starts: where each node's edges begin; ways_out: the
     edges that lead out.
     """
@@ -37,8 +37,8 @@ NOWHERE = -2
 NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
-def template_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> Template:
-    """A template of rows of targets by byte, int32 [nodes, 256], -1 for the way out; runs of equal ones are edges."""
+def fragment_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> ByteFragment:
+    """A fragment of rows of targets by byte, int32 [nodes, 256], -1 for the way out; runs of equal ones are edges."""
     change = np.ones(rows.shape, np.bool_)
     change[:, 1:] = rows[:, 1:] != rows[:, :-1]
     node, low = np.nonzero(change)
@@ -48,7 +48,7 @@ def template_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] =
     alive = target != NOWHERE
     edges = np.stack([low[alive], high[alive], target[alive]], axis=1).astype(np.int32)
     ends = np.cumsum(np.bincount(node[alive], minlength=len(rows)))
-    return Template(ends.astype(np.int32), edges, exits.astype(np.int32))
+    return ByteFragment(ends.astype(np.int32), edges, exits.astype(np.int32))
 
 
 ByteRanges = tuple[tuple[int, int], ...]
@@ -90,7 +90,7 @@ def _split(low: int, high: int) -> int | None:
 
 
 @lru_cache(maxsize=512)
-def template(ranges: Ranges) -> Template:
+def byte_fragment(ranges: Ranges) -> ByteFragment:
     """The smallest deterministic automaton of one character out of `ranges`."""
     tree: Tree = {}
     for sequence in byte_sequences(ranges):
@@ -104,7 +104,7 @@ def template(ranges: Ranges) -> Template:
     number = {old: new for new, old in enumerate(order)} | {-1: -1}
     edges = [(low, high, number[target]) for old in order for low, high, target in nodes[old]]
     ends = np.cumsum([len(nodes[old]) for old in order])
-    return Template(ends.astype(np.int32), np.array(edges, np.int32).reshape(-1, 3))
+    return ByteFragment(ends.astype(np.int32), np.array(edges, np.int32).reshape(-1, 3))
 
 
 def _share(

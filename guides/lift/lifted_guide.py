@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError
 from ...kernels.answers import DEAD, NEVER, UNREADY
-from ...kernels.chart.bundles import signature as signature_of
+from ...kernels.chart.return_sets import signature as signature_of
 from ...kernels.chart.ways import follow
+from ...kernels.trie.loop_slice import UNSLICEABLE, walk_slice, walk_span
 from ...kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
-from ...kernels.trie.split import UNSPLITTABLE, walk_span, walk_split
 from ...kernels.trie.walk import walk, walk_beside
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton, Kept
@@ -315,9 +315,9 @@ class LiftedGuide(Shared):
             return mask
         mask = np.zeros(self._tables.words, np.uint32)
         if found.kind:
-            split = self._tables.split((found.low, found.high, found.leads))
-            short_walk = walk_split if found.kind == LOOP else walk_span
-            if split is not None and self._automaton.run(short_walk, trie, split, state, mask) != UNSPLITTABLE:
+            loop_slice = self._tables.loop_slice((found.low, found.high, found.leads))
+            short_walk = walk_slice if found.kind == LOOP else walk_span
+            if loop_slice is not None and self._automaton.run(short_walk, trie, loop_slice, state, mask) != UNSLICEABLE:
                 return mask
             mask[:] = 0
         self._automaton.run(walk, trie, state, 0, mask)

@@ -1,10 +1,10 @@
 """The chart: hash-consed Earley item sets over a graph of byte edges and calls, as integers on arrays.
 
 A state is a set of items (graph node, origin, count). The origin says what to do when the item's rule is
-complete: it is the number of a *bundle*, the set of call entries (rule, return node, count, origin) that
+complete: it is the number of a *return set*, the set of call entries (rule, return node, count, origin) that
 were open when the rule was predicted, and it is interned by content. Two prefixes with the same open calls
 therefore share their origins, and with the same items they are the same state. An item predicted inside
-its own state has the origin SELF, which stands for the state's own bundle; that keeps left recursion
+its own state has the origin SELF, which stands for the state's own return set; that keeps left recursion
 finite. Tail calls are flattened: an entry that would return to the end of a rule is replaced by the entries
 that rule itself returns to, so right recursion does not grow the chart.
 
@@ -30,7 +30,7 @@ EDGE_FIRST, EDGE_LAST, EDGE_TARGET = range(3)
 LINK_KIND, LINK_TARGET, LINK_ARGUMENT = range(3)
 LEAST, GREATEST = range(2)
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
-# Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: -1 until somebody was given the
+# Columns of Chart.states and Chart.return_sets (return sets: the first two and CANON). KEPT: -1 until somebody was given the
 # state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see ways.py.
 ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
 STATE = 8
@@ -38,18 +38,18 @@ CANON = 2
 # What PARENT says of a state without a way, or that never sleeps; what HI says of one that is asleep.
 UNSET, PINNED, ASLEEP = -1, -2, -2
 # Entries of Chart.sizes.
-STATES, BUNDLES, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
-# Origins. The first bundles are ROOT, which ends the text, and the empty one; they stay.
+STATES, RETURN_SETS, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
+# Origins. The first return sets are ROOT, which ends the text, and the empty one; they stay.
 SELF, ROOT, RESERVED = -1, 0, 2
-# A state's words: its bundle, whether it is accepting, then three for every item; a bundle's: four per entry.
-OWN_BUNDLE, ACCEPTING, HEADER = range(3)
+# A state's words: its return set, whether it is accepting, then three for every item; a return set's: four per entry.
+OWN_RETURN_SET, ACCEPTING, HEADER = range(3)
 ITEM_NODE, ITEM_ORIGIN, ITEM_COUNT, ITEM = range(4)
 ENTRY_RULE, ENTRY_TARGET, ENTRY_COUNT, ENTRY_ORIGIN, ENTRY = range(5)
 # Columns of Graph.spans and of Chart.seen.
 SPAN_LOW, SPAN_HIGH, SPAN_LEADS = range(3)
 SEEN_STAMP, SEEN_AT = range(2)
 # The last word of a signature.
-OF_BUNDLE, OF_STATE = -2, -3
+OF_RETURN_SET, OF_STATE = -2, -3
 UNBOUNDED = 2**31 - 1
 
 
@@ -80,9 +80,9 @@ class Graph(Arrays):
 class Chart(Arrays):
     """All states met so far; see the module for what they are.
 
-    words: int32, the contents of states, bundles and signatures
-    states, bundles, signatures: int32 [n, 8 | 3 | 2], spans of words and what belongs to them
-    state_index, bundle_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
+    words: int32, the contents of states, return sets and signatures
+    states, return sets, signatures: int32 [n, 8 | 3 | 2], spans of words and what belongs to them
+    state_index, return_set_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
     rows: int32 [n, 256], transition rows; loops: uint64 [n, 4], see kernels/chart/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
     sizes: int64 [12], see above and kernels/chart/interning.py; missing: int32 [n], lazy nodes that were reached
@@ -93,10 +93,10 @@ class Chart(Arrays):
 
     words: Vector[np.int32]
     states: Table[np.int32]
-    bundles: Table[np.int32]
+    return_sets: Table[np.int32]
     signatures: Table[np.int32]
     state_index: Vector[np.int32]
-    bundle_index: Vector[np.int32]
+    return_set_index: Vector[np.int32]
     signature_index: Vector[np.int32]
     rows: Table[np.int32]
     loops: Table[np.uint64]

@@ -47,8 +47,8 @@ def beams(loop: BeamLoop) -> dict[str, tuple[int, float]]:
 
 
 def progress_of(group: Group, beam: Hypothesis) -> int:
-    assert group.request.start.constraint is not None
-    return group.request.start.constraint.progress(beam.state)
+    assert group.request.start.guide_cache is not None
+    return group.request.start.guide_cache.progress(beam.state)
 
 
 def loop_of(generator: Generator, options: Options) -> BeamLoop:

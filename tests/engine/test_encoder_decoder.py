@@ -153,7 +153,7 @@ def test_the_space_before_every_sentencepiece_text_is_no_part_of_it(adapter: Cal
     torch.manual_seed(3)
     config = CONFIGS["t5"](vocab_size=len(pieces), eos_token_id=1, pad_token_id=0, decoder_start_token_id=0)
     model = models.transformers(transformers.T5ForConditionalGeneration(config).eval(), tokenizer)
-    assert model.lead == b" "
+    assert model.text_prefix == b" "
     for search in (Greedy(), Beam(3), Sample()):
         result = generate.regex(model, "the( on)+( 12)?").run("the", search=search, max_tokens=5, seed=2)
         assert re.fullmatch("the( on)+( 12)?", result.text)

@@ -221,9 +221,9 @@ def test_goals_that_contradict_the_constraint_are_refused_up_front() -> None:
 
 def test_a_generator_keeps_what_it_knows_of_goals() -> None:
     generator = generate.text(toy(1)[0])
-    first = generator.job("a", ["ab"]).constraint
-    assert first is generator.job("b", "ab").constraint and first is not None and isinstance(first.guide, GoalGuide)
-    assert generator.job("a").constraint is None
+    first = generator.job("a", ["ab"]).guide_cache
+    assert first is generator.job("b", "ab").guide_cache and first is not None and isinstance(first.guide, GoalGuide)
+    assert generator.job("a").guide_cache is None
 
 
 @pytest.mark.parametrize("search", [Greedy(), Sample(1.0), Beam(3)])

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from trellm import Quote, generate, models
 from trellm.errors import LanguageError, OptionError, SchemaError
 from trellm.guides import JSONGuide, laws
-from trellm.guides.quoting.quotation import template_of
+from trellm.guides.quoting.quotation import fragment_of_quote
 from trellm.tokenizers_adapter import Vocabulary
 
 from .naive_quoting import quotations
@@ -25,8 +25,8 @@ PLAIN = Vocabulary.from_bytes()
 
 
 def texts_of(quote: Quote, escaped: bool) -> list[bytes]:
-    """All texts of the piece of graph, read node by node."""
-    template = template_of(quote, escaped)
+    """All texts of the fragment of a graph, read node by node."""
+    template = fragment_of_quote(quote, escaped)
     begins = np.concatenate([[0], template.ends[:-1]])
     exits = set(template.exits.tolist())
     found: list[bytes] = []

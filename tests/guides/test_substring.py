@@ -14,7 +14,7 @@ from trellm.guides import ByteGuide, RowGuide, SubstringGuide, laws
 from trellm.guides.healing.crossing import Crossings, TrieGuide
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.protocol import DEAD, Guide, tokens_of
-from trellm.guides.quoting.source import Place
+from trellm.guides.quoting.source import Occurrence
 from trellm.tokenizers_adapter import Vocabulary
 
 from .naive_quoting import distances, quotations
@@ -190,7 +190,7 @@ def test_taken_places_are_quoted_no_more(options: dict[str, Any]) -> None:
     guide = SubstringGuide(documents, PLAIN, none_text="none at all", **options)
     collapsed = options.get("whitespace") == "collapsed"
     expected = quotations(documents, "word", max_chars=options.get("max_chars"), collapsed=collapsed)
-    taken = [Place(0, 4, 5), Place(1, 4, 5)]
+    taken = [Occurrence(0, 4, 5), Occurrence(1, 4, 5)]
     left = guide.without(taken)
     assert left is not None
     free = {
@@ -201,7 +201,7 @@ def test_taken_places_are_quoted_no_more(options: dict[str, Any]) -> None:
     for text, places in free.items():
         assert left.places(text) == places
     laws.check(left, texts=2, tokens=5)
-    assert guide.without([Place(0, 0, 12), Place(1, 0, 8)]) is None
+    assert guide.without([Occurrence(0, 0, 12), Occurrence(1, 0, 8)]) is None
     assert guide.places("ab") == [(0, 0, 2), (0, 8, 10), (1, 6, 8)]
 
 

@@ -7,12 +7,12 @@ import pytest
 from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import ChoiceGuide, laws
 from trellm.guides.graph.text_tree import any_text, ordered
-from trellm.guides.graph.utf8 import Template
+from trellm.guides.graph.utf8 import ByteFragment
 from trellm.guides.limits import Limits
 from trellm.tokenizers_adapter import Vocabulary
 
 
-def texts_of(tree: Template) -> list[bytes]:
+def texts_of(tree: ByteFragment) -> list[bytes]:
     """Every way through a template, sorted."""
     exits = set(tree.exits.tolist())
     found: list[bytes] = []

@@ -138,7 +138,7 @@ def test_the_unknown_token_is_special(trained: Callable[[str], Tokenizer]) -> No
 
 def test_word_level_tokens_follow_a_space_where_spaces_are_dropped() -> None:
     tokenizer = Tokenizer(models.WordLevel({"yes": 0, "no": 1, "end": 2}, unk_token="?"))
-    for splitter in (pre_tokenizers.Whitespace(), pre_tokenizers.Split(" ", "removed")):
+    for splitter in (pre_tokenizers.Whitespace(), pre_tokenizers.LoopSlice(" ", "removed")):
         tokenizer.pre_tokenizer = splitter
         assert Vocabulary.from_tokenizer(tokenizer, eos_ids=2).tokens == [b" yes", b" no", None]
 

@@ -20,7 +20,7 @@ PATTERNS = ["a", "^a", "b$", "ab", "^[ab]*$", "^.{0,2}$", "c|é", "^a{2,3}$", "(
 
 
 def guide_of(schema: dict[str, Any], **options: Any) -> JSONGuide:
-    for cached in (lowering.plan, lowering.counted, pieces.string_piece):
+    for cached in (lowering.plan, lowering.counted, pieces.string_fragment):
         cached.cache_clear()
     return JSONGuide(schema, BYTES, whitespace="compact", **options)
 

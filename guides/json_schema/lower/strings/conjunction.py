@@ -1,4 +1,4 @@
-"""Strings under many conditions as pieces of graph: each common state of their automata a node, made when reached."""
+"""Strings under many conditions as fragments of a graph: each common state of their automata a node, made when reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings of a schema as pieces of graph: everything between and including the quotes."""
+"""Strings of a schema as fragments of a graph: everything between and including the quotes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .....errors import LimitError
 from ....graph.lowering import Lowering
 from ....graph.text_tree import text_tree
 from ....limits import spend
-from ....quoting.quotation import template_of
+from ....quoting.quotation import fragment_of_quote
 from ....regex.charsets import ALL, single
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ...algebra.cases import String
@@ -55,7 +55,7 @@ class StringLowering:
             return self.literals(case.values, target)
         if case.quote is not None:
             end = self._graph.literal(b'"', target)
-            return self._graph.literal(b'"', self._graph.instantiate(template_of(case.quote, True), end))
+            return self._graph.literal(b'"', self._graph.instantiate(fragment_of_quote(case.quote, True), end))
         if _only_excludes(case):
             return self._all_but(_writable(case.excluded), target)
         found = plan(case, self._escapes)

@@ -1,7 +1,7 @@
 """Masks of states that loop: tokens that stay in the loop from a table, tokens that leave it by short walks.
 
 Inside a JSON string nearly every token is allowed, and which ones stay inside the string depends on the
-set of looping characters alone. A `Split` keeps that part once per vocabulary and set: the tokens that stay,
+set of looping characters alone. A `LoopSlice` keeps that part once per vocabulary and set: the tokens that stay,
 in order of the characters they add, and the trie nodes at which a token leaves, by the byte it leaves with.
 """
 
@@ -33,12 +33,12 @@ from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse, utf8_step
 from .loops import loop_leads, loop_target
 from .walk import leave
 
-UNSPLITTABLE = 1
-# Columns of Split.way.
+UNSLICEABLE = 1
+# Columns of LoopSlice.way.
 NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
 
 
-class Split(Arrays):
+class LoopSlice(Arrays):
     """How the tokens of a vocabulary divide at one set of looping characters.
 
     row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
@@ -98,22 +98,22 @@ def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> N
 
 
 @inner_njit
-def stay(split: Split, room: Int, out: Words) -> None:
+def stay(loop_slice: LoopSlice, room: Int, out: Words) -> None:
     """Allow the tokens that stay in the loop and begin at most `room` characters."""
-    count = len(split.chars)
+    count = len(loop_slice.chars)
     if count == 0:
         return
     fitting = count
-    if split.chars[count - 1] > room:
-        fitting = np.searchsorted(split.chars, room, side="right")
+    if loop_slice.chars[count - 1] > room:
+        fitting = np.searchsorted(loop_slice.chars, room, side="right")
     if 2 * fitting < count:
         for at in range(fitting):
-            token = split.ids[at]
+            token = loop_slice.ids[at]
             out[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
         return
-    out |= split.row
+    out |= loop_slice.row
     for at in range(fitting, count):
-        token = split.ids[at]
+        token = loop_slice.ids[at]
         out[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
 
 
@@ -215,8 +215,8 @@ def count_on(graph: Graph, chart: Chart, rows: Ints, known: Int, wanted: Int, st
 
 
 @njit
-def walk_split(graph: Graph, chart: Chart, trie: Branches, split: Split, state: Int, out: Words) -> Int:
-    """The mask of a looping state; 0, UNSPLITTABLE if its loop turns out not to be uniform, or a code.
+def walk_slice(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
+    """The mask of a looping state; 0, UNSLICEABLE if its loop turns out not to be uniform, or a code.
 
     Once the loop has as many characters as it must have, it does not matter to tokens how many more it has, as long
     as they are too short to fill it: what leaves then is walked together. Other exits are walked for themselves.
@@ -224,7 +224,7 @@ def walk_split(graph: Graph, chart: Chart, trie: Branches, split: Split, state: 
     row = fill_row(graph, chart, state)
     if row < 0:
         return row
-    if spend(chart, len(split.exit_node)) < 0:
+    if spend(chart, len(loop_slice.exit_node)) < 0:
         return EXHAUSTED
     room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
     rows = np.full(trie.deepest + 1, -1, np.int32)
@@ -232,32 +232,32 @@ def walk_split(graph: Graph, chart: Chart, trie: Branches, split: Split, state: 
     settled = min(lacking(graph, chart, state), room, trie.deepest)
     state = count_on(graph, chart, rows, 0, settled, state)
     if state < 0:
-        return UNSPLITTABLE if state == -1 else state
+        return UNSLICEABLE if state == -1 else state
     target = loop_target(chart, rows[settled])
     if target >= 0 and target != state and is_shift(graph, chart, state, target) != SHIFTED:
-        return UNSPLITTABLE
+        return UNSLICEABLE
     if room < trie.deepest:
         full = row_at(graph, chart, rows, state, room, room, settled)
         if full < DEAD:
             return full
         if full == DEAD or goes_on(chart, row, full):
-            return UNSPLITTABLE
+            return UNSLICEABLE
     for byte in range(256):
-        first, end = split.exit_start[byte], split.exit_start[byte + 1]
+        first, end = loop_slice.exit_start[byte], loop_slice.exit_start[byte + 1]
         if first == end:
             continue
         common = chart.rows[rows[settled], byte]
         if common >= 0:
-            code = leave(graph, chart, split.tails, split.tail_root[byte], common, out)
+            code = leave(graph, chart, loop_slice.tails, loop_slice.tail_root[byte], common, out)
             if code < 0:
                 return code
         if settled == 0 and room >= trie.deepest:
             continue
         for at in range(first, end):
-            place = split.exit_chars[at]
-            if place >= settled and split.exit_reach[at] <= room:
+            place = loop_slice.exit_chars[at]
+            if place >= settled and loop_slice.exit_reach[at] <= room:
                 continue
-            node = split.exit_node[at]
+            node = loop_slice.exit_node[at]
             if common >= 0:
                 refuse(trie, trie.tokens[node, OWN], trie.tokens[node, SUBTREE_END], out)
             if place > room:
@@ -266,13 +266,13 @@ def walk_split(graph: Graph, chart: Chart, trie: Branches, split: Split, state: 
             if place > settled:
                 there = row_at(graph, chart, rows, state, place, room, settled)
                 if there < 0:
-                    return UNSPLITTABLE if there == DEAD else there
+                    return UNSLICEABLE if there == DEAD else there
             after = chart.rows[there, byte]
             if after >= 0:
                 code = leave(graph, chart, trie, node, after, out)
                 if code < 0:
                     return code
-    stay(split, room, out)
+    stay(loop_slice, room, out)
     return 0
 
 
@@ -316,24 +316,24 @@ def follow_way(graph: Graph, chart: Chart, trie: Branches, way: Ints, state: Int
 def majorities(way: Ints, afters: Ints) -> Ints:
     """For each byte the state after it that most exits have, if one has the majority: int32 [256] (Boyer and Moore)."""
     found = np.full(256, DEAD, np.int32)
-    lead = np.zeros(256, np.int32)
+    votes = np.zeros(256, np.int32)
     for at in range(len(way)):
         if way[at, IS_EXIT]:
             byte = way[at, BYTE]
-            if lead[byte] == 0:
+            if votes[byte] == 0:
                 found[byte] = afters[at]
-            lead[byte] += 1 if found[byte] == afters[at] else -1
+            votes[byte] += 1 if found[byte] == afters[at] else -1
     return found
 
 
 @njit
-def walk_span(graph: Graph, chart: Chart, trie: Branches, split: Split, state: Int, out: Words) -> Int:
-    """The mask of a state from which every text of the split's characters can be read; 0 or a code.
+def walk_span(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
+    """The mask of a state from which every text of the slice's characters can be read; 0 or a code.
 
     The tails of all exits with one byte are walked together, for the state that most of them lead to; then those
     of the others by themselves.
     """
-    way = split.way
+    way = loop_slice.way
     if spend(chart, len(way)) < 0:
         return EXHAUSTED
     afters = np.full(len(way), DEAD, np.int32)
@@ -343,7 +343,7 @@ def walk_span(graph: Graph, chart: Chart, trie: Branches, split: Split, state: I
     common = majorities(way, afters)
     for byte in range(256):
         if common[byte] >= 0:
-            code = leave(graph, chart, split.tails, split.tail_root[byte], common[byte], out)
+            code = leave(graph, chart, loop_slice.tails, loop_slice.tail_root[byte], common[byte], out)
             missing = min(missing, code)
             if missing < DEAD and missing != EXPAND:
                 return missing
@@ -357,5 +357,5 @@ def walk_span(graph: Graph, chart: Chart, trie: Branches, split: Split, state: I
                 missing = min(missing, code)
                 if missing < DEAD and missing != EXPAND:
                     return missing
-    out |= split.row
+    out |= loop_slice.row
     return missing

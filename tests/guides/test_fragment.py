@@ -8,8 +8,8 @@ from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import Number, String
+from trellm.guides.json_schema.lower.fragments import MAX_NODES, number_fragment, string_fragment
 from trellm.guides.json_schema.lower.numbers.notation import number_node
-from trellm.guides.json_schema.lower.pieces import MAX_NODES, number_piece, string_piece
 from trellm.guides.json_schema.lower.strings.lowering import in_quotes, plan
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.syntax import Literal, Node, Repeat, Sequence
@@ -47,32 +47,32 @@ def syntax(case: Number | String) -> Node:
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_copies_have_the_language_of_the_syntax(case: Number | String) -> None:
-    piece = number_piece(case) if isinstance(case, Number) else string_piece(case, "canonical")
-    assert piece is not None
+    fragment = number_fragment(case) if isinstance(case, Number) else string_fragment(case, "canonical")
+    assert fragment is not None
     lowered, copied = Graph(), Graph()
     for graph in (lowered, copied):
         Lowering(graph).rule(OTHER)
     direct = twice(lowered, Lowering(lowered).rule(syntax(case)))
-    copied.insert(piece)
-    through_copy = twice(copied, copied.insert(piece))
+    copied.insert(fragment)
+    through_copy = twice(copied, copied.insert(fragment))
     assert np.array_equal(direct.transitions, through_copy.transitions)
     assert np.array_equal(direct.accepting, through_copy.accepting)
 
 
 def test_what_is_no_piece() -> None:
-    assert string_piece(String(min_length=3, max_length=2), "canonical") is None
-    assert string_piece(String(patterns=frozenset({"^a"}), not_patterns=frozenset({"b"})), "canonical") is None
-    assert number_piece(Number(minimum=2, maximum=1)) is None
-    assert number_piece(Number(multiple_of=10007)) is None
+    assert string_fragment(String(min_length=3, max_length=2), "canonical") is None
+    assert string_fragment(String(patterns=frozenset({"^a"}), not_patterns=frozenset({"b"})), "canonical") is None
+    assert number_fragment(Number(minimum=2, maximum=1)) is None
+    assert number_fragment(Number(multiple_of=10007)) is None
 
 
 def test_pieces_count_towards_the_limit_of_memory() -> None:
-    piece = number_piece(Number())
-    assert piece is not None and len(piece.nodes) < MAX_NODES
+    fragment = number_fragment(Number())
+    assert fragment is not None and len(fragment.nodes) < MAX_NODES
     graph = Graph()
     with Meter(Limits(memory=1 << 20)), pytest.raises(LimitError, match="memory="):
         for _ in range(10_000):
-            graph.insert(piece)
+            graph.insert(fragment)
     assert graph.held_bytes < 1 << 21
 
 
@@ -80,4 +80,4 @@ def test_what_is_worked_out_later_is_no_piece() -> None:
     graph = Graph()
     graph.lazy(lambda: None, lambda: 1)
     with pytest.raises(AssertionError):
-        graph.piece()
+        graph.fragment()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collecting() -> Generator[None]:
+def gc_restored() -> Generator[None]:
     """A block after which garbage is collected if it was before.
 
     Guides put collections off while they work. An interrupt can arrive after they did, and before they are in the block

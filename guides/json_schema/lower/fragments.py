@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ....kernels.chart.layout import EPSILON
-from ...graph.fragment import Piece
+from ...graph.fragment import Fragment
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
 from ...syntax import Node
@@ -21,13 +21,13 @@ MAX_NODES = 2000
 
 
 @lru_cache(maxsize=512)
-def number_piece(case: Number) -> Piece | None:
+def number_fragment(case: Number) -> Fragment | None:
     """The rule of a set of numbers; None if there are none, or it is too large."""
     return _lowered(number_node(case))
 
 
 @lru_cache(maxsize=512)
-def string_piece(case: String, escapes: Escapes) -> Piece | None:
+def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
     """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
     if case.values is not None or case.quote is not None or case.excluded:
         return None
@@ -37,17 +37,17 @@ def string_piece(case: String, escapes: Escapes) -> Piece | None:
     return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
 
 
-def _lowered(node: Node) -> Piece | None:
+def _lowered(node: Node) -> Fragment | None:
     graph = Graph()
     with graph.new_rule() as start:
         entry = Lowering(graph).lower(node, graph.final())
     if entry is None or graph.node_count > MAX_NODES:
         return None
     graph.define(start, links=((EPSILON, entry, 0),))
-    return graph.piece()
+    return graph.fragment()
 
 
-def _regexes(escapes: Escapes) -> Piece:
+def _regexes(escapes: Escapes) -> Fragment:
     """The format `regex` alone: groups may nest, which no pattern and no condition on lengths can say."""
     graph = Graph()
     whole, inside = rules()
@@ -58,4 +58,4 @@ def _regexes(escapes: Escapes) -> Piece:
     lowering.body(start, in_quotes(spell(whole, escapes)))
     graph.rule = group
     lowering.body(group, spell(inside, escapes))
-    return graph.piece()
+    return graph.fragment()

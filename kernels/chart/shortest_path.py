@@ -24,7 +24,7 @@ STEPS_EACH, BATCH = 256, 1023
 
 @inner_njit
 def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
-    """Note in Costs.onward the first byte that a shortest text from `state` goes on with; DEAD, or a code.
+    """Note in Costs.shortest the first byte that a shortest text from `state` goes on with; DEAD, or a code.
 
     Most states have many bytes that lead elsewhere: so none is looked at beyond one that is as good as can be.
 
@@ -37,7 +37,7 @@ def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
     expected = state_cost(graph, chart, costs, state) - 1
     if expected < DEAD:
         return expected + 1
-    onward = costs.onward
+    shortest = costs.shortest
     previous, best, way_on, way_byte = DEAD, np.int64(4 * NEVER), DEAD, 0
     for byte in range(256):
         after = chart.rows[row, byte]
@@ -50,14 +50,14 @@ def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
             cost = np.int64(state_cost(graph, chart, costs, after))
             if cost < 0:
                 return cost
-            if after == state or (onward[after, NEXT] >= 0 and onward[after, TOKENS] < 0):
+            if after == state or (shortest[after, NEXT] >= 0 and shortest[after, TOKENS] < 0):
                 cost += 2 * NEVER
             if cost < best:
                 best, way_on, way_byte = cost, after, byte
             if cost == expected:
                 break
-    onward[state, BYTE] = way_byte
-    onward[state, NEXT] = way_on
+    shortest[state, BYTE] = way_byte
+    shortest[state, NEXT] = way_on
     return DEAD
 
 
@@ -67,46 +67,46 @@ def spell(graph: Graph, chart: Chart, costs: Costs, trie: TokenTrie, state: Int,
 
     DEAD if way (int32 [n]) is full of the states along the text before one is met from which the number is known. It
     is then to be called for the state after the last of them, and again for this one. What is found out about the
-    states on the way is noted in Costs.onward, so that texts that come to the same state share the rest.
+    states on the way is noted in Costs.shortest, so that texts that come to the same state share the rest.
     """
-    onward = costs.onward
+    shortest = costs.shortest
     length = 0
-    while onward[state, TOKENS] < 0:
+    while shortest[state, TOKENS] < 0:
         if chart.words[chart.states[state, LO] + ACCEPTING]:
-            onward[state, TOKENS] = 0
+            shortest[state, TOKENS] = 0
             break
         if length == len(way):
             return DEAD
         if spend(chart, STEPS_EACH) < 0:
             return EXHAUSTED
-        if onward[state, NEXT] < 0:
+        if shortest[state, NEXT] < 0:
             code = find_onward(graph, chart, costs, state)
             if code != DEAD:
                 return code
         way[length] = state
         length += 1
-        state = onward[state, NEXT]
+        state = shortest[state, NEXT]
     for at in range(length - 1, -1, -1):
-        onward[way[at], TOKENS] = fewest_tokens(trie, onward, way[at])
-    return onward[way[0] if length else state, TOKENS]
+        shortest[way[at], TOKENS] = fewest_tokens(trie, shortest, way[at])
+    return shortest[way[0] if length else state, TOKENS]
 
 
 @inner_njit
-def fewest_tokens(trie: TokenTrie, onward: Ints, state: Int) -> Int:
-    """The least number of tokens that spell the text that `onward` leads along, NEVER if they cannot."""
+def fewest_tokens(trie: TokenTrie, shortest: Ints, state: Int) -> Int:
+    """The least number of tokens that spell the text that `shortest` leads along, NEVER if they cannot."""
     fewest = NEVER
     node = 0
-    while onward[state, TOKENS] != 0:
-        byte = onward[state, BYTE]
+    while shortest[state, TOKENS] != 0:
+        byte = shortest[state, BYTE]
         child, end = node + 1, trie.skip[node]
         while child < end and trie.byte[child] != byte:
             child = trie.skip[child]
         if child >= end:
             break
         node = child
-        state = onward[state, NEXT]
+        state = shortest[state, NEXT]
         if trie.token_start[node + 1] > trie.token_start[node]:
-            fewest = min(fewest, onward[state, TOKENS] + 1)
+            fewest = min(fewest, shortest[state, TOKENS] + 1)
     return fewest
 
 
@@ -130,7 +130,7 @@ def nearest_within(
         return best
     most = best + detour
     starts, skip, depth, byte = trie.token_start, trie.skip, trie.depth, trie.byte
-    rows, states, onward = chart.rows, chart.states, costs.onward
+    rows, states, shortest = chart.rows, chart.states, costs.shortest
     node: Int = 1
     end = len(byte)
     while node < end and best > 0:
@@ -150,7 +150,7 @@ def nearest_within(
             return TOO_MANY
         if patience & BATCH == 0 and spend(chart, BATCH) < 0:
             return EXHAUSTED
-        cost = np.int64(onward[after, COST])
+        cost = np.int64(shortest[after, COST])
         if cost < 0:
             cost = state_cost(graph, chart, costs, after)
             if cost < 0:

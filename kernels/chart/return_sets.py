@@ -1,4 +1,4 @@
-"""Bundles, the call entries that are open when a rule is predicted, and how they and states are interned.
+"""Return sets, the call entries that are open when a rule is predicted, and how they and states are interned.
 
 Kernels answer as kernels/answers.py says; the sources are those of layout.py.
 """
@@ -12,7 +12,6 @@ from .entries import BEFORE, FEW, add_entry, next_to_end
 from .interning import HI, LO, intern, sort_records
 from .layout import (
     ACCEPTING,
-    BUNDLES,
     CANON,
     COUNTER,
     ENTRY,
@@ -29,9 +28,10 @@ from .layout import (
     ITEM_NODE,
     ITEM_ORIGIN,
     LEAST,
-    OF_BUNDLE,
+    OF_RETURN_SET,
     OF_STATE,
-    OWN_BUNDLE,
+    OWN_RETURN_SET,
+    RETURN_SETS,
     ROOT,
     RULE,
     SELF,
@@ -46,11 +46,11 @@ from .layout import (
 
 
 @inner_njit
-def first_entry(chart: Chart, bundle: Int, rule: Int) -> Int:
-    """Where the entries of `rule` begin among the words of a bundle, which are in order of their rules."""
+def first_entry(chart: Chart, return_set: Int, rule: Int) -> Int:
+    """Where the entries of `rule` begin among the words of a return set, which are in order of their rules."""
     words = chart.words
-    lo = chart.bundles[bundle, LO]
-    low, high = 0, (chart.bundles[bundle, HI] - lo) // ENTRY
+    lo = chart.return_sets[return_set, LO]
+    low, high = 0, (chart.return_sets[return_set, HI] - lo) // ENTRY
     while low < high:
         middle = (low + high) // 2
         if words[lo + ENTRY * middle + ENTRY_RULE] < rule:
@@ -112,7 +112,7 @@ def returns_to_end(graph: Graph, chart: Chart, at: Int) -> bool:
 def flatten_entry(graph: Graph, chart: Chart, at: Int, entry_count: Int) -> Int:
     """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
 
-    The new number of entries, or a code. The bundle was flattened when it was made.
+    The new number of entries, or a code. The return set was flattened when it was made.
     """
     entries, words = chart.entries, chart.words
     caller, rule, origin = (
@@ -121,7 +121,7 @@ def flatten_entry(graph: Graph, chart: Chart, at: Int, entry_count: Int) -> Int:
         entries[at, ENTRY_ORIGIN],
     )
     tried = 0
-    w, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+    w, end = first_entry(chart, origin, rule), chart.return_sets[origin, HI]
     while w < end and words[w + ENTRY_RULE] == rule and entry_count >= 0:
         back = origin if words[w + ENTRY_ORIGIN] == SELF else words[w + ENTRY_ORIGIN]
         target, count = words[w + ENTRY_TARGET], words[w + ENTRY_COUNT]
@@ -165,7 +165,7 @@ def need(chart: Chart, rule: Int, needed: Int, count: Int) -> Int:
 
 @inner_njit
 def prune_entries(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
-    """Keep the entries, in order, of rules that can still be completed from this state's bundle; their number."""
+    """Keep the entries, in order, of rules that can still be completed from this state's return set; their number."""
     entries, done = chart.entries, chart.done
     if entry_count >= FEW:
         sort_records(entries, entry_count, ENTRY, chart.buffer)
@@ -209,8 +209,8 @@ def clamp(graph: Graph, horizon: Int, node: Int, count: Int) -> Int:
 
 
 @inner_njit
-def intern_bundle(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
-    """The number of the bundle in entries[:entry_count], after flattening and pruning."""
+def intern_return_set(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
+    """The number of the return set in entries[:entry_count], after flattening and pruning."""
     entry_count = flatten_tails(graph, chart, entry_count)
     if entry_count < 0:
         return entry_count
@@ -224,31 +224,33 @@ def intern_bundle(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int)
     for i in range(entry_count):
         for k in range(ENTRY):
             buffer[ENTRY * i + k] = entries[i, k]
-    bundle = intern(chart.words, chart.bundles, chart.bundle_index, buffer, length, chart.sizes, BUNDLES)
-    if bundle < 0 or chart.bundles[bundle, CANON] >= 0:
-        return bundle
+    return_set = intern(
+        chart.words, chart.return_sets, chart.return_set_index, buffer, length, chart.sizes, RETURN_SETS
+    )
+    if return_set < 0 or chart.return_sets[return_set, CANON] >= 0:
+        return return_set
     horizon = chart.sizes[HORIZON]
     for i in range(entry_count):
         buffer[ENTRY * i + ENTRY_COUNT] = clamp(graph, horizon, entries[i, ENTRY_TARGET], entries[i, ENTRY_COUNT])
         if entries[i, ENTRY_ORIGIN] != SELF:
-            buffer[ENTRY * i + ENTRY_ORIGIN] = chart.bundles[entries[i, ENTRY_ORIGIN], CANON]
-    buffer[length] = OF_BUNDLE
+            buffer[ENTRY * i + ENTRY_ORIGIN] = chart.return_sets[entries[i, ENTRY_ORIGIN], CANON]
+    buffer[length] = OF_RETURN_SET
     canon = intern(chart.words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
     if canon < 0:
         return canon
-    chart.bundles[bundle, CANON] = canon
-    return bundle
+    chart.return_sets[return_set, CANON] = canon
+    return return_set
 
 
 @inner_njit
-def intern_state(chart: Chart, bundle: Int, accepting: Int, leaf_count: Int) -> Int:
-    """The number of the state with this bundle and the items in leaves[:leaf_count]."""
+def intern_state(chart: Chart, return_set: Int, accepting: Int, leaf_count: Int) -> Int:
+    """The number of the state with this return set and the items in leaves[:leaf_count]."""
     sort_records(chart.leaves, leaf_count, ITEM, chart.buffer)
     length = HEADER + ITEM * leaf_count
     buffer = chart.buffer
     if length + 1 > len(buffer):
         return CROWDED
-    buffer[OWN_BUNDLE] = bundle
+    buffer[OWN_RETURN_SET] = return_set
     buffer[ACCEPTING] = accepting
     for i in range(leaf_count):
         for k in range(ITEM):
@@ -265,13 +267,13 @@ def signature(graph: Graph, chart: Chart, state: Int) -> Int:
     lo: Int = chart.states[state, LO]
     length: Int = chart.states[state, HI] - lo
     buffer, words = chart.buffer, chart.words
-    buffer[OWN_BUNDLE] = chart.bundles[words[lo + OWN_BUNDLE], CANON]
+    buffer[OWN_RETURN_SET] = chart.return_sets[words[lo + OWN_RETURN_SET], CANON]
     buffer[ACCEPTING] = words[lo + ACCEPTING]
     horizon = chart.sizes[HORIZON]
     for at in range(HEADER, length, ITEM):
         node, origin = words[lo + at + ITEM_NODE], words[lo + at + ITEM_ORIGIN]
         buffer[at + ITEM_NODE] = node
-        buffer[at + ITEM_ORIGIN] = SELF if origin == SELF else chart.bundles[origin, CANON]
+        buffer[at + ITEM_ORIGIN] = SELF if origin == SELF else chart.return_sets[origin, CANON]
         buffer[at + ITEM_COUNT] = clamp(graph, horizon, node, words[lo + at + ITEM_COUNT])
     buffer[length] = OF_STATE
     number = intern(words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)

@@ -36,18 +36,20 @@ class Menu:
     ends: bool
 
 
-class Constraint:
+class GuideCache:
     """A guide with the menus of the states met so far; shared by rows and calls, safe between threads.
 
-    few: up to how many tokens a menu lists; a menu of more is asked for as a mask
+    sparse_head_limit: up to how many tokens a menu lists; a menu of more is asked for as a mask
     free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
     limits: of what stands before the guide, the end of a prompt
     """
 
-    def __init__(self, guide: Guide, few: int, *, free: bool = False, limits: Limits | None = None) -> None:
+    def __init__(
+        self, guide: Guide, sparse_head_limit: int, *, free: bool = False, limits: Limits | None = None
+    ) -> None:
         self.guide = guide
         self.limits = limits
-        self.few = few
+        self.sparse_head_limit = sparse_head_limit
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
@@ -56,7 +58,7 @@ class Constraint:
         self._enough: dict[int, int] = {}
         self._listed = 0
         self._advancing: dict[int, NDArray[np.int32]] = {}
-        self._behind: OrderedDict[bytes, ConstraintBehind] = OrderedDict()
+        self._behind: OrderedDict[bytes, BehindPrompt] = OrderedDict()
         self._lock = new_lock()
 
     @property
@@ -69,12 +71,12 @@ class Constraint:
         """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
         return Crossings(self.guide) if isinstance(self.guide, ByteGuide) else None
 
-    def behind(self, tail: bytes) -> ConstraintBehind:
+    def behind(self, tail: bytes) -> BehindPrompt:
         """This constraint behind a text that is to be spelt first; the last ones are remembered."""
         with self._lock:
             found = self._behind.get(tail)
             if found is None:
-                found = self._behind[tail] = ConstraintBehind(self, tail)
+                found = self._behind[tail] = BehindPrompt(self, tail)
                 if len(self._behind) > _TAILS:
                     self._behind.popitem(last=False)
             else:
@@ -131,12 +133,12 @@ class Constraint:
     def menu_of(self, mask: Mask) -> Menu:
         """What a mask allows."""
         count = int(popcount(mask[None])[0])
-        if count > max(self.few, len(self._eos)):
+        if count > max(self.sparse_head_limit, len(self._eos)):
             return Menu(None, -1, False)
         ids = allowed_ids(mask)
         ends = count <= len(self._eos) and self._eos.issuperset(as_list(ids))
         only = int(ids[0]) if count == 1 and not ends else -1
-        return Menu(torch.as_tensor(ids, dtype=torch.int64) if count <= self.few else None, only, ends)
+        return Menu(torch.as_tensor(ids, dtype=torch.int64) if count <= self.sparse_head_limit else None, only, ends)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens are enough to complete the text.
@@ -163,19 +165,19 @@ class Constraint:
         return not self.fits(state, left - 2)
 
 
-class ConstraintBehind(Constraint):
+class BehindPrompt(GuideCache):
     """A constraint behind the end of a prompt. Once that is spelt, what is known of the constraint is used.
 
     Tokens that lie within the end of the prompt count neither in distances nor against budgets.
     """
 
-    def __init__(self, constraint: Constraint, tail: bytes) -> None:
-        assert isinstance(constraint.guide, ByteGuide)
-        crossings, limits = constraint.crossings, constraint.limits
-        self._aligned = AlignedGuide(constraint.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
-        super().__init__(self._aligned, constraint.few, free=constraint.free, limits=constraint.limits)
-        self.goals = constraint.goals
-        self._constraint = constraint
+    def __init__(self, guide_cache: GuideCache, tail: bytes) -> None:
+        assert isinstance(guide_cache.guide, ByteGuide)
+        crossings, limits = guide_cache.crossings, guide_cache.limits
+        self._aligned = AlignedGuide(guide_cache.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
+        super().__init__(self._aligned, guide_cache.sparse_head_limit, free=guide_cache.free, limits=guide_cache.limits)
+        self.goals = guide_cache.goals
+        self._guide_cache = guide_cache
         self._begin = len(tail)
 
     def allowed(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
@@ -184,18 +186,18 @@ class ConstraintBehind(Constraint):
 
     def progress(self, state: int) -> int:
         """How far the text is with the goals, of which none begins within the prompt."""
-        return self._constraint.progress(max(state - self._begin, 0))
+        return self._guide_cache.progress(max(state - self._begin, 0))
 
     def progress_after(self, state: int, token: int) -> int:
         """How far it is after an allowed token."""
         if state >= self._begin:
-            return self._constraint.progress_after(state - self._begin, token)
+            return self._guide_cache.progress_after(state - self._begin, token)
         return self.progress(self.guide.advance(state, token))
 
     def advancing(self, state: int) -> NDArray[np.int32]:
         """The allowed tokens that lead on to a goal, by what they have beyond the end of the prompt."""
         if state >= self._begin:
-            return self._constraint.advancing(state - self._begin)
+            return self._guide_cache.advancing(state - self._begin)
         node = self._aligned.end_node(state)
         if self.goals is None or node is None:
             return np.zeros(0, np.int32)
@@ -203,11 +205,11 @@ class ConstraintBehind(Constraint):
 
     def menu(self, state: int) -> Menu:
         """What `state` allows."""
-        return super().menu(state) if state < self._begin else self._constraint.menu(state - self._begin)
+        return super().menu(state) if state < self._begin else self._guide_cache.menu(state - self._begin)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""
-        return super().fits(state, left) if state < self._begin else self._constraint.fits(state - self._begin, left)
+        return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
 
 
 _REMEMBERED = 1 << 20

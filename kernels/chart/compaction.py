@@ -13,7 +13,6 @@ from ..jit.wide import inner_njit, njit
 from .interning import FREE, HI, LO, WORDS
 from .layout import (
     ASLEEP,
-    BUNDLES,
     CANON,
     COUNTER,
     ENTRY,
@@ -27,8 +26,9 @@ from .layout import (
     ITEM_ORIGIN,
     KEPT,
     OF_STATE,
-    OWN_BUNDLE,
+    OWN_RETURN_SET,
     RESERVED,
+    RETURN_SETS,
     SIGNATURE,
     SIGNATURES,
     STATES,
@@ -46,41 +46,41 @@ def is_awake(states: Ints, state: Int) -> bool:
 
 
 @inner_njit
-def mark(bundle: Int, bundles: Bytes, stack: Ints, depth: Int) -> Int:
-    """Note that a bundle is needed, if it was not known; the new depth of the stack of those to look into."""
-    if bundle < 0 or bundles[bundle]:
+def mark(return_set: Int, return_sets: Bytes, stack: Ints, depth: Int) -> Int:
+    """Note that a return set is needed, if it was not known; the new depth of the stack of those to look into."""
+    if return_set < 0 or return_sets[return_set]:
         return depth
-    bundles[bundle] = 1
-    stack[depth] = bundle
+    return_sets[return_set] = 1
+    stack[depth] = return_set
     return depth + 1
 
 
 @njit
-def find_needed(chart: Chart, bundles: Bytes, signatures: Bytes) -> Int:
-    """Mark the bundles and signatures (uint8, by number) that kept states need; how many words all that has."""
+def find_needed(chart: Chart, return_sets: Bytes, signatures: Bytes) -> Int:
+    """Mark the return sets and signatures (uint8, by number) that kept states need; how many words all that has."""
     words, sizes = chart.words, chart.sizes
     total = 0
-    stack = np.empty(len(bundles), np.int32)
+    stack = np.empty(len(return_sets), np.int32)
     depth = 0
     for state in range(sizes[STATES]):
         if is_awake(chart.states, state):
             lo: Int = chart.states[state, LO]
             hi: Int = chart.states[state, HI]
             total += hi - lo
-            depth = mark(words[lo + OWN_BUNDLE], bundles, stack, depth)
+            depth = mark(words[lo + OWN_RETURN_SET], return_sets, stack, depth)
             for at in range(lo + HEADER, hi, ITEM):
-                depth = mark(words[at + ITEM_ORIGIN], bundles, stack, depth)
+                depth = mark(words[at + ITEM_ORIGIN], return_sets, stack, depth)
             if chart.states[state, SIGNATURE] >= 0:
                 signatures[chart.states[state, SIGNATURE]] = 1
     while depth:
         depth -= 1
-        bundle = stack[depth]
-        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+        return_set = stack[depth]
+        lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
         total += hi - lo
         for at in range(lo, hi, ENTRY):
-            depth = mark(words[at + ENTRY_ORIGIN], bundles, stack, depth)
-        if chart.bundles[bundle, CANON] >= 0:
-            signatures[chart.bundles[bundle, CANON]] = 1
+            depth = mark(words[at + ENTRY_ORIGIN], return_sets, stack, depth)
+        if chart.return_sets[return_set, CANON] >= 0:
+            signatures[chart.return_sets[return_set, CANON]] = 1
     for number in range(sizes[SIGNATURES]):
         if signatures[number]:
             total += chart.signatures[number, HI] - chart.signatures[number, LO]
@@ -88,7 +88,7 @@ def find_needed(chart: Chart, bundles: Bytes, signatures: Bytes) -> Int:
 
 
 @njit
-def keep_needed(chart: Chart, bundles: Bytes, signatures: Bytes, target: Ints) -> Int:
+def keep_needed(chart: Chart, return_sets: Bytes, signatures: Bytes, target: Ints) -> Int:
     """Copy the words of all that is needed to `target`, and give up the rest; returns nothing of use."""
     words, sizes, states = chart.words, chart.sizes, chart.states
     used, free = 0, -1
@@ -98,12 +98,12 @@ def keep_needed(chart: Chart, bundles: Bytes, signatures: Bytes, target: Ints) -
         elif states[state, HI] != ASLEEP:
             free = give_up(states, state, free)
     sizes[FREE + STATES], free = free, -1
-    for bundle in range(sizes[BUNDLES] - 1, RESERVED - 1, -1):
-        if bundles[bundle]:
-            used = move(words, chart.bundles, bundle, target, used)
+    for return_set in range(sizes[RETURN_SETS] - 1, RESERVED - 1, -1):
+        if return_sets[return_set]:
+            used = move(words, chart.return_sets, return_set, target, used)
         else:
-            free = give_up(chart.bundles, bundle, free)
-    sizes[FREE + BUNDLES], free = free, -1
+            free = give_up(chart.return_sets, return_set, free)
+    sizes[FREE + RETURN_SETS], free = free, -1
     for number in range(sizes[SIGNATURES] - 1, RESERVED - 1, -1):
         if signatures[number]:
             used = move(words, chart.signatures, number, target, used)
@@ -141,8 +141,8 @@ def keep_sets(graph: Graph, chart: Chart, target: Ints) -> Int:
     for state in range(chart.sizes[STATES]):
         lo, hi = chart.states[state, LO] + HEADER, chart.states[state, HI]
         mark_sets(graph, words, lo, hi, ITEM, ITEM_NODE, ITEM_COUNT, needed)
-    for bundle in range(chart.sizes[BUNDLES]):
-        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+    for return_set in range(chart.sizes[RETURN_SETS]):
+        lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
         mark_sets(graph, words, lo, hi, ENTRY, ENTRY_TARGET, ENTRY_COUNT, needed)
     for number in range(chart.sizes[SIGNATURES]):
         lo, last = chart.signatures[number, LO], chart.signatures[number, HI] - 1
