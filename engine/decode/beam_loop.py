@@ -129,13 +129,13 @@ class BeamLoop:
         guide_cache = group.request.guide_cache(beam.state)
         if guide_cache is not None and guide_cache.tight(beam.state, group.left(beam)):
             return self._closing_mask(group, beam)
-        mask = None if guide_cache is None else guide_cache.allowed(beam.state, group.request.stop_ids)
+        mask = None if guide_cache is None else guide_cache.mask(beam.state, group.request.stop_ids)
         return self._narrowed(group, beam, mask)
 
     def _closing_mask(self, group: Group, beam: Hypothesis) -> Mask | None:
         guide_cache = group.request.guide_cache(beam.state)
         assert guide_cache is not None
-        mask = guide_cache.allowed(beam.state, group.request.stop_ids, group.left(beam))
+        mask = guide_cache.mask(beam.state, group.request.stop_ids, group.left(beam))
         return self._narrowed(group, beam, mask)
 
     def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,24 +22,25 @@ from ...kernels.logits.mask import allowed_ids, popcount
 from .arrays import as_list
 
 
-@dataclass(frozen=True, slots=True)
-class Menu:
-    """The tokens allowed in a state.
+class Allowed(NamedTuple):
+    """The tokens that a step may choose from; with neither ids nor mask, all of them.
 
     ids: int64 tensor of all of them where they are few, else None
-    only: the one token, where there is just one and it does not end the text, else -1
+    mask: uint32 [words]; what `GuideCache.allowed` remembers has none, ask for it where there are no ids
+    forced: the one token, where there is just one and it does not end the text, else -1
     ends: nothing but EOS is allowed
     """
 
-    ids: Tensor | None
-    only: int
-    ends: bool
+    ids: Tensor | None = None
+    mask: Mask | None = None
+    forced: int = -1
+    ends: bool = False
 
 
 class GuideCache:
-    """A guide with the menus of the states met so far; shared by rows and calls, safe between threads.
+    """A guide with what its states allow, as far as they were met; shared by rows and calls, safe between threads.
 
-    sparse_head_limit: up to how many tokens a menu lists; a menu of more is asked for as a mask
+    sparse_head_limit: up to how many allowed tokens are listed, for the logits of these alone
     free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
     limits: of what stands before the guide, the end of a prompt
     """
@@ -54,7 +55,7 @@ class GuideCache:
         self.goals = guide if isinstance(guide, GoalGuide) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._eos = frozenset(guide.vocabulary.eos_ids)
-        self._menus: dict[int, Menu] = {}
+        self._allowed: dict[int, Allowed] = {}
         self._enough: dict[int, int] = {}
         self._listed = 0
         self._advancing: dict[int, NDArray[np.int32]] = {}
@@ -83,20 +84,20 @@ class GuideCache:
                 self._behind.move_to_end(tail)
             return found
 
-    def menu(self, state: int) -> Menu:
+    def allowed(self, state: int) -> Allowed:
         """What `state` allows; remembered, up to a million listed ids."""
-        menu = self._menus.get(state)
-        if menu is None:
-            menu = self.menu_of(self.guide.mask(state))
-            self._listed += 1 if menu.ids is None else len(menu.ids)
+        found = self._allowed.get(state)
+        if found is None:
+            found = self.listed(self.guide.mask(state))._replace(mask=None)
+            self._listed += 1 if found.ids is None else len(found.ids)
             if self._listed > _REMEMBERED:
-                self._menus.clear()
+                self._allowed.clear()
                 self._enough.clear()
                 self._listed = 0
-            self._menus[state] = menu
-        return menu
+            self._allowed[state] = found
+        return found
 
-    def allowed(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+    def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
@@ -130,15 +131,16 @@ class GuideCache:
             self._advancing[state] = found
         return found
 
-    def menu_of(self, mask: Mask) -> Menu:
+    def listed(self, mask: Mask) -> Allowed:
         """What a mask allows."""
         count = int(popcount(mask[None])[0])
         if count > max(self.sparse_head_limit, len(self._eos)):
-            return Menu(None, -1, False)
+            return Allowed(mask=mask)
         ids = allowed_ids(mask)
         ends = count <= len(self._eos) and self._eos.issuperset(as_list(ids))
-        only = int(ids[0]) if count == 1 and not ends else -1
-        return Menu(torch.as_tensor(ids, dtype=torch.int64) if count <= self.sparse_head_limit else None, only, ends)
+        forced = int(ids[0]) if count == 1 and not ends else -1
+        listed = torch.as_tensor(ids, dtype=torch.int64) if count <= self.sparse_head_limit else None
+        return Allowed(listed, mask, forced, ends)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens are enough to complete the text.
@@ -180,9 +182,9 @@ class BehindPrompt(GuideCache):
         self._guide_cache = guide_cache
         self._begin = len(tail)
 
-    def allowed(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+    def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from; within the end of the prompt nothing stops."""
-        return super().allowed(state, frozenset() if state < self._begin else stop_ids, left)
+        return super().mask(state, frozenset() if state < self._begin else stop_ids, left)
 
     def progress(self, state: int) -> int:
         """How far the text is with the goals, of which none begins within the prompt."""
@@ -203,9 +205,9 @@ class BehindPrompt(GuideCache):
             return np.zeros(0, np.int32)
         return allowed_ids(self.goals.advancing_below(self.goals.start, node))
 
-    def menu(self, state: int) -> Menu:
+    def allowed(self, state: int) -> Allowed:
         """What `state` allows."""
-        return super().menu(state) if state < self._begin else self._guide_cache.menu(state - self._begin)
+        return super().allowed(state) if state < self._begin else self._guide_cache.allowed(state - self._begin)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""

@@ -74,7 +74,7 @@ class _Reader:
         return list(found)
 
     def _callers(self, rule: int, return_set: int) -> list[Site]:
-        """Where a rule whose calls are in this return set returns to: node, and the return set of that node's own calls."""
+        """Where a rule with this return set returns to: node, and the return set of that node's own calls."""
         words, return_sets = self._chart.words, self._chart.return_sets
         return [
             (

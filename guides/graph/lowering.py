@@ -67,7 +67,7 @@ class Lowering:
         self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
 
     def lower(self, node: Node, target: int) -> int | None:
-        """The entry of a fragment of a graph that reads `node` and goes on at `target`; None if no text is in `node`."""
+        """The entry of a fragment that reads `node` and goes on at `target`; None if no text is in `node`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(

@@ -212,8 +212,8 @@ class Closing:
     def _spelt(self, state: int) -> int:
         """As `_by_shortest`, worked out by pieces of the text, so that not all of its states have their rows at once.
 
-        The states on the way say in Costs.shortest what comes next before they say how many tokens it takes; if the call
-        must end in between, they forget it, since what is on the way already is not turned back to.
+        The states on the way say in Costs.shortest what comes next before they say how many tokens it takes; if the
+        call must end in between, they forget it, since what is on the way already is not turned back to.
         """
         way = np.empty(WAY, np.int32)
         begins = [state]

@@ -193,7 +193,7 @@ class VocabularyTables:
     def _tails(
         self, depth: NDArray[np.int32], first: NDArray[np.int32], counts: NDArray[np.int32]
     ) -> tuple[Branches, NDArray[np.int32]]:
-        """`LoopSlice.tails` and `LoopSlice.tail_root`, from where the tokens of each exit are, and how long what they keep."""
+        """`LoopSlice.tails` and `tail_root`, from where the tokens of each exit are, and how long what they keep."""
         data, start = self.bytes.data.tobytes(), self.bytes.start
         begins: NDArray[np.int64] = first - np.cumsum(counts) + counts
         tokens = self.trie.ids[np.repeat(begins, counts) + np.arange(counts.sum())]

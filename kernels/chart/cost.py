@@ -73,8 +73,8 @@ class Costs(Arrays):
     the case that bits are missing; after: int32, the node that the promise leads to, -1 for the end of the rule
     turns, exits: int32, by counter, of one turn and after the loop
     weights: int32 [n, 32], by set and bit; of large sets in several rows
-    entries: int32, beside Chart.words, where the entries of a return set for one rule begin: of everything after that rule,
-    -1 where not known yet
+    entries: int32, beside Chart.words, where the entries of a return set for one rule begin: of everything after
+    that rule, -1 where not known yet
     shortest: int32 [n, 4], by state: the first byte of a shortest text, the state after it, the fewest tokens that
     spell the text, and its bytes; -1 where not known yet
     """
@@ -295,7 +295,7 @@ def is_settled(chart: Chart, costs: Costs, return_set: Int) -> Truth:
 
 @inner_njit
 def settle_return_set(graph: Graph, chart: Chart, costs: Costs, return_set: Int) -> Int:
-    """Compute the costs of a return set's entries, by rounds; the return sets of their origins must be settled. 0 or a code."""
+    """Compute the costs of a return set's entries, by rounds; those of their origins must be settled. 0 or a code."""
     words = chart.words
     lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
     for at in range(lo, hi, ENTRY):

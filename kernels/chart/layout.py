@@ -30,8 +30,8 @@ EDGE_FIRST, EDGE_LAST, EDGE_TARGET = range(3)
 LINK_KIND, LINK_TARGET, LINK_ARGUMENT = range(3)
 LEAST, GREATEST = range(2)
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
-# Columns of Chart.states and Chart.return_sets (return sets: the first two and CANON). KEPT: -1 until somebody was given the
-# state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see ways.py.
+# Columns of Chart.states and Chart.return_sets (return sets: the first two and CANON). KEPT: -1 until somebody was
+# given the state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see ways.py.
 ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
 STATE = 8
 CANON = 2

@@ -1,4 +1,4 @@
-"""Strings under many conditions as fragments of a graph: each common state of their automata a node, made when reached."""
+"""Strings under many conditions: a node for each common state of their automata, made when it is reached."""
 
 from __future__ import annotations
 

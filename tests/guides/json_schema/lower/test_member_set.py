@@ -12,7 +12,7 @@ from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.lower.objects import member_names, member_set
 
-from .test_guide_suite import BYTES
+from ..test_guide_suite import BYTES
 
 ONE, TWO = {"const": 1}, {"enum": [2, 20]}
 CLOSED = {"additionalProperties": False}

@@ -13,7 +13,7 @@ from trellm import Beam, Generator, Greedy, OptionError, Sample, generate, model
 from trellm.engine.decode.repetition import repeated
 from trellm.engine.models.decoder import DecoderModel
 
-from .machines import VOCABULARY, accepts, letters_model, machines
+from ..machines import VOCABULARY, accepts, letters_model, machines
 
 PROMPTS = ["the 12 the", "an inning then"]
 OPTIONS = [{"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.8}, {"min_tokens": 9, "no_repeat_ngram_size": 3},

@@ -13,7 +13,7 @@ import pytest
 from trellm import Beam, Interrupted, ModelError, Sample, generate, models
 from trellm.engine import running
 
-from .machines import TABLE, VOCABULARY
+from ..machines import TABLE, VOCABULARY
 
 ENGINE = str(Path(running.__file__).parent)
 PROMPTS = ["a", "b", "c", "d", "e"]

@@ -14,9 +14,9 @@ from trellm.guides import FSMGuide, RegexGuide, laws
 from trellm.guides.protocol import DEAD
 from trellm.tokenizers_adapter import Vocabulary
 
+from ..vocabularies import SMALL
 from .naive_guide import PartialMatchGuide
-from .regex.patterns import near, plain_patterns
-from .vocabularies import SMALL
+from .patterns import near, plain_patterns
 
 ATOMS = ["a", "b", "[ab]", "[a-c]", ".", "[^a]", "é", "[é世]", "(?:ab)", "(?:a|bc)", "(?:aé|a)", "(?:b?a)", "(?:|a)"]
 GROUPS = ["", "?", "{2}", "+"]

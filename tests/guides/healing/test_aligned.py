@@ -16,7 +16,7 @@ from trellm.guides.healing.crossing import Crossings, TrieGuide
 from trellm.guides.protocol import DEAD, ByteGuide, Mask, mask_within, tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 
-from .vocabularies import CHARACTERS, PIECEMEAL, SMALL
+from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 
 WIDE = "世".encode()
 GREETING = Vocabulary([b"Good", b" mor", b" morning", b" mo", b"r", b"n", b"e", b" ", b"m", b"o", None], [10])

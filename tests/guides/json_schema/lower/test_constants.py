@@ -11,8 +11,8 @@ from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.lower import schema
 
-from .random_schemas import random_value
-from .test_guide_suite import BYTES
+from ..random_schemas import random_value
+from ..test_guide_suite import BYTES
 
 
 @pytest.mark.parametrize("order", ["any", "schema"])

@@ -17,8 +17,8 @@ from trellm.guides.protocol import DEAD, Guide, tokens_of
 from trellm.guides.quoting.source import Occurrence
 from trellm.tokenizers_adapter import Vocabulary
 
+from ..vocabularies import BYTES, CHARACTERS, LONG, PIECEMEAL, SMALL
 from .naive_quoting import distances, quotations
-from .vocabularies import BYTES, CHARACTERS, LONG, PIECEMEAL, SMALL
 
 NODULES = "the size of the nodule is 4mm and the location of the nodule is lungs.\nthe nodule looks bad."
 UNICODE = "aba é世 é世界 ab. aaa!\n\n🙂 abab é  a  aaa\nab"

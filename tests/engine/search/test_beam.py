@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trellm import Beam, Generator, ModelError, OptionError, Vocabulary, generate, models
 from trellm.engine.models.decoder import DecoderModel
 
-from .machines import EOS, LETTERS, TABLE, VOCABULARY, accepts, letters_model, machines
+from ..machines import EOS, LETTERS, TABLE, VOCABULARY, accepts, letters_model, machines
 
 PROMPTS = ["the 12", "an inning then", "23", "in the on"]
 ENDS = [1, 5, 17, 30, 31, 44, 80, 101, 105]

@@ -11,8 +11,8 @@ from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.protocol import tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 
-from .naive_masks import naive_mask
-from .vocabularies import LONG, SMALL
+from ..naive_masks import naive_mask
+from ..vocabularies import LONG, SMALL
 
 ATOMS = ["a", "b", "[ab]", "[a-z]", ".", "[^a]", r"\d", "é", "[é世]", r'[^"\\]', "(?:ab)", "(?:a|bc)", "(?:aé|a)"]
 ATOMS += [r"[\s\S]", r"\w", "(?:a|aa)", "[ -~]"]

@@ -19,9 +19,9 @@ from trellm.guides.protocol import mask_within, tokens_of
 from trellm.kernels.answers import MOST
 from trellm.tokenizers_adapter import Vocabulary
 
-from .naive_guide import PartialMatchGuide
-from .naive_masks import naive_mask
-from .vocabularies import CHARACTERS, PIECEMEAL, SMALL
+from ..naive_masks import naive_mask
+from ..regex.naive_guide import PartialMatchGuide
+from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 
 SINGLES = Vocabulary.from_bytes()
 

@@ -11,7 +11,7 @@ import torch
 from trellm import Beam, Greedy, ModelError, Sample, generate, models
 from trellm.engine.models.function import FunctionModel
 
-from .machines import EOS, VOCABULARY
+from ..machines import EOS, VOCABULARY
 
 SIZE = EOS + 1
 WRONG: dict[str, Any] = {

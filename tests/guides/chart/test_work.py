@@ -12,7 +12,7 @@ from trellm.guides.limits import Cancellation, Limits
 from trellm.kernels.answers import MOST
 from trellm.tokenizers_adapter import Vocabulary
 
-from .vocabularies import SMALL
+from ..vocabularies import SMALL
 
 # States with many items, with many entries, and with many origins.
 CROWDED = [

@@ -16,9 +16,9 @@ from trellm.guides import JSONGuide, laws
 from trellm.guides.quoting.quotation import fragment_of_quote
 from trellm.tokenizers_adapter import Vocabulary
 
+from ..vocabularies import SMALL
 from .naive_quoting import quotations
 from .test_substring import outputs
-from .vocabularies import SMALL
 
 DOCUMENT = 'The "size" is\t4 mm\\cm,\né 世界 – aba.'
 PLAIN = Vocabulary.from_bytes()

@@ -27,7 +27,7 @@ from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.options import Options
 
-from .machines import TABLE, VOCABULARY, accepts, letters_model, machines
+from ..machines import TABLE, VOCABULARY, accepts, letters_model, machines
 
 
 @given(machines(), st.integers(0, 6), st.booleans(), st.booleans())
