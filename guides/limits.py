@@ -159,7 +159,7 @@ class Meter:
             self._timer = None
 
     def begin_alone(self) -> bool:
-        """Begin a call that only kernels count in, without `with`; False if another call or a thread must know of it."""
+        """Begin a call that only a kernel counts in, without `with`; False if a call or a thread must know of it."""
         work = _local.work
         if self._is_timed or work.meter is not None or work.cancellation is not None:
             return False

@@ -3,8 +3,9 @@
 Kernels grow nothing. They answer with a number from 0 on, a state, a row or a count; with DEAD, where there is none;
 or with a code, which is below DEAD: FULL (an array is more than half used), EXPAND (lazy nodes of a graph were reached;
 they are in missing[:sizes[MISSING]] of the chart), CROWDED (the scratch arrays are too small), EXHAUSTED (the call
-has taken all the work it may, or was stopped) and UNREADY (a state is asleep, or nobody was given it). After the caller has dealt with a code it calls again: what was found
-out stays. `guides.chart.automaton.ChartAutomaton.run` does that for all of them.
+has taken all the work it may, or was stopped) and UNREADY (a state is asleep, or nobody was given it). After the
+caller has dealt with a code it calls again: what was found out stays. `guides.chart.automaton.ChartAutomaton.run` does
+that for all of them but UNREADY.
 """
 
 from __future__ import annotations

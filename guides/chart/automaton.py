@@ -13,13 +13,12 @@ from ...errors import LanguageError, LimitError, StateError
 from ...kernels import answers
 from ...kernels.chart import layout as kernel
 from ...kernels.chart.closure import begin
-from ...kernels.chart.compaction import find_needed, keep_needed, keep_sets
 from ...kernels.chart.interning import HI, LO, WORDS
 from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import Graph as GraphArrays
-from ...kernels.chart.rows import LOOP, explore, fill_row
+from ...kernels.chart.rows import explore, fill_row
 from ...kernels.chart.sets import SETS
-from ...kernels.chart.ways import grow_old, pin, put_to_sleep, rouse
+from ...kernels.chart.ways import pin, rouse
 from ...kernels.jit.arrays import Arrays
 from ...kernels.jit.calling import call
 from ..given import no_state, state_of
@@ -35,15 +34,13 @@ from .arrays import (
     reserved_bytes,
     scratch,
     scratch_bytes,
-    to_be_compacted,
     with_sets_reindexed,
 )
+from .compaction import compacted
 
 DEAD = answers.DEAD
 HORIZON = 256
 MAX_WORDS = 1 << 20
-# Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
-STRIDE = 64
 _NO_BYTES = np.zeros(0, np.uint8)
 
 Making = Callable[[], tuple[Graph, int]]
@@ -215,35 +212,8 @@ class ChartAutomaton:
         most = self._max_words if most_words is None else most_words
         with self.lock:
             self.begin_call()
-            chart = to_be_compacted(self._chart)
-            count = self.state_count
-            return_sets, signatures = (
-                np.zeros(len(chart.return_sets), np.uint8),
-                np.zeros(len(chart.signatures), np.uint8),
-            )
-            needed = int(find_needed(chart, return_sets, signatures))
-            if needed > most and put_to_sleep(chart.states, count, STRIDE):
-                return_sets[:] = signatures[:] = 0
-                needed = int(find_needed(chart, return_sets, signatures))
-            # With room in proportion to what was given out since the last time, that would be ever more each time.
-            room = min(3 * needed, max(self._max_words, needed // 2))
-            words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
-            keep_needed(chart, return_sets, signatures, words)
-            grow_old(chart.states, count)
-            chart.states[:, kernel.ROW] = -1
-            chart.sizes[kernel.ROWS] = 0
-            chart = replace(
-                chart,
-                words=words,
-                rows=np.zeros((64, 256), np.int32),
-                loops=np.zeros((64, LOOP), np.uint64),
-                memo=np.zeros_like(chart.memo),
-                set_words=np.zeros_like(chart.set_words),
-            )
-            keep_sets(self._graph_arrays, replace(chart, set_words=self._chart.set_words), chart.set_words)
-            chart = with_sets_reindexed(reindexed(chart))
-            states = (chart.states[:count, kernel.KEPT] >= 0) & (chart.states[:count, HI] != kernel.ASLEEP)
-            kept = Kept(states, signatures == 1, self.kept)
+            chart, states, signatures = compacted(self._graph_arrays, self._chart, most, self._max_words)
+            kept = Kept(states, signatures, self.kept)
             # Who sees the chart without the last of these forgets all numbers, which is always right.
             self.kept = object()
             self._chart = chart
@@ -268,7 +238,7 @@ class ChartAutomaton:
         return found
 
     def attempt(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Call a kernel once, as all there is to a call, so that nothing has to be ended after it: its answer, or a code.
+        """Call a kernel once, as all there is to a call: its answer or a code. Nothing has to be ended after it.
 
         UNREADY, with nothing done, where more must be begun before a kernel is called than its count of work.
         """

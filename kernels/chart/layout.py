@@ -65,8 +65,8 @@ class Graph(Arrays):
     *large set* is the number of a set of bits: -1 - how many of the first bits must be there, and as above
     guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
     missing (0 if none need be), those that are kept, and those that are added; of a large set see kernels/chart/sets.py
-    spans: uint64 [n, 3], sets of characters (ASCII in two words, then lead bytes as in Chart.loops): from a node with span
-    k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
+    spans: uint64 [n, 3], sets of characters (ASCII in two words, then lead bytes as in Chart.loops): from a node with
+    span k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
     """
 
     nodes: Table[np.int32]

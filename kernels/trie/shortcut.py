@@ -25,9 +25,9 @@ MANY = 60
 
 
 class Shortcut(NamedTuple):
-    """What `probe` found: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in Chart.loops);
-    the state beside which `walk_beside` may walk; NONE, LOOP, BESIDE or SPANNED. What does not go with the kind means
-    nothing.
+    """What `probe` found: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in
+    Chart.loops); the state beside which `walk_beside` may walk; NONE, LOOP, BESIDE or SPANNED. What does not go with
+    the kind means nothing.
     """
 
     low: int
