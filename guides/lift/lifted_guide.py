@@ -47,7 +47,7 @@ class LiftedGuide(Shared):
         self._meter = automaton.meter
         self._rows: Cache = {}
         self._signatures: dict[int, int] = {}
-        self._steps: dict[tuple[int, int], int] = {}
+        self._steps: dict[int, int] = {}
         self._kept = automaton.kept
         self._eos = frozenset(vocabulary.eos_ids)
         self._found = np.zeros(len(Shortcut._fields), np.uint64)
@@ -98,8 +98,8 @@ class LiftedGuide(Shared):
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is not int or type(token) is not int:
             state, token = state_of(state, MOST_LEFT), token_of(token, self._size)
-        known = self._steps.get((state, token))
-        if known is not None and not self._automaton.is_crowded:
+        known = self._steps.get(state << 32 | token)
+        if known is not None and token < self._size and not self._automaton.is_crowded:
             return known
         if not 0 <= token < self._size:
             return DEAD
@@ -211,6 +211,7 @@ class LiftedGuide(Shared):
             self._prepare(state)
             return self._compute(state)
 
+    @paused
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS: mostly a single call of a kernel."""
         automaton, tokens = self._automaton, self._tables.bytes
@@ -222,10 +223,9 @@ class LiftedGuide(Shared):
                 after = self._grown_step(state, token, 0 if after == UNREADY else self._meter.spent)
             if len(self._steps) >= MAX_STEPS:
                 self._steps.clear()
-            self._steps[state, token] = after
+            self._steps[state << 32 | token] = after
             return after
 
-    @paused
     def _grown_step(self, state: int, token: int, spent: int) -> int:
         """As `_new_step`, with all that may have to be done before, after so much work. Hold the lock."""
         with self._meter:
