@@ -28,7 +28,7 @@ from .lift.tables import horizon_of
 from .limits import Limits, Meter
 from .pictures import Drawable, Picture
 from .pictures.grammars import grammar_picture
-from .pictures.picture import MAX_STATES
+from .pictures.picture import MAX_PICTURED
 from .quoting.quotation import Context, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
@@ -90,7 +90,7 @@ class CFGGuide(LiftedGuide, Drawable):
     def __repr__(self) -> str:
         return f"CFGGuide({self.grammar!r})"
 
-    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
         if switch(tokens, "tokens"):
             raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import probe as probing
 from cases import KINDS, Case
-from corpus import Corpus, vocabularies
+from inputs.corpus import Corpus, vocabularies
 from log import Log, summary
 from pool import run_range
 from shrinking import shrink

@@ -335,7 +335,7 @@ class ChartAutomaton:
         self._chart = replace(self._chart, **scratch(size))
 
     def _grow(self) -> None:
-        """Make room in every array that is more than half full; drop the rows when there are too many."""
+        """Make room in every array that is at least half full, and in full rows; drop these when there are too many."""
         chart, sizes = self._chart, self._chart.sizes
         if sizes[kernel.STATES] > self.meter.limits.states:
             self.is_crowded = True

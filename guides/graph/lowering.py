@@ -14,12 +14,13 @@ from functools import lru_cache
 import numpy as np
 
 from ...errors import LanguageError, LimitError
+from ...kernels.answers import NOWHERE
 from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 from .graph import Edge, Graph, Link
 from .text_tree import any_text
-from .utf8 import NOWHERE, ByteFragment, byte_fragment, fragment_of_rows
+from .utf8 import ByteFragment, byte_fragment, fragment_of_rows
 
 MAX_DEPTH = 300
 MANY_TEXTS = 100

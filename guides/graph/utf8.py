@@ -1,13 +1,16 @@
-"""Sets of characters as automata over their UTF-8 bytes."""
+"""Sets of characters as automata over their UTF-8 bytes; what these are, from the table in `kernels/utf8.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.answers import NOWHERE
+from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LEAD, MORE
 from ..syntax import Ranges
 
 
@@ -33,7 +36,42 @@ class ByteFragment:
         object.__setattr__(self, "ways_out", np.flatnonzero(self.edges[:, 2] < 0))
 
 
-NOWHERE = -2
+class Lead(NamedTuple):
+    """First bytes of characters of `follow` more: such a byte less the offset is the head of the character."""
+
+    first: int
+    last: int
+    offset: int
+    follow: int
+
+
+FIRST_OF_LENGTH = (0, 0x80, 0x800, 0x10000)
+LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
+"""The first and the last character of one byte, of two, three and four."""
+CONTINUATION = range(FIRST_NEXT, LAST_NEXT + 1)
+"""The bytes of a character after its first one; the bytes before them are ASCII."""
+
+
+def _leads() -> tuple[Lead, ...]:
+    leads: list[Lead] = []
+    for follow in (1, 2, 3):
+        forms = FORMS[FORMS[:, MORE] == follow - 1]
+        first, last = int(forms[:, LEAD].min()), int(forms[:, LAST_LEAD].max())
+        leads.append(Lead(first, last, 0xFF ^ (0xFF >> (follow + 1)), follow))
+    return tuple(leads)
+
+
+LEADS = _leads()
+"""What begins a character beyond ASCII, by how long it is."""
+TEXT_BYTES = frozenset(range(FIRST_NEXT)).union(CONTINUATION, *(range(lead.first, lead.last + 1) for lead in LEADS))
+"""The bytes that texts have."""
+
+
+def first_bytes(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Of each byte whether it is the first of a character."""
+    return (data < CONTINUATION.start) | (data >= CONTINUATION.stop)
+
+
 NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
@@ -53,7 +91,6 @@ def fragment_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] =
 
 ByteRanges = tuple[tuple[int, int], ...]
 Tree = dict[tuple[int, int], "Tree"]
-_LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
 
 
 def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
@@ -74,7 +111,7 @@ def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
 
 def _split(low: int, high: int) -> int | None:
     """Where to cut a range so that its parts have a fixed length and full continuation bytes; None if it is so."""
-    for last in _LAST_OF_LENGTH:
+    for last in LAST_OF_LENGTH:
         if low <= last < high:
             return last
     if high < 0x80:

@@ -19,12 +19,12 @@ from ...kernels.trie.loop_slice import LoopSlice, divide
 from ...kernels.trie.preorder import find_parents, find_reach
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..given import vocabulary_of
+from ..graph.utf8 import TEXT_BYTES
 from ..locks import new_lock
 from .mask_table import Cache, Mask, MaskTable
 
 Loop = tuple[int, int, int]
 
-_UTF8_BYTES = frozenset(range(0xF5)) - {0xC0, 0xC1}
 MAX_SLICES = 32
 MAX_LEAVING = 16_384
 MIN_LOOP = 24
@@ -49,7 +49,7 @@ class VocabularyTables:
             self.eos_words[token >> 5] |= np.uint32(1 << (token & 31))
         self.single_bytes = frozenset(text[0] for text in vocabulary.tokens if text is not None and len(text) == 1)
         self.spelled = np.isin(np.arange(256), sorted(self.single_bytes))
-        self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
+        self.spells_all_bytes = self.single_bytes.issuperset(TEXT_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
         self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py

@@ -15,7 +15,7 @@ from ...errors import OptionError
 from ...kernels.suffix.quoting import Quotable
 from ...kernels.suffix.tree import END
 from ...kernels.suffix.unfolding import unfold, unfolded_size
-from ..graph.utf8 import ByteFragment
+from ..graph.utf8 import ByteFragment, first_bytes
 from .boundaries import Boundary
 from .source import Occurrence, Rules, Source, Span, WhiteSpace, documents_of
 from .substring_automaton import SubstringAutomaton
@@ -113,7 +113,7 @@ def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
 def _examples(quote: Quote, count: int) -> tuple[str, ...]:
     index = quotable(quote, False)[0].quotable
     begins, ends = _short_ones(index)
-    characters = np.cumsum((index.text & 0xC0) != 0x80)
+    characters = np.cumsum(first_bytes(index.text))
     # They come in the order of their texts, as far as these are of one length.
     order = np.argsort(characters[ends - 1] - characters[begins], kind="stable")
     found: dict[str, None] = {}

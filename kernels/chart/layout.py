@@ -60,9 +60,10 @@ class Graph(Arrays):
     edges: int32 [n, 3], inclusive byte range and target
     links: int32 [n, 3], kind, target, argument (CALL: the return node; INCREMENT and LEAVE: the counter;
     EPSILON: a counter that must be below its greatest count, or 0; GUARD: a row of guards)
-    counters: int32 [n, 2], least and greatest count; counter 0 means none. A *set* is a counter whose count is a
-    set of bits: the bits that must be there at the end, and a number below 0 that tells sets apart. The count of a
-    *large set* is the number of a set of bits: -1 - how many of the first bits must be there, and as above
+    counters: int32 [n, 2], least and greatest count; counter 0 means none. A greatest count below 0 says that this is
+    a *set*: the count of an item is a set of bits, and the greatest count is -1 - its row in Costs.weights. The least
+    is the bits that must be there at the end; or, of a *large set*, whose count is the number of a set in Chart.sets,
+    -1 - how many of the first bits must be
     guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
     missing (0 if none need be), those that are kept, and those that are added; of a large set see kernels/chart/sets.py
     spans: uint64 [n, 3], sets of characters (ASCII in two words, then lead bytes as in Chart.loops): from a node with
@@ -78,17 +79,19 @@ class Graph(Arrays):
 
 
 class Chart(Arrays):
-    """All states met so far; see the module for what they are.
+    """All states met so far; see the module for what they are, and docs/architecture.md for when arrays move.
 
-    words: int32, the contents of states, return sets and signatures
-    states, return sets, signatures: int32 [n, 8 | 3 | 2], spans of words and what belongs to them
-    state_index, return_set_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
-    rows: int32 [n, 256], transition rows; loops: uint64 [n, 4], see kernels/chart/rows.py
+    words: int32 [w], the contents of states, return sets and signatures
+    states, return_sets, signatures: int32 [n, STATE | 3 | 2], spans of words and what belongs to them
+    state_index, return_set_index, signature_index: int32 [2**k], open-addressing hash tables of numbers, -1 free
+    rows: int32 [n, 256], transition rows; loops: uint64 [n, 4], beside them, see kernels/chart/rows.py
+    memo: int32 [2**k, MEMO_HEADER + 3 MEMO_ITEMS], what sets of items have led to, see kernels/chart/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
-    sizes: int64 [12], see above and kernels/chart/interning.py; missing: int32 [n], lazy nodes that were reached
-    meter: int64 [3], see above; it is the call's, not the chart's
-    scratch: items, work, leaves: int32 [n, 3]; entries: int32 [n, 6]; done: int32 [n]; seen: int32 [8n, 2], see
-    kernels/chart/entries.py; buffer
+    sizes: int64 [12], how many of each are in use, see above and kernels/chart/interning.py
+    missing: int32 [256], the lazy nodes that were reached, of which the answer EXPAND speaks
+    meter: int64 [3], see kernels/answers.py; it is the call's, not the chart's
+    scratch: items, work, leaves: int32 [s, 3]; entries: int32 [s, 6] and done: int32 [s], which, with seen: int32
+    [8s, 2], are those of kernels/chart/entries.py; buffer: int32 [4s + 8]
     """
 
     words: Vector[np.int32]

@@ -29,7 +29,8 @@ from ..chart.rows import (
 from ..jit.aliases import Bits, Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
-from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse, utf8_step
+from ..utf8 import FIRST_NEXT, utf8_step
+from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse
 from .loops import loop_leads, loop_target
 from .walk import leave
 
@@ -82,8 +83,8 @@ def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> N
         after = -1
         if place > 0:
             after = utf8_step(place, byte)
-        elif byte < 0x80 or byte >= FIRST_LEAD:
-            bits = loop[byte >> 6] if byte < 0x80 else loop[2]
+        elif byte < FIRST_NEXT or byte >= FIRST_LEAD:
+            bits = loop[byte >> 6] if byte < FIRST_NEXT else loop[2]
             if bits >> np.uint64(byte & 63) & np.uint64(1):
                 after = utf8_step(place, byte)
         if after < 0:

@@ -12,7 +12,7 @@ from ..chart.layout import Chart, Graph
 from ..chart.rows import FIRST_LEAD, LEADS, LEADS_KNOWN, ROOM, fill_range, fill_row
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, shared_njit
-from .branches import FORMS, LAST_LEAD, LAST_SECOND, LEAD, MORE, SECOND
+from ..utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 
 # After so many lead bytes that do not loop, as in a set of letters, the others are not worth a look each.
 MANY_OTHERS = 8
@@ -41,7 +41,7 @@ def form_loops(graph: Graph, chart: Chart, state: Int, form: Int, target: Int) -
             return 0
         if last == 0:
             return 1
-        state, first, final, last = after, 0x80, 0xBF, last - 1
+        state, first, final, last = after, FIRST_NEXT, LAST_NEXT, last - 1
 
 
 @inner_njit
@@ -65,7 +65,7 @@ def loop_leads(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
     """
     if chart.loops[row, ROOM] & LEADS_KNOWN:
         return np.int64(chart.loops[row, LEADS])
-    code = fill_range(graph, chart, state, row, 0x80, 0x100)
+    code = fill_range(graph, chart, state, row, FIRST_NEXT, 256)
     if code < 0:
         return code
     target = loop_target(chart, row)

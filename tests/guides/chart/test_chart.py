@@ -92,6 +92,13 @@ def test_counted_and_empty_turns(body: Node) -> None:
     assert_agrees(Grammar({"start": body, "empty": Repeat(B, 0, 1)}, "start"), texts)
 
 
+def test_a_rule_that_is_empty_where_it_was_empty_before() -> None:
+    """Called again behind itself it goes on at once: there is nothing new to read in it."""
+    around = Alternation((Sequence((A, Reference("around"), B)), Literal(b"")))
+    twice = Sequence((Reference("around"), Reference("around"), A))
+    assert_agrees(Grammar({"start": twice, "around": around}, "start"), TEXTS)
+
+
 def automaton_for(node: Node) -> ChartAutomaton:
     graph = Graph()
     return ChartAutomaton(graph, Lowering(graph).rule(node))

@@ -1,18 +1,20 @@
 """Masks against a loop over the vocabulary; shortcuts at loops against plain walks, on a large vocabulary too."""
 
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides import ChoiceGuide, RegexGuide
+from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.protocol import tokens_of
+from trellm.kernels.chart.return_sets import signature
 from trellm.tokenizers_adapter import Vocabulary
 
 from ..naive_masks import naive_mask
-from ..vocabularies import LONG, SMALL
+from ..vocabularies import BYTES, LONG, SMALL
 
 ATOMS = ["a", "b", "[ab]", "[a-z]", ".", "[^a]", r"\d", "é", "[é世]", r'[^"\\]', "(?:ab)", "(?:a|bc)", "(?:aé|a)"]
 ATOMS += [r"[\s\S]", r"\w", "(?:a|aa)", "[ -~]"]
@@ -113,6 +115,39 @@ def test_tokens_longer_than_a_count_leaves_room_for() -> None:
     for count in range(1, 400):
         state = guide.advance(state, ord("a"))
         assert (long_a in tokens_of(guide.mask(state))) == (count + 300 <= 400), count
+
+
+NESTED = """
+start: item~1..300
+item: "(" start ")" | "a"~2..100 "b"
+"""
+SHORT = Vocabulary([*BYTES, b"ab", b"aba", b"aaaa", b"bb", b"((", b"))", b"b))", b"ab)a", None], [264])
+
+
+@pytest.mark.parametrize("make", [lambda: CFGGuide(NESTED, SHORT), lambda: RegexGuide("(a{2,99}[ab]{3,80}b)+", SHORT)])
+def test_states_of_equal_signature_have_equal_masks(make: Callable[[], LiftedGuide]) -> None:
+    guide = make()
+    masks: dict[int, set[int]] = {}
+    shared = 0
+    for state in random_states(guide, Random(5), texts=20, tokens=60):
+        number = guide.automaton.run(signature, state)
+        mask = plain_mask(guide, state)
+        shared += number in masks
+        assert masks.setdefault(number, mask) == mask, state
+    assert shared > 20 and len(masks) > 20
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_states_that_only_what_tokens_spell_tells_apart(first: int) -> None:
+    """Tokens of 6, 10 and 15 bytes spell 35 and 36 more, but not 29, which is beyond the longest of them."""
+    guide = RegexGuide("a{71}", Vocabulary([b"a" * 6, b"a" * 10, b"a" * 15, None], [3]))
+    states = [guide.start, guide.start]
+    for place, tokens in enumerate([(0,) * 6, (1, 1, 2)]):
+        for token in tokens:
+            states[place] = guide.advance(states[place], token)
+    masks = {state: tokens_of(guide.mask(state)) for state in (states[first], states[1 - first])}
+    for state, expected in zip(states, ([1, 2], [0, 1, 2]), strict=True):
+        assert masks[state] == [token for token in range(3) if guide.advance(state, token) >= 0] == expected
 
 
 def test_tokens_without_bytes_are_never_allowed_and_equal_ones_all() -> None:

@@ -20,6 +20,7 @@ PATTERNS = [
     *(f'"{CHARACTER}{{{least},{most}}}"[,:]?a*' for least in (0, 1, 3, 9) for most in ("", 9, 12, 40)),
     f'"({CHARACTER}{{0,5}}|[^"\\\\]{{2,11}})"[,:]?',
     f'"{CHARACTER}{{1,4}}{CHARACTER}{{0,6}}" *',
+    f'"{CHARACTER}{{2,40}}{CHARACTER}{{3,40}}" *',
     f'"(abba|abz|b|é1|{CHARACTER}*)"(:"{CHARACTER}*")?',
     '"[^"]*ab1[^"]*"[,:]?',
     '"[^"\\\\a]*"[ab]?',

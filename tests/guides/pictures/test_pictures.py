@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Vocabulary
-from trellm.errors import LimitError, OptionError
-from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, SubstringGuide
+from trellm.errors import LimitError, OptionError, StateError
+from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
 from trellm.guides.pictures import Arrow, Node, Picture
 from trellm.guides.pictures.automata import Minimal
+from trellm.guides.pictures.charts import graph_in_words, state_in_words
 from trellm.guides.pictures.layout import crossings, layers
 
 VOCABULARY = Vocabulary([b"1", b"23", b".", b"<b>", b'"', b"#", b"&amp;", None], eos_ids=[7])
@@ -152,3 +153,21 @@ def test_crossings_are_taken_out_where_that_is_possible() -> None:
     found = layers(7, pairs, 0)
     assert crossings([[0], [1, 2, 3], [4, 5, 6]], targets) == 3
     assert crossings(found, targets) == 0
+
+
+def test_charts_in_words() -> None:
+    """docs/architecture.md shows more of them."""
+    guide = JSONGuide({"type": "array", "items": {"const": 1}, "maxItems": 3}, Vocabulary.from_bytes())
+    automaton = guide.automaton
+    drawn = graph_in_words(automaton).splitlines()
+    assert len(drawn) == automaton.graph.node_count
+    assert any("LAZY" in line for line in drawn)
+    state = automaton.read(automaton.start, b"[1,1")
+    words = state_in_words(automaton, state)
+    assert words.startswith(f"state {state}: ")
+    assert f", -> {automaton.step(state, ord(','))}" in words
+    assert words.count("  item: ") == (automaton.chart.states[state, 1] - automaton.chart.states[state, 0] - 2) // 3
+    assert state_in_words(automaton, automaton.read(state, b"]")).endswith("row: DEAD everywhere")
+    assert state_in_words(automaton, -1) == "DEAD"
+    with pytest.raises(StateError):
+        state_in_words(automaton, 10_000)

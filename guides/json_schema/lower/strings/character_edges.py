@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .....kernels.chart.layout import EPSILON
+from ....automata.charsets import intersect
 from ....graph.graph import Edge
 from ....graph.lowering import Lowering
 from ....graph.utf8 import byte_fragment
-from ....regex.charsets import intersect
 from ....syntax import Alternation, Chars, Ranges
 from ...automata.alphabet import Alphabet, Ways
 from ...automata.spelling import PLAIN, Escapes, after_backslash, spell_chars

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .....kernels.answers import NEVER
 from ....graph.lowering import Lowering
 from ....limits import spend
 from ...automata.alphabet import Alphabet
 from ...automata.conjunction import Conjunction
-from ...automata.counting import NEVER
 from ...automata.spelling import PLAIN, Escapes
 from .character_edges import CharacterEdges
 

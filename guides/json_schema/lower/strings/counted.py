@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .....kernels.answers import NEVER
 from .....kernels.chart.layout import EPSILON, INCREMENT, LEAVE
+from ....automata.charsets import intersect
 from ....graph.graph import Link
 from ....graph.lowering import Lowering
-from ....regex.charsets import intersect
-from ...automata.counting import NEVER, Counting
+from ...automata.counting import Counting
 from ...automata.spelling import PLAIN, Escapes
 from .character_edges import CharacterEdges
 

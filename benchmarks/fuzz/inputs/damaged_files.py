@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mutation import changed_value, value
+from .mutation import changed_value, value
 
 
 def damaged(random: Random) -> tuple[str, Callable[[], Any], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from mutation import changed_text, character, size, word
+from .mutation import changed_text, character, size, word
 
 ATOMS = [
     ".",

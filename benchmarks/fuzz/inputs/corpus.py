@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from grammars import GBNF_KNOWN, LARK_KNOWN
-from regexes import KNOWN
-from schemas import patterns_of
+from .grammars import GBNF_KNOWN, LARK_KNOWN
+from .regexes import KNOWN
+from .schemas import patterns_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SMALL = 20_000
 """How many characters a known schema may have, so that most cases are quick."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from mutation import changed_text, size, word
-from regexes import alternation
+from .mutation import changed_text, size, word
+from .regexes import alternation
 
 LARK_PIECES = [
     "|", "(", ")", "[", "]", "*", "+", "?", "~2", "~0..3", "~5..2", "~99999999", '"a"', '""', '"a"i', "/a+/", "/(/",

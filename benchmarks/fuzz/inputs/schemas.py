@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from mutation import changed_text, changed_value, number, size, value, word
-from regexes import alternation
+from .mutation import changed_text, changed_value, number, size, value, word
+from .regexes import alternation
 
 DRAFTS = [
     "http://json-schema.org/draft-04/schema#",
