@@ -1,8 +1,8 @@
 """Spans of characters, beside what the encoding of each character says."""
 
 import pytest
+from trellm.guides.automata.charsets import negate
 from trellm.guides.graph.spans import span_of
-from trellm.guides.regex.charsets import negate
 
 EVERY = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
 FIRST_BYTE = [character.encode()[0] for character in EVERY]

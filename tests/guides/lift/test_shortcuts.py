@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from trellm import Vocabulary
 from trellm.guides import JSONGuide, RegexGuide
+from trellm.guides.automata.charsets import negate
 from trellm.guides.graph.spans import span_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.tables import VocabularyTables
-from trellm.guides.regex.charsets import negate
 from trellm.kernels.trie.loop_slice import LoopSlice
 
 from ..naive_masks import naive_mask
