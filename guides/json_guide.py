@@ -16,7 +16,8 @@ from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
 from .gc_pause import paused
 from .given import vocabulary_of
-from .graph.graph import Graph, span_of
+from .graph.graph import Graph
+from .graph.spans import span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, Spelling, check
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import MOST_LEFT_OUT, Covered, FinalCheck, Unenforced, coverage, separable, without

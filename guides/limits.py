@@ -116,6 +116,7 @@ class Meter:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits.of(limits)
         self.counts = np.array([0, self.limits.work, 0], np.int64)
+        self._is_timed = self.limits.seconds is not None
         self._view = memoryview(self.counts)  # single numbers are quicker this way  # type: ignore[arg-type]
         self.uncounted = 0
         self.allowance = 0  # how many steps may be uncounted before another look
@@ -156,6 +157,15 @@ class Meter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def begin_alone(self) -> bool:
+        """Begin a call that only a kernel counts in, without `with`; False if a call or a thread must know of it."""
+        work = _local.work
+        if self._is_timed or work.meter is not None or work.cancellation is not None:
+            return False
+        view = self._view
+        view[SPENT] = view[STOPPED] = self.uncounted = 0
+        return True
 
     @property
     def spent(self) -> int:

@@ -113,7 +113,7 @@ class SubstringGuide(StateTableGuide, Drawable):
             return DEAD
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
-        data, start = self._tables.bytes
+        data, start = self._tables.bytes.data, self._tables.bytes.start
         first, last = start.item(token), start.item(token + 1)
         return DEAD if first == last else self._spelt(self._automaton.read_part(state, data, first, last))
 

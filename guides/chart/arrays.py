@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.chart import layout as kernel
 from ...kernels.chart.interning import FREE, WORDS, reindex
 from ...kernels.chart.layout import Chart
-from ...kernels.chart.rows import MEMO_HEADER, MEMO_ITEMS
+from ...kernels.chart.rows import LOOP, MEMO_HEADER, MEMO_ITEMS
 from ...kernels.chart.sets import SETS
 from ...kernels.jit.calling import call
 from ..limits import Meter, spend
@@ -46,7 +46,7 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
         return_set_index=np.full(1 << 11, -1, np.int32),
         signature_index=np.full(1 << 12, -1, np.int32),
         rows=np.empty((rows, 256), np.int32),
-        loops=np.empty((rows, 3), np.uint64),
+        loops=np.empty((rows, LOOP), np.uint64),
         memo=np.zeros((MEMO_SLOTS, MEMO_HEADER + kernel.ITEM * MEMO_ITEMS), np.int32),
         set_words=np.empty(4096, np.int32),
         sets=np.zeros((64, 2), np.int32),
@@ -115,9 +115,9 @@ def filled(length: int) -> Any:
     return index
 
 
-def larger(array: Any) -> Any:
-    """A copy with room for twice as much. Raises Cancelled."""
-    grown = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
+def larger(array: Any, times: int = 2) -> Any:
+    """A copy with room for so many times as much. Raises Cancelled."""
+    grown = np.empty((times * len(array), *array.shape[1:]), array.dtype)
     rows = max(1, NUMBERS_AT_A_TIME * len(array) // max(1, array.size))
     for first in range(0, len(array), rows):
         spend(0)

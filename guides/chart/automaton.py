@@ -13,13 +13,12 @@ from ...errors import LanguageError, LimitError, StateError
 from ...kernels import answers
 from ...kernels.chart import layout as kernel
 from ...kernels.chart.closure import begin
-from ...kernels.chart.compaction import find_needed, keep_needed, keep_sets
 from ...kernels.chart.interning import HI, LO, WORDS
 from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.rows import explore, fill_row
 from ...kernels.chart.sets import SETS
-from ...kernels.chart.ways import follow, grow_old, pin, put_to_sleep, rouse
+from ...kernels.chart.ways import pin, rouse
 from ...kernels.jit.arrays import Arrays
 from ...kernels.jit.calling import call
 from ..given import no_state, state_of
@@ -35,17 +34,14 @@ from .arrays import (
     reserved_bytes,
     scratch,
     scratch_bytes,
-    to_be_compacted,
     with_sets_reindexed,
 )
+from .compaction import compacted
 
 DEAD = answers.DEAD
 HORIZON = 256
 MAX_WORDS = 1 << 20
-# Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
-STRIDE = 64
 _NO_BYTES = np.zeros(0, np.uint8)
-_NOBODYS = object()
 
 Making = Callable[[], tuple[Graph, int]]
 
@@ -80,7 +76,7 @@ class ChartAutomaton:
         rule: int = 0,
         *,
         meter: Meter | None = None,
-        max_rows: int = 4096,
+        max_rows: int = 2048,
         max_words: int = MAX_WORDS,
         horizon: int = HORIZON,
     ) -> None:
@@ -99,9 +95,7 @@ class ChartAutomaton:
         self._chart = new_chart(horizon, max_rows, self.meter)
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
-        self._spelling = _NO_BYTES
-        # The very number that was found ready last, or given out: it mostly comes next
-        self._awake: object = _NOBODYS
+        self.spelling = _NO_BYTES  # what the ways to states that the kernel `follow` came to are written in
         self.start = self.run(begin, rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
@@ -140,8 +134,6 @@ class ChartAutomaton:
 
     def ready(self, state: int) -> int:
         """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
-        if state is self._awake:
-            return state
         states = self._chart.states
         state = state_of(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
@@ -150,7 +142,6 @@ class ChartAutomaton:
             raise no_state(state)
         if states.item(state, HI) == kernel.ASLEEP:
             self._wake(state)
-        self._awake = state
         return state
 
     def step(self, state: int, byte: int) -> int:
@@ -164,15 +155,6 @@ class ChartAutomaton:
             if state == DEAD:
                 return DEAD
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
-
-    def follow(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
-        """The state after data[first:last], or DEAD. Hold the lock, with the state `ready`.
-
-        data: always the same array, since where in it the bytes are is remembered
-        """
-        self._spelling = data
-        after = self._awake = self.run(follow, state, data, first, last)
-        return after
 
     def is_accepting(self, state: int) -> bool:
         """Whether the bytes read so far are a complete text."""
@@ -230,36 +212,8 @@ class ChartAutomaton:
         most = self._max_words if most_words is None else most_words
         with self.lock:
             self.begin_call()
-            self._awake = _NOBODYS
-            chart = to_be_compacted(self._chart)
-            count = self.state_count
-            return_sets, signatures = (
-                np.zeros(len(chart.return_sets), np.uint8),
-                np.zeros(len(chart.signatures), np.uint8),
-            )
-            needed = int(find_needed(chart, return_sets, signatures))
-            if needed > most and put_to_sleep(chart.states, count, STRIDE):
-                return_sets[:] = signatures[:] = 0
-                needed = int(find_needed(chart, return_sets, signatures))
-            # With room in proportion to what was given out since the last time, that would be ever more each time.
-            room = min(3 * needed, max(self._max_words, needed // 2))
-            words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
-            keep_needed(chart, return_sets, signatures, words)
-            grow_old(chart.states, count)
-            chart.states[:, kernel.ROW] = -1
-            chart.sizes[kernel.ROWS] = 0
-            chart = replace(
-                chart,
-                words=words,
-                rows=np.zeros((64, 256), np.int32),
-                loops=np.zeros((64, 3), np.uint64),
-                memo=np.zeros_like(chart.memo),
-                set_words=np.zeros_like(chart.set_words),
-            )
-            keep_sets(self._graph_arrays, replace(chart, set_words=self._chart.set_words), chart.set_words)
-            chart = with_sets_reindexed(reindexed(chart))
-            states = (chart.states[:count, kernel.KEPT] >= 0) & (chart.states[:count, HI] != kernel.ASLEEP)
-            kept = Kept(states, signatures == 1, self.kept)
+            chart, states, signatures = compacted(self._graph_arrays, self._chart, most, self._max_words)
+            kept = Kept(states, signatures, self.kept)
             # Who sees the chart without the last of these forgets all numbers, which is always right.
             self.kept = object()
             self._chart = chart
@@ -282,6 +236,15 @@ class ChartAutomaton:
             reached |= new
             queue += sorted(new)
         return found
+
+    def attempt(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """Call a kernel once, as all there is to a call: its answer or a code. Nothing has to be ended after it.
+
+        UNREADY, with nothing done, where more must be begun before a kernel is called than its count of work.
+        """
+        if self._torn or not self.meter.begin_alone():
+            return answers.UNREADY
+        return call(function, self._graph_arrays, self._chart, *arguments)
 
     def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
         """Call a kernel, and deal with the codes it answers, until it answers with something else.
@@ -363,7 +326,7 @@ class ChartAutomaton:
             state = states.item(state, kernel.PARENT)
         for asleep in reversed(way):
             first, last = states.item(asleep, kernel.FIRST), states.item(asleep, kernel.LAST)
-            self.run(rouse, state, asleep, self._spelling, first, last)
+            self.run(rouse, state, asleep, self.spelling, first, last)
             states, state = self._chart.states, asleep
 
     def _widen_scratch(self) -> None:
@@ -385,7 +348,7 @@ class ChartAutomaton:
             if len(chart.rows) >= self._max_rows and not self._dropped:
                 chart = self._without_rows()
             else:
-                chart = replace(chart, rows=larger(chart.rows), loops=larger(chart.loops))
+                chart = replace(chart, rows=larger(chart.rows, 4), loops=larger(chart.loops, 4))
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
             chart = replace(chart, words=larger(chart.words))
             self.is_crowded = len(chart.words) > self._max_words
@@ -407,7 +370,7 @@ class ChartAutomaton:
         chart, sizes = self._chart, self._chart.sizes
         full = [getattr(chart, name) for name, kind in SPANS.items() if 2 * sizes[kind] >= len(getattr(chart, name))]
         if sizes[kernel.ROWS] >= len(chart.rows):
-            full.append(chart.rows)
+            full += 3 * [chart.rows]
         if 2 * sizes[WORDS] >= len(chart.words):
             full += 3 * [chart.words]
         held = self.reserved_bytes + sum(array.nbytes for array in full)

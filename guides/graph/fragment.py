@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.chart.layout import CALL
+from .spans import Span
 
 Ints = NDArray[np.int32]
-Span = tuple[int, int, int]
 
 
 class Fragment(NamedTuple):

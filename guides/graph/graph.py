@@ -6,7 +6,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -31,36 +31,15 @@ from ...kernels.chart.layout import (
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.sets import BITS
 from ..syntax import Ranges
-from .fragment import Fragment, Span, fragment_of
+from .fragment import Fragment, fragment_of
+from .later import Later
 from .records import Records
+from .spans import Span, span_of
 from .utf8 import ByteFragment
 
 Edge = tuple[int, int, int]
 Link = tuple[int, int, int]
 Copy = tuple[int, int, int, int]
-Promise = tuple[Callable[[], int] | int, int, int | None]
-
-
-@lru_cache(maxsize=256)
-def span_of(ranges: Ranges) -> Span:
-    """A set of characters as Graph.spans has it: less than the set, where it has only some beyond ASCII."""
-    bits = 0
-    for low, high in ranges:
-        if low < 0x80:
-            bits |= (1 << (min(high, 0x7F) + 1)) - (1 << low)
-    beyond = [(max(low, 0x80), high) for low, high in ranges if high >= 0x80]
-    wide = beyond in ([(0x80, 0xD7FF), (0xE000, 0x10FFFF)], [(0x80, 0x10FFFF)])
-    return bits & (2**64 - 1), bits >> 64, int(wide)
-
-
-class Later:
-    """What a graph asks for when it is explored: bodies of lazy nodes, promises, weights of sets, names of rules."""
-
-    def __init__(self) -> None:
-        self.expanders: dict[int, Callable[[], None]] = {}
-        self.promises: dict[int, Promise] = {}
-        self.weights: list[Callable[[], list[int]]] = []
-        self.names: dict[int, Callable[[], str]] = {}
 
 
 class Graph:

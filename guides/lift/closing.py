@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from ...errors import LimitError
 from ...kernels.answers import DEAD, NEVER
-from ...kernels.chart.cost import NEXT, TOKENS, Costs, settle_nodes, state_costs
+from ...kernels.chart.cost import state_costs
 from ...kernels.chart.interning import WORDS
+from ...kernels.chart.node_cost import NEXT, TOKENS, Costs, settle_nodes
 from ...kernels.chart.shortest_path import nearest, spell
 from ...kernels.jit.calling import call
 from ...kernels.trie.walk import successors

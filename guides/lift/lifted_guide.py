@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError
-from ...kernels.answers import DEAD, NEVER
+from ...kernels.answers import DEAD, NEVER, UNREADY
 from ...kernels.chart.return_sets import signature as signature_of
+from ...kernels.chart.ways import follow
 from ...kernels.trie.loop_slice import UNSLICEABLE, walk_slice, walk_span
 from ...kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
 from ...kernels.trie.walk import walk, walk_beside
@@ -38,6 +39,7 @@ class LiftedGuide(TableGuide):
         self._automaton = automaton
         self._size = vocabulary.size
         self._lock = automaton.lock
+        automaton.spelling = self._tables.bytes.data
         self._meter = automaton.meter
         self._signatures: dict[int, int] = {}  # by state; or each state itself, see above
         self._steps: dict[int, int] = {}
@@ -65,7 +67,7 @@ class LiftedGuide(TableGuide):
             signature = self._signatures.get(state, _UNKNOWN)
             row = self._rows.get(signature)
             while row is not None:
-                self._tables.masks.touch(row)
+                self._masks.touch(row)
                 known = self._rows.get(signature)
                 if known == row:  # not given away by another thread before it was touched
                     return row
@@ -76,11 +78,11 @@ class LiftedGuide(TableGuide):
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is not int or type(token) is not int:
             state, token = state_of(state, MOST_LEFT), token_of(token, self._size)
+        known = self._steps.get(state << 32 | token)
+        if known is not None and token < self._size and not self._automaton.is_crowded:
+            return known
         if not 0 <= token < self._size:
             return DEAD
-        known = self._steps.get(state << 32 | token)
-        if known is not None and not self._automaton.is_crowded:
-            return known
         if token in self._eos:
             return state if self.is_accepting(state) else DEAD
         if state == DEAD:
@@ -191,22 +193,27 @@ class LiftedGuide(TableGuide):
 
     @paused
     def _new_step(self, state: int, token: int) -> int:
-        """As `advance`, where it is not known."""
-        with self._lock, self._meter:
-            return self._step(state, token)
+        """As `advance`, where it is not known and the token is not EOS: mostly a single call of a kernel."""
+        automaton, tokens = self._automaton, self._tables.bytes
+        with self._lock:
+            after = UNREADY
+            if self._tables.spells_all_bytes and not automaton.is_crowded and state <= MOST_LEFT:
+                after = automaton.attempt(follow, tokens, state, token)
+            if after < DEAD:
+                after = self._grown_step(state, token, 0 if after == UNREADY else self._meter.spent)
+            if len(self._steps) >= MAX_STEPS:
+                self._steps.clear()
+            self._steps[state << 32 | token] = after
+            return after
 
-    def _step(self, state: int, token: int) -> int:
-        """The state after a token that is not EOS."""
-        if self._automaton.is_crowded:
-            self._automaton.collect()
-        self._prepare(state)
-        data, start = self._tables.bytes
-        first, last = start.item(token), start.item(token + 1)
-        after = DEAD if first == last else self._alive(self._automaton.follow(state, data, first, last))
-        if len(self._steps) >= MAX_STEPS:
-            self._steps.clear()
-        self._steps[state << 32 | token] = after
-        return after
+    def _grown_step(self, state: int, token: int, spent: int) -> int:
+        """As `_new_step`, with all that may have to be done before, after so much work. Hold the lock."""
+        with self._meter:
+            self._meter.spend(spent)
+            if self._automaton.is_crowded:
+                self._automaton.collect()
+            state = self._prepare(state)
+            return self._alive(self._automaton.run(follow, self._tables.bytes, state, token))
 
     def _alive(self, state: int) -> int:
         """The state, DEAD if the vocabulary cannot spell what may follow."""
@@ -259,7 +266,7 @@ class LiftedGuide(TableGuide):
             self._prepare(state)
             signature = self._automaton.run(signature_of, state) if self._tables.spells_all_bytes else state
             if signature not in self._rows:
-                self._tables.masks.store(self._rows, signature, mask)
+                self._masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int) -> int:
         """The number of the row with the mask of a state. Hold the locks."""
@@ -271,9 +278,9 @@ class LiftedGuide(TableGuide):
             mask = np.zeros(self._tables.words, np.uint32) if state == DEAD else self._walk(state)
             if state != DEAD and self._automaton.ends(state):
                 mask |= self._tables.eos_words
-            row = self._tables.masks.store(self._rows, signature, mask)
+            row = self._masks.store(self._rows, signature, mask)
         else:
-            self._tables.masks.touch(row)
+            self._masks.touch(row)
         if len(self._signatures) >= MAX_STEPS:
             self._signatures.clear()
         self._signatures[state] = signature
@@ -286,12 +293,12 @@ class LiftedGuide(TableGuide):
         trie = self._tables.branches
         found = Shortcut(*self._found.tolist())
         if found.kind == BESIDE:
-            mask = self._tables.masks.rows[self._compute(found.usual)] & ~self._tables.eos_words
+            mask = self._masks.rows[self._compute(found.usual)] & ~self._tables.eos_words
             self._automaton.run(walk_beside, trie, state, found.usual, mask)
             return mask
         mask = np.zeros(self._tables.words, np.uint32)
         if found.kind:
-            loop_slice = self._tables.loop_slice((found.low, found.high, found.others))
+            loop_slice = self._tables.loop_slice((found.low, found.high, found.leads))
             short_walk = walk_slice if found.kind == LOOP else walk_span
             if loop_slice is not None and self._automaton.run(short_walk, trie, loop_slice, state, mask) != UNSLICEABLE:
                 return mask

@@ -32,6 +32,8 @@ class MaskTable:
         self.version = 0
         # Who has each row, the one that was longest unused first.
         self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()
+        # Notes that a row is used now; no method of ours, since a seen mask takes little longer than that call
+        self.touch = self._owners.move_to_end
 
     def find(self, cache: Cache, key: int) -> int | None:
         """The row kept under cache[key], which is used now; None if there is none. One thread at a time."""
@@ -54,7 +56,3 @@ class MaskTable:
         self.version += 1
         cache[key] = row
         return row
-
-    def touch(self, row: int) -> None:
-        """Note that a row is used now."""
-        self._owners.move_to_end(row)

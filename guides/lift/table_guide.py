@@ -14,6 +14,7 @@ class TableGuide(Shared):
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._tables = VocabularyTables.of(vocabulary)
+        self._masks = self._tables.masks
         self._eos = frozenset(vocabulary.eos_ids)
         self._rows: Cache = {}
 
@@ -25,12 +26,11 @@ class TableGuide(Shared):
     @property
     def table(self) -> MaskTable:
         """The table that holds the masks; one per vocabulary."""
-        return self._tables.masks
+        return self._masks
 
     def mask(self, state: int) -> Mask:
         """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
-        row = self.row(state)
-        return self._tables.masks.masks[row]
+        return self._masks.masks[self.row(state)]
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""

@@ -6,14 +6,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...checks import whole
+from ...kernels.chart.ways import TokenBytes
 from ...kernels.jit.calling import call
-from ...kernels.trie.branches import Branches, TokenTrie, annotate
+from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate
 from ...kernels.trie.loop_slice import LoopSlice, divide
 from ...kernels.trie.preorder import find_parents, find_reach
 from ...tokenizers_adapter import Trie, Vocabulary
@@ -30,13 +31,6 @@ MIN_LOOP = 24
 WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
 
-class TokenBytes(NamedTuple):
-    """The bytes of all tokens: token t is data[start[t]:start[t + 1]], empty if it has none."""
-
-    data: NDArray[np.uint8]
-    start: NDArray[np.int32]
-
-
 class VocabularyTables:
     """One per vocabulary; fetch it with `VocabularyTables.of`. Guard changes with `lock`."""
 
@@ -48,7 +42,7 @@ class VocabularyTables:
         texts = [text or b"" for text in vocabulary.tokens]
         start = np.zeros(len(texts) + 1, np.int32)
         np.cumsum([len(text) for text in texts], out=start[1:])
-        self.bytes = TokenBytes(np.frombuffer(b"".join(texts), np.uint8), start)
+        self.bytes = TokenBytes(np.frombuffer(bytearray().join(texts), np.uint8), start)
         self.words = (vocabulary.size + 31) // 32
         self.eos_words = np.zeros(self.words, np.uint32)
         for token in vocabulary.eos_ids:
@@ -160,7 +154,7 @@ class VocabularyTables:
         trie = self.trie
         stay_chars = np.empty(len(trie.byte), np.int32)
         exit_chars = np.empty(len(trie.byte), np.int32)
-        divide(trie, np.uint64(loop[0]), np.uint64(loop[1]), bool(loop[2]), stay_chars, exit_chars)
+        divide(trie, np.array(loop, np.uint64), stay_chars, exit_chars)
         exits = np.flatnonzero(exit_chars >= 0)
         exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
         first = trie.token_start[exits]
@@ -228,7 +222,7 @@ def parents_of(trie: Trie | TokenTrie) -> NDArray[np.int32]:
 def branches_of(trie: Trie | TokenTrie) -> Branches:
     """A trie numbered by levels, with what the walks need to know of its nodes."""
     order = by_level(trie)
-    below = np.zeros((len(order), 3), np.uint64)
+    below = np.zeros((len(order), BELOW), np.uint64)
     annotate(trie.byte, trie.skip, below)
     children = np.bincount(parents_of(trie)[1:], minlength=len(order))
     first = np.concatenate([[1], 1 + np.cumsum(children[order])])

@@ -46,7 +46,7 @@ OWN_RETURN_SET, ACCEPTING, HEADER = range(3)
 ITEM_NODE, ITEM_ORIGIN, ITEM_COUNT, ITEM = range(4)
 ENTRY_RULE, ENTRY_TARGET, ENTRY_COUNT, ENTRY_ORIGIN, ENTRY = range(5)
 # Columns of Graph.spans and of Chart.seen.
-SPAN_LOW, SPAN_HIGH, SPAN_OTHERS = range(3)
+SPAN_LOW, SPAN_HIGH, SPAN_LEADS = range(3)
 SEEN_STAMP, SEEN_AT = range(2)
 # The last word of a signature.
 OF_RETURN_SET, OF_STATE = -2, -3
@@ -66,8 +66,8 @@ class Graph(Arrays):
     -1 - how many of the first bits must be
     guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
     missing (0 if none need be), those that are kept, and those that are added; of a large set see kernels/chart/sets.py
-    spans: uint64 [n, 3], sets of characters (ASCII in two words, then whether all others): from a node with span
-    k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
+    spans: uint64 [n, 3], sets of characters (ASCII in two words, then lead bytes as in Chart.loops): from a node with
+    span k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
     """
 
     nodes: Table[np.int32]
@@ -84,7 +84,7 @@ class Chart(Arrays):
     words: int32 [w], the contents of states, return sets and signatures
     states, return_sets, signatures: int32 [n, STATE | 3 | 2], spans of words and what belongs to them
     state_index, return_set_index, signature_index: int32 [2**k], open-addressing hash tables of numbers, -1 free
-    rows: int32 [n, 256], transition rows; loops: uint64 [n, 3], beside them, see kernels/chart/rows.py
+    rows: int32 [n, 256], transition rows; loops: uint64 [n, 4], beside them, see kernels/chart/rows.py
     memo: int32 [2**k, MEMO_HEADER + 3 MEMO_ITEMS], what sets of items have led to, see kernels/chart/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
     sizes: int64 [12], how many of each are in use, see above and kernels/chart/interning.py

@@ -42,9 +42,11 @@ from .layout import (
     is_set,
 )
 
-# Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), then the flags and the room.
-ASCII_LOW, ASCII_HIGH, ROOM = 0, 1, 2
-HIGH_KNOWN, HIGH_LOOPS, LOOP_KNOWN, COMPLETE = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(8)
+# Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), then the flags and the room, then the lead
+# bytes of UTF-8 all of whose characters loop, a bit for each from FIRST_LEAD on.
+ASCII_LOW, ASCII_HIGH, ROOM, LEADS, LOOP = range(5)
+FIRST_LEAD = 0xC0
+LEADS_KNOWN, LOOP_KNOWN, COMPLETE = np.uint64(1), np.uint64(2), np.uint64(4)
 ROOM_SHIFT = np.uint64(8)
 # Columns of Chart.memo: how many items, the state after them, then the items; how many it has room for; what `recall`
 # says of others.

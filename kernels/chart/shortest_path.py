@@ -11,9 +11,10 @@ from ..answers import DEAD, EXHAUSTED, NEVER, spend
 from ..jit.aliases import Int, Ints
 from ..jit.wide import inner_njit, njit
 from ..trie.branches import TokenTrie
-from .cost import BYTE, COST, NEXT, TOKENS, Costs, state_cost
+from .cost import state_cost
 from .interning import LO
 from .layout import ACCEPTING, ROW, Chart, Graph
+from .node_cost import BYTE, COST, NEXT, TOKENS, Costs
 from .rows import PENDING, open_row, step
 
 # How many nodes `nearest` may look at in search of any token, and what says that they were not enough.

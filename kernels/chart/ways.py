@@ -9,18 +9,37 @@ Kernels answer as kernels/answers.py says.
 
 from __future__ import annotations
 
-from ..answers import FULL
+import numpy as np
+
+from ..answers import DEAD, FULL, UNREADY
 from ..jit.aliases import Bytes, Int, Ints
+from ..jit.arrays import Arrays, Vector
 from ..jit.wide import njit
 from .interning import HI, LO, WORDS
-from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, UNSET, Chart, Graph
+from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, STATES, UNSET, Chart, Graph
 from .rows import advance
 
 
+class TokenBytes(Arrays):
+    """The bytes of all tokens: token t is data[start[t]:start[t + 1]], empty if it has none."""
+
+    data: Vector[np.uint8]
+    start: Vector[np.int32]
+
+
 @njit
-def follow(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
-    """The state after the bytes data[first:last], which are remembered as the way to it if it is new; or a code."""
-    after = advance(graph, chart, state, data, first, last)
+def follow(graph: Graph, chart: Chart, tokens: TokenBytes, state: Int, token: Int) -> Int:
+    """The state after a token's bytes, which are remembered as the way to it if it is new; or a code.
+
+    DEAD for a token without bytes. Any number may be given as the state.
+    """
+    states = chart.states
+    if state < 0 or state >= chart.sizes[STATES] or states[state, KEPT] < 0 or states[state, HI] == ASLEEP:
+        return UNREADY
+    first, last = tokens.start[token], tokens.start[token + 1]
+    if first == last:
+        return DEAD
+    after = advance(graph, chart, state, tokens.data, first, last)
     if after >= 0 and chart.states[after, PARENT] == UNSET:
         chart.states[after, PARENT] = state
         chart.states[after, FIRST] = first

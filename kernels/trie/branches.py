@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..chart.rows import FIRST_LEAD
 from ..jit.aliases import Bits, Bytes, Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
 from ..utf8 import FIRST_NEXT, PLACES, begins, utf8_step
 
-# Columns of Branches.tokens and of Branches.below. In the last one the most characters begun are above two bits, which
-# say whether there is no byte above ASCII below the node, only well-formed UTF-8, or something else.
+# Columns of Branches.tokens and of Branches.below. A node below which something is not well-formed UTF-8 counts as one
+# below which more characters are begun than any loop has room for.
 OWN, OWN_END, SUBTREE_END = range(3)
-BELOW_LOW, BELOW_HIGH, BEYOND = range(3)
-NO_HIGH, WELL_FORMED, ILL_FORMED = 0, 1, 2
-BEGUN_SHIFT, KIND_MASK = np.uint64(2), np.uint64(3)
+BELOW_LOW, BELOW_HIGH, BEGUN, BELOW_LEADS, BELOW = range(5)
+ILL_FORMED = np.uint64(2**63)
 
 
 class TokenTrie(Arrays):
@@ -41,8 +41,8 @@ class Branches(Arrays):
     first: int32 [n + 1], the first child of each node; they end where those of the next node begin
     byte: uint8 [n]; ids: int32 [tokens], as those of `TokenTrie`
     tokens: int32 [n, 3], where in ids the tokens of a node begin and end, and where those of its whole subtree end
-    below: uint64 [n, 3], the ASCII bytes below the node in two words; the most characters begun below the node along
-    one path, with what there is beyond ASCII: NO_HIGH, WELL_FORMED or ILL_FORMED
+    below: uint64 [n, 4], the ASCII bytes below the node in two words; the most characters begun below the node along
+    one path, or ILL_FORMED; the lead bytes below the node, as in Chart.loops
     deepest: the length of the longest token
     """
 
@@ -59,9 +59,9 @@ def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
     """Fill `Branches.below` for the nodes of a trie in preorder, bottom up."""
     count = len(byte)
     formed = np.full(count, (1 << PLACES) - 1, np.int32)
+    begun = np.zeros(count, np.int32)
     for node in range(count - 1, -1, -1):
         child = node + 1
-        has_high = False
         most = 0
         while child < skip[node]:
             value = np.int32(byte[child])
@@ -69,18 +69,17 @@ def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
             below[node, BELOW_HIGH] |= below[child, BELOW_HIGH]
             if value < FIRST_NEXT:
                 below[node, value >> 6] |= np.uint64(1) << np.uint64(value & 63)
-            has_high |= value >= FIRST_NEXT or below[child, BEYOND] & KIND_MASK != NO_HIGH
-            begun = np.int64(below[child, BEYOND] >> BEGUN_SHIFT) + (1 if begins(value) else 0)
-            most = max(most, begun)
+            below[node, BELOW_LEADS] |= below[child, BELOW_LEADS]
+            if value >= FIRST_LEAD:
+                below[node, BELOW_LEADS] |= np.uint64(1) << np.uint64(value - FIRST_LEAD)
+            most = max(most, begun[child] + (1 if begins(value) else 0))
             for state in range(PLACES):
                 after = utf8_step(state, value)
                 if after < 0 or formed[child] >> after & 1 == 0:
                     formed[node] &= ~(1 << state)
             child = skip[child]
-        kind = NO_HIGH
-        if has_high:
-            kind = WELL_FORMED if formed[node] & 1 else ILL_FORMED
-        below[node, BEYOND] = np.uint64(most << 2 | kind)
+        begun[node] = most
+        below[node, BEGUN] = np.uint64(most) if formed[node] & 1 else ILL_FORMED
 
 
 @inner_njit

@@ -15,6 +15,7 @@ from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, LEAST, 
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
+    FIRST_LEAD,
     NO_SHIFT,
     PENDING,
     ROOM,
@@ -25,12 +26,12 @@ from ..chart.rows import (
     open_row,
     step,
 )
-from ..jit.aliases import Int, Ints, Words
+from ..jit.aliases import Bits, Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
 from ..utf8 import FIRST_NEXT, utf8_step
 from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse
-from .loops import high_loops, loop_target
+from .loops import loop_leads, loop_target
 from .walk import leave
 
 UNSLICEABLE = 1
@@ -64,11 +65,11 @@ class LoopSlice(Arrays):
 
 
 @njit
-def divide(trie: TokenTrie, low: np.uint64, high: np.uint64, wide: bool, stay_chars: Ints, exit_chars: Ints) -> None:
+def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> None:
     """Mark the trie nodes: stay_chars (int32 [n]) or exit_chars is the characters begun, both -1 where neither.
 
-    low, high: the looping ASCII bytes; wide: whether all other characters loop as well. A node stays if the
-    bytes to it stay in the loop; it is an exit if only its last byte leaves, at a character's boundary.
+    loop: uint64 [3], the looping ASCII bytes in two words, and the looping lead bytes, as in Chart.loops. A node stays
+    if the bytes to it stay in the loop; it is an exit if only its last byte leaves, at a character's boundary.
     """
     stay_chars[:] = -1
     exit_chars[:] = -1
@@ -80,12 +81,12 @@ def divide(trie: TokenTrie, low: np.uint64, high: np.uint64, wide: bool, stay_ch
         byte = np.int32(trie.byte[node])
         place = within[level - 1]
         after = -1
-        if place > 0 or byte >= FIRST_NEXT:
-            after = utf8_step(place, byte) if wide else -1
-        else:
-            bits = low if byte < 64 else high
+        if place > 0:
+            after = utf8_step(place, byte)
+        elif byte < FIRST_NEXT or byte >= FIRST_LEAD:
+            bits = loop[byte >> 6] if byte < FIRST_NEXT else loop[2]
             if bits >> np.uint64(byte & 63) & np.uint64(1):
-                after = 0
+                after = utf8_step(place, byte)
         if after < 0:
             if place == 0:
                 exit_chars[node] = begun[level - 1]
@@ -135,7 +136,7 @@ def next_in_loop(graph: Graph, chart: Chart, row: Int, state: Int) -> Int:
     )
     if shift == NO_SHIFT or not same:
         return -1
-    before, now = high_loops(graph, chart, state, row), high_loops(graph, chart, target, after)
+    before, now = loop_leads(graph, chart, state, row), loop_leads(graph, chart, target, after)
     if before < 0 or now < 0:
         return min(before, now)
     return target if before == now else -1

@@ -9,10 +9,13 @@ import numpy as np
 
 from ..answers import DEAD
 from ..chart.layout import Chart, Graph
-from ..chart.rows import HIGH_KNOWN, HIGH_LOOPS, ROOM, fill_range, fill_row
+from ..chart.rows import FIRST_LEAD, LEADS, LEADS_KNOWN, ROOM, fill_range, fill_row
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, shared_njit
 from ..utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
+
+# After so many lead bytes that do not loop, as in a set of letters, the others are not worth a look each.
+MANY_OTHERS = 8
 
 
 @inner_njit
@@ -55,26 +58,32 @@ def loop_target(chart: Chart, row: Int) -> Int:
 
 
 @shared_njit
-def high_loops(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
-    """1 if every character above ASCII loops as the row's ASCII loop does, else 0; or a code. Remembers the answer."""
-    info = chart.loops[row, ROOM]
-    if info & HIGH_KNOWN:
-        return 1 if info & HIGH_LOOPS else 0
+def loop_leads(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
+    """The lead bytes all of whose characters loop as the row's ASCII loop does, as in Chart.loops; or a code.
+
+    After some others no more are tried, and count as others. Remembers the answer.
+    """
+    if chart.loops[row, ROOM] & LEADS_KNOWN:
+        return np.int64(chart.loops[row, LEADS])
     code = fill_range(graph, chart, state, row, FIRST_NEXT, 256)
     if code < 0:
         return code
     target = loop_target(chart, row)
-    answer = 1
+    leads = 0
+    answer = others = 0
     previous, previous_form = DEAD, -1
     for form in range(len(FORMS)):
         for lead in range(FORMS[form, LEAD], FORMS[form, LAST_LEAD] + 1):
             after = chart.rows[row, lead]
-            if after < 0:
-                answer = 0
-            elif answer == 1 and (after != previous or form != previous_form):
+            if after < 0 or others == MANY_OTHERS:
+                continue
+            if after != previous or form != previous_form:
                 answer = form_loops(graph, chart, after, form, target)
                 if answer < 0:
                     return answer
                 previous, previous_form = after, form
-    chart.loops[row, ROOM] |= HIGH_KNOWN | (HIGH_LOOPS if answer == 1 else np.uint64(0))
-    return answer
+            leads |= answer << (lead - FIRST_LEAD)
+            others += 1 - answer
+    chart.loops[row, LEADS] = np.uint64(leads)
+    chart.loops[row, ROOM] |= LEADS_KNOWN
+    return leads

@@ -9,30 +9,30 @@ from typing import NamedTuple
 
 from ..answers import DEAD
 from ..chart.interning import HI, LO
-from ..chart.layout import HEADER, ITEM, ITEM_NODE, SPAN, SPAN_HIGH, SPAN_LOW, SPAN_OTHERS, Chart, Graph
+from ..chart.layout import HEADER, ITEM, ITEM_NODE, SPAN, SPAN_HIGH, SPAN_LEADS, SPAN_LOW, Chart, Graph
 from ..chart.return_sets import signature
 from ..chart.rows import ASCII_HIGH, ASCII_LOW, fill_low
 from ..jit.aliases import Bits, Int
 from ..jit.wide import inner_njit, njit
-from .loops import high_loops, loop_target
+from .loops import loop_leads, loop_target
 
 # Kinds of shortcuts.
 NONE, LOOP, BESIDE, SPANNED = range(4)
 # Where `probe` puts what, in the order of `Shortcut`.
-LOW, HIGH, OTHERS, USUAL, KIND = range(5)
+LOW, HIGH, OF_LEADS, USUAL, KIND = range(5)
 # So many of the 95 printable characters must lead to the usual state.
 MANY = 60
 
 
 class Shortcut(NamedTuple):
-    """What `probe` found: the characters of the loop or the span (ASCII in two words of bits, then whether all others);
-    the state beside which `walk_beside` may walk; NONE, LOOP, BESIDE or SPANNED. What does not go with the kind means
-    nothing.
+    """What `probe` found: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in
+    Chart.loops); the state beside which `walk_beside` may walk; NONE, LOOP, BESIDE or SPANNED. What does not go with
+    the kind means nothing.
     """
 
     low: int
     high: int
-    others: int
+    leads: int
     usual: int
     kind: int
 
@@ -84,16 +84,16 @@ def find_shortcut(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
     loop = NONE
     low, high = chart.loops[row, ASCII_LOW], chart.loops[row, ASCII_HIGH]
     if low | high:
-        wide = high_loops(graph, chart, state, row)
-        if wide < 0:
-            return wide
-        found[LOW], found[HIGH], found[OTHERS] = low, high, wide
+        leads = loop_leads(graph, chart, state, row)
+        if leads < 0:
+            return leads
+        found[LOW], found[HIGH], found[OF_LEADS] = low, high, leads
         loop = LOOP
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
         span = graph.nodes[words[at + ITEM_NODE], SPAN]
         if span and (loop == NONE or low != graph.spans[span, SPAN_LOW] or high != graph.spans[span, SPAN_HIGH]):
             found[LOW], found[HIGH] = graph.spans[span, SPAN_LOW], graph.spans[span, SPAN_HIGH]
-            found[OTHERS] = graph.spans[span, SPAN_OTHERS]
+            found[OF_LEADS] = graph.spans[span, SPAN_LEADS]
             return SPANNED
     return loop

@@ -31,22 +31,19 @@ from ..chart.rows import (
 from ..jit.aliases import Int, Ints, Words
 from ..jit.wide import inner_njit, njit
 from .branches import (
-    BEGUN_SHIFT,
+    BEGUN,
     BELOW_HIGH,
+    BELOW_LEADS,
     BELOW_LOW,
-    BEYOND,
-    ILL_FORMED,
-    KIND_MASK,
     OWN,
     OWN_END,
     SUBTREE_END,
-    WELL_FORMED,
     Branches,
     TokenTrie,
     allow,
     refuse,
 )
-from .loops import high_loops
+from .loops import loop_leads
 
 # Of how many nodes the work is counted at a time.
 BATCH = 1024
@@ -58,12 +55,17 @@ HELD, HELD_BESIDE = 4, 6
 @inner_njit
 def is_covered(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int, row: Int) -> Int:
     """1 if all that is below a node of the trie stays in the loop of `state`, else 0; or a code."""
-    low, high, beyond = trie.below[node, BELOW_LOW], trie.below[node, BELOW_HIGH], trie.below[node, BEYOND]
+    low, high, leads = trie.below[node, BELOW_LOW], trie.below[node, BELOW_HIGH], trie.below[node, BELOW_LEADS]
     if low & ~chart.loops[row, ASCII_LOW] or high & ~chart.loops[row, ASCII_HIGH]:
         return 0
-    if beyond & KIND_MASK == ILL_FORMED or beyond >> BEGUN_SHIFT > chart.loops[row, ROOM] >> ROOM_SHIFT:
+    if trie.below[node, BEGUN] > chart.loops[row, ROOM] >> ROOM_SHIFT:
         return 0
-    return high_loops(graph, chart, state, row) if beyond & KIND_MASK == WELL_FORMED else 1
+    if leads == 0:
+        return 1
+    looping = loop_leads(graph, chart, state, row)
+    if looping < 0:
+        return looping
+    return 1 if leads & ~np.uint64(looping) == 0 else 0
 
 
 @njit

@@ -24,7 +24,7 @@ from trellm.guides import (
     laws,
     mask_within,
 )
-from trellm.guides.chart.automaton import STRIDE
+from trellm.guides.chart.compaction import STRIDE
 from trellm.guides.protocol import DEAD, tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 

@@ -12,7 +12,7 @@ import pytest
 from trellm.errors import Cancelled, LimitError
 from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within
 from trellm.guides.chart import arrays as chart_arrays
-from trellm.guides.chart import automaton
+from trellm.guides.chart import automaton, compaction
 from trellm.guides.graph.graph import Graph
 from trellm.guides.limits import Cancellation, Limits
 from trellm.guides.protocol import tokens_of
@@ -115,7 +115,7 @@ def test_making_room_is_done_or_not_done() -> None:
         json_guide.remembered._values.clear()
         guide = MAKERS["json"](copied())
         assert told(guide, 1, 30) == expected
-        with failing(automaton, name, 1), pytest.raises(Injected):
+        with failing(compaction, name, 1), pytest.raises(Injected):
             guide.automaton.collect(0)  # type: ignore[attr-defined]
         assert told(guide, 1, 30) == expected, name
 

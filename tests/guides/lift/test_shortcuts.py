@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from trellm import Vocabulary
 from trellm.guides import JSONGuide, RegexGuide
+from trellm.guides.automata.charsets import negate
+from trellm.guides.graph.spans import span_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
+from trellm.guides.lift.tables import VocabularyTables
+from trellm.kernels.trie.loop_slice import LoopSlice
 
-CHARACTERS = ("a", "b", "z", "é", '"', '"', "\\", "n", ",", ":", " ", "{", "}", "1")
+from ..naive_masks import naive_mask
+
+CHARACTERS = ("a", "b", "z", "é", "’", "\u2028", "世", '"', '"', "\\", "n", ",", ":", " ", "{", "}", "1")
 CHARACTER = r'([^"\\\x00-\x1F]|\\["\\n])'
 PATTERNS = [
     *(f'"{CHARACTER}{{{least},{most}}}"[,:]?a*' for least in (0, 1, 3, 9) for most in ("", 9, 12, 40)),
@@ -20,12 +26,16 @@ PATTERNS = [
     '"[^"\\\\a]*"[ab]?',
     '"[^"\\\\a][^"\\\\]*"[ab]?',
 ]
+# All characters but some above ASCII, or all that begin with some bytes only
+SETS = ['[^"\u2028]', '[^"\u2028é]', '[^"\u4e00-\u9fff]', "[a-z1\u2000-\u2fff :{},]", "[a-z1 :{},éè\u3000-\U0010ffff]"]
 SCHEMAS = [
     {"properties": {"ab": {}, "aba": {"maxLength": 3}, "b": {"type": "integer"}, "éa": {}}},
     {"properties": {"a": {"minLength": 2}, "z": {"maxLength": 4}}, "minProperties": 1},
     {"maxLength": 6, "not": {"enum": ["", "ab"]}},
     {"propertyNames": {"not": {"enum": ["ab", "abz"]}}},
     {"additionalProperties": {"minLength": 3, "maxLength": 5}, "propertyNames": {"maxLength": 6}},
+    {"pattern": "^.*$", "maxLength": 9},
+    {"patternProperties": {"^.+$": {"pattern": "^.+$"}}, "minProperties": 1},
 ]
 
 
@@ -65,6 +75,29 @@ def check(guide: LiftedGuide, random: Random) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_masks_of_patterns(pattern: str) -> None:
     check(RegexGuide(pattern, VOCABULARY), Random(pattern))
+
+
+@pytest.mark.parametrize("times", ["*", "{2,11}", "{0,40}"])
+@pytest.mark.parametrize("characters", SETS)
+def test_masks_of_sets_beyond_ascii(characters: str, times: str) -> None:
+    """Walks know of loops themselves: so some of these masks are compared with what is read byte by byte."""
+    guide = RegexGuide(f'"{characters}{times}"[,:]?', VOCABULARY)
+    check(guide, Random(characters + times))
+    for text in ('"', '"ab'):
+        state = guide.read(guide.start, text.encode())
+        allowed = np.flatnonzero(np.unpackbits(guide.mask(state).view(np.uint8), bitorder="little"))
+        assert set(allowed.tolist()) == naive_mask(guide, state)
+
+
+def test_a_set_without_one_character_has_a_slice() -> None:
+    """Of the same loop as its span: all lead bytes but one loop."""
+    fresh = vocabulary()
+    guide = RegexGuide('"[^"\u2028]*"|b"[^"\u2028]*"b', fresh)
+    for text in (b'"', b'b"'):
+        guide.mask(guide.read(guide.start, text))
+    loop = span_of(negate(((ord('"'), ord('"')), (0x2028, 0x2028))))
+    assert loop[2].bit_count() == 0xF4 - 0xC2
+    assert isinstance(VocabularyTables.of(fresh)._slices.get(loop), LoopSlice)
 
 
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
