@@ -212,10 +212,11 @@ def test_options_are_checked(options: dict[str, int]) -> None:
 
 
 def test_too_many_alternatives_are_a_limit_error() -> None:
-    schema = {"type": "object", "dependencies": {f"a{index}": [f"b{index}"] for index in range(12)}}
-    compiled = CompiledSchema(schema)
+    dependencies = {f"a{index}": [f"b{index}"] for index in range(13)}
+    compiled = CompiledSchema({"type": "object", "dependencies": dependencies, "minProperties": 1})
+    compiled.check_has_instance()
     with pytest.raises(LimitError, match="max_cases"):
-        compiled.check_has_instance()
+        compiled.cases(compiled.root)
 
 
 def test_formats_may_be_annotations() -> None:
