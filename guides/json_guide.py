@@ -13,6 +13,7 @@ from ..checks import mapping_of
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
+from .distinct.distinct_guide import DistinctGuide
 from .gc_pause import paused
 from .given import vocabulary_of
 from .graph.graph import Graph, span_of
@@ -82,6 +83,7 @@ class JSONGuide(LiftedGuide):
         if known is not None:
             check_cancelled()
             self.__dict__ = known.__dict__  # all that the other one has found out, and will
+            object.__setattr__(self, "__class__", type(known))
             return
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
@@ -116,16 +118,23 @@ class JSONGuide(LiftedGuide):
     ) -> None:
         self.schema = schema = CompiledSchema(*given, options, contexts=quotes)
         schema.check_has_instance()
-        check(schema, form)
+        watch = check(schema, form)
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.split(span_of(PLAIN), at_once=True)
 
+        marks: set[int] = set()
+
         def make() -> tuple[Graph, int]:
-            lowering = SchemaLowering(schema, form)
+            lowering = SchemaLowering(schema, form, marks, repeating=watch.repeating)
             return lowering.graph, lowering.root()
 
         super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
+        if watch.any:
+            # Of a class of its own, so that it costs nothing where nothing is watched.
+            object.__setattr__(self, "__class__", WatchingJSONGuide)
+            assert isinstance(self, WatchingJSONGuide)
+            self.watch(marks, canonical=form.escapes == "canonical", by_bytes=watch.repeating)
 
     @property
     def held_bytes(self) -> int:
@@ -138,6 +147,15 @@ class JSONGuide(LiftedGuide):
 
     def __repr__(self) -> str:
         return f"JSONGuide({self.schema.root!r})"
+
+
+class WatchingJSONGuide(DistinctGuide, JSONGuide):
+    """A JSONGuide with arrays whose items must differ and are out of more values than can be listed."""
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the guide takes, with what its texts have in such arrays."""
+        return super().held_bytes + self.trail_bytes
 
 
 remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)

@@ -8,11 +8,12 @@ from ....errors import SchemaError
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
 from ..algebra.cases import Array, Normal
-from ..algebra.formula import NOTHING, Formula
+from ..algebra.formula import Formula
 from ..compiled import CompiledSchema
 from .form import Form
 from .objects.name_choice import suits as many_rules
 from .strings.lowering import StringLowering
+from .unique import Watch, check_watched, is_watched, unclear
 
 MAX_CHECKED = 20_000
 # Only a schema that mentions one of these may have such sets.
@@ -24,13 +25,14 @@ RISKY = frozenset(
 )
 
 
-def check(schema: CompiledSchema, form: Form) -> None:
-    """Raise SchemaError for sets that cannot be enforced, LimitError for what is too large.
+def check(schema: CompiledSchema, form: Form) -> Watch:
+    """Raise SchemaError for sets that cannot be enforced, LimitError for what is too large; what is to be watched.
 
     Follows the formulas from the root, up to MAX_CHECKED of them.
     """
+    watch = Watch()
     if not schema.mentions(RISKY):
-        return
+        return watch
     strings = StringLowering(Lowering(Graph()), form.escapes)
     todo = [schema.root]
     seen = set(todo)
@@ -40,11 +42,21 @@ def check(schema: CompiledSchema, form: Form) -> None:
         for case in normal.strings:
             strings.shortest(case)
         for array in normal.arrays:
-            _check_unique(schema, array, formula)
+            watch = _check_unique(schema, array, formula, watch)
         for part in _parts(schema, normal, strings):
             if part not in seen:
                 seen.add(part)
                 todo.append(part)
+    if todo and schema.mentions(frozenset(("uniqueItems",))):
+        watch = Watch(True, True)
+    if watch.any:
+        found = unclear(schema)
+        if found is not None:
+            raise SchemaError(
+                "uniqueItems over many values cannot be enforced where another alternative allows equal items",
+                schema.formulas.pointer_of(found),
+            )
+    return watch
 
 
 def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> Iterator[Formula]:
@@ -68,13 +80,12 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
             yield formula
 
 
-def _check_unique(schema: CompiledSchema, array: Array, formula: Formula) -> None:
-    most = array.max_items
-    if array.unique is None or (array.unique and most is not None and most <= 1):
-        return
-    finite = all(part is NOTHING or schema.constants(part) is not None for part in (*array.prefix[:most], array.rest))
-    if not array.unique or not finite:
-        raise SchemaError(
-            "uniqueItems can be enforced only for items out of finitely many values (enum, const, boolean)",
-            repr(formula) if formula.kind == "schema" else "#",
-        )
+def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch: Watch) -> Watch:
+    """Check one array; what is to be watched so far, with it."""
+    pointer = repr(formula) if formula.kind == "schema" else schema.formulas.pointer_of(formula)
+    if array.unique is False:
+        raise SchemaError("arrays in which some two items are equal cannot be enforced", pointer)
+    if not is_watched(schema, array):
+        return watch
+    check_watched(schema, array, pointer)
+    return Watch(True, watch.repeating or array.min_items > 1)
