@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 from . import guides
 from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.arguments import check_model
-from .engine.collecting import collecting
 from .engine.extraction import Extractor
 from .engine.formats import format_of
+from .engine.gc_restored import gc_restored
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
@@ -82,7 +82,7 @@ def regex(
     text_of(pattern, "generate.regex: the pattern")
     whole(flags, "flags", 0)
     one_of(dialect, "dialect", ("python", "ecma"))
-    with collecting():
+    with gc_restored():
         guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, limits=limits)
     return Generator(model, guide, limits=limits)
 
@@ -94,7 +94,7 @@ def choice(model: Model, choices: Iterable[str], *, limits: Limits | None = None
         raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
     several = sorted(choices) if isinstance(choices, (set, frozenset)) else choices
     texts = texts_of(several, "choices", "choice")
-    with collecting():
+    with gc_restored():
         guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
     return Generator(model, guide, limits=limits)
 
@@ -102,7 +102,7 @@ def choice(model: Model, choices: Iterable[str], *, limits: Limits | None = None
 def fsm(model: Model, machine: Any, *, limits: Limits | None = None) -> Generator[str]:
     """Text that an `interegular` FSM accepts. Value: str."""
     check_model(model, "generate.fsm", machine)
-    with collecting():
+    with gc_restored():
         guide = guides.FSMGuide(machine, model.vocabulary, limits=limits)
     return Generator(model, guide, limits=limits)
 
@@ -133,7 +133,7 @@ def cfg(
         text_of(start, "start, the name of a rule,")
     one_of(syntax, "syntax", ("lark", "gbnf"))
     _check_contexts(contexts)
-    with collecting():
+    with gc_restored():
         guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
     return Generator(model, guide, limits=limits)
 
@@ -199,7 +199,7 @@ def extract(
         text_of(none_text, "none_text")
     one_of(boundary, "boundary", ("word", "character", "sentence", "line"))
     one_of(whitespace, "whitespace", ("exact", "collapsed"))
-    with collecting():
+    with gc_restored():
         guide = guides.SubstringGuide(
             context,
             model.vocabulary,
@@ -224,7 +224,7 @@ def format(model: Model, kind: Any, *, limits: Limits | None = None) -> Generato
     """
     check_model(model, "generate.format", kind)
     written = format_of(kind)
-    with collecting():
+    with gc_restored():
         if written.pattern is None:
             guide = guides.ChoiceGuide(written.choices, model.vocabulary, limits=limits)
         else:
@@ -275,7 +275,7 @@ def json(
     mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
     structure = structure_of(schema)
-    with collecting():
+    with gc_restored():
         guide = guides.JSONGuide(
             structure.schema,
             model.vocabulary,

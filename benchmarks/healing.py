@@ -59,13 +59,13 @@ def heal(model: Any, prompt: tuple[int, ...], constraint: Any) -> bytes:
 
 def fresh(model: Any, name: str) -> Any:
     """A guide of which nothing was asked but its first mask."""
-    from trellm.engine.decode.constraint import Constraint
+    from trellm.engine.decode.guide_cache import GuideCache
     from trellm.guides import FreeGuide, RegexGuide
 
     pattern = PATTERNS[name]
     guide = FreeGuide(model.vocabulary) if pattern is None else RegexGuide(pattern, model.vocabulary)
     guide.mask(guide.start)
-    return Constraint(guide, model.few)
+    return GuideCache(guide, model.few)
 
 
 def measure(model: Any, name: str, prompts: list[tuple[int, ...]]) -> dict[str, Any]:

@@ -24,6 +24,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
+from fractions import Fraction
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +117,20 @@ CLASSES = {
 }
 
 
+WORD = CLASSES[r"\w"]
+OTHERS = {
+    ".": r"[^\n\r\u2028\u2029]",
+    "$": r"\Z",
+    r"\b": f"(?:(?<=[{WORD}])(?![{WORD}])|(?<![{WORD}])(?=[{WORD}]))",
+    r"\B": f"(?:(?<=[{WORD}])(?=[{WORD}])|(?<![{WORD}])(?![{WORD}]))",
+}
+
+
 def in_python(pattern: str) -> str:
     """A pattern of ECMA-262 as Python reads it: the ends of lines differ, and what is a digit, a letter, a space."""
     pieces = re.findall(r"\\.|\[(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL)
-    changed = {".": "[^\\n\\r\\u2028\\u2029]", "$": r"\Z", **{name: f"[{inside}]" for name, inside in CLASSES.items()}}
+    changed = {**OTHERS, **{name: f"[{inside}]" for name, inside in CLASSES.items()}}
+    changed.update((name.upper(), f"[^{inside}]") for name, inside in CLASSES.items())
     escaped = re.compile(r"\\.", re.DOTALL)
     return "".join(
         escaped.sub(lambda found: CLASSES.get(found[0], found[0]), piece)
@@ -146,16 +159,37 @@ def first_error(schema: Any, value: Any) -> Any:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
-    kind = validator_for(schema, default=Draft202012Validator)
-    found = next(iter(kind(schema, format_checker=kind.FORMAT_CHECKER).iter_errors(value)), None)
-    if found is None:
-        return None
-    return next(iter(kind(with_python_patterns(schema), format_checker=kind.FORMAT_CHECKER).iter_errors(value)), None)
+    validator = exact_validator(validator_for(schema, default=Draft202012Validator))
+    found = next(validator(schema).iter_errors(value), None)
+    return None if found is None else next(validator(with_python_patterns(schema)).iter_errors(value), None)
+
+
+@cache
+def exact_validator(kind: Any) -> Any:
+    """A validator of jsonschema that calculates with decimal numbers as they are written, and checks formats.
+
+    `jsonschema` divides floats, and takes "805" for no relative JSON pointer, since an 8 follows its 0.
+    """
+    from jsonschema import ValidationError
+    from jsonschema.validators import extend
+
+    def multiple_of(validator: Any, divisor: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        is_number = validator.is_type(instance, "number")
+        if is_number and (Fraction(str(instance)) / Fraction(str(divisor))).denominator != 1:
+            yield ValidationError(f"{instance!r} is not a multiple of {divisor}")
+
+    def is_relative_pointer(instance: Any) -> bool:
+        pointer = r"(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^~/]|~[01])*)*)"
+        return not isinstance(instance, str) or re.fullmatch(pointer, instance) is not None
+
+    checker = deepcopy(kind.FORMAT_CHECKER)
+    checker.checks("relative-json-pointer")(is_relative_pointer)
+    return partial(extend(kind, {"multipleOf": multiple_of}), format_checker=checker)
 
 
 def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any]) -> tuple[str, str, int]:
     """How the walks through a schema went ("fine", "refused", or what failed), the reason, and the bytes written."""
-    from trellm.engine.decode.constraint import Constraint
+    from trellm.engine.decode.guide_cache import GuideCache
     from trellm.errors import TrellmError
     from trellm.guides import JSONGuide
 
@@ -163,7 +197,7 @@ def walk_schema(schema: Any, vocabulary: Any, walks: int, options: dict[str, Any
         guide = JSONGuide(schema, vocabulary, **options)
     except TrellmError as error:
         return "refused", f"{type(error).__name__}: {error}", 0
-    walker, constraint, written = Walker(vocabulary), Constraint(guide, 64), 0
+    walker, constraint, written = Walker(vocabulary), GuideCache(guide, 64), 0
     shortest = max(1, guide.distance(guide.start))
     for number_ in range(walks):
         budget = shortest + SLACK[number_ % len(SLACK)]

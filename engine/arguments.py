@@ -9,7 +9,16 @@ from ..errors import OptionError
 from ..guides.protocol import Guide
 from ..tokenizers_adapter import Vocabulary
 
-_OF_MODELS = ("vocabulary", "tokenizer", "context", "few", "make_cache", "cache_bytes", "forward", "logits")
+_OF_MODELS = (
+    "vocabulary",
+    "tokenizer",
+    "context",
+    "sparse_head_limit",
+    "make_cache",
+    "cache_bytes",
+    "forward",
+    "logits",
+)
 _OF_GUIDES = ("vocabulary", "start", "mask", "advance", "is_accepting", "distance")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Unpack
 from ..checks import MOST, one_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
-from ..guides.quoting.source import Place
+from ..guides.quoting.source import Occurrence
 from ..guides.substring_guide import SubstringGuide
 from .decode.randomness import row_key
 from .decode.row import Row
@@ -104,7 +104,7 @@ class Extractor(Generator[Any]):
         decode, start = self.model.vocabulary.decode, row.request.start
         return decode(start.prompt) + decode(row.tokens)[: start.tail]
 
-    def _likeliest(self, places: list[Place], prompt: str) -> int:
+    def _likeliest(self, places: list[Occurrence], prompt: str) -> int:
         """Which place the prompt's words stand around."""
         documents = self._quotations.source.documents
         for document in sorted(documents, key=len, reverse=True):

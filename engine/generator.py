@@ -18,13 +18,13 @@ from ..guides.quoting.source import Span
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
 from .arguments import check_guide, check_model
-from .collecting import collecting
 from .decode.beam_loop import BeamLoop
-from .decode.constraint import Constraint
+from .decode.guide_cache import GuideCache
 from .decode.loop import Loop
 from .decode.row import Row
 from .decode.session import Job, make_loop
 from .diagnostics import Diagnostics
+from .gc_restored import gc_restored
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, TextOptions
 from .results import Generation
@@ -73,12 +73,12 @@ class Generator(Generic[T]):
         self.model = model
         self.guide = guide
         self.limits = None if limits is None else Limits.of(limits)
-        self._constraint = None if guide is None else Constraint(guide, model.few, limits=self.limits)
+        self._guide_cache = None if guide is None else GuideCache(guide, model.sparse_head_limit, limits=self.limits)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
-        self._lead = model.lead if isinstance(model, SourceModel) and guide is None else b""
+        self._text_prefix = model.text_prefix if isinstance(model, SourceModel) and guide is None else b""
         self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
-        self._with_goals: dict[tuple[Goal, ...], Constraint] = {}
+        self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
 
     @overload
@@ -115,9 +115,9 @@ class Generator(Generic[T]):
         text_of(prompt, "the prompt of a stream")
         if chosen.search.n != 1:
             raise OptionError(f"search={chosen.search!r}: a stream is one text; use n=1")
-        with collecting():
+        with gc_restored():
             loop = make_loop(self.model, [self.job(prompt, chosen.include)], chosen)
-        return _pieces(loop, b"" if chosen.include else self._lead)
+        return _pieces(loop, b"" if chosen.include else self._text_prefix)
 
     def run_texts(self, prompts: Sequence[str], options: Options, told: Told | None = None) -> list[Any]:
         """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""
@@ -133,16 +133,16 @@ class Generator(Generic[T]):
     def job(self, prompt: str, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
         goals = goals_of(include)
-        return Job(prompt, self._including(goals) if goals else self._constraint)
+        return Job(prompt, self._including(goals) if goals else self._guide_cache)
 
-    def _including(self, goals: tuple[Goal, ...]) -> Constraint:
+    def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
         """The constraint with goals; the last few are kept, since what is found out about them takes time."""
         with self._lock:
             known = self._with_goals.pop(goals, None)
             if known is None:
                 child: Any = FreeGuide(self.model.vocabulary) if self.guide is None else self.guide
                 guide = GoalGuide(child, goals, limits=self.limits)
-                known = Constraint(guide, self.model.few, free=self.guide is None, limits=self.limits)
+                known = GuideCache(guide, self.model.sparse_head_limit, free=self.guide is None, limits=self.limits)
             self._with_goals[goals] = known
             if len(self._with_goals) > KEPT:
                 del self._with_goals[next(iter(self._with_goals))]
@@ -152,8 +152,8 @@ class Generator(Generic[T]):
         """What a finished row comes to."""
         assert row.finish is not None
         logprobs = options.logprobs
-        lead = b"" if row.request.start.constraint else self._lead
-        text = bytes(row.text).removeprefix(lead).decode(errors="replace")
+        text_prefix = b"" if row.request.start.guide_cache else self._text_prefix
+        text = bytes(row.text).removeprefix(text_prefix).decode(errors="replace")
         value, error = self._converted(text, row)
         return Generation(
             text=text,
@@ -185,8 +185,8 @@ class Generator(Generic[T]):
 
     def _diagnostics(self, row: Row) -> Diagnostics:
         assert row.finish is not None
-        constraint = row.request.start.constraint
-        guide = None if constraint is None else constraint.guide
+        guide_cache = row.request.start.guide_cache
+        guide = None if guide_cache is None else guide_cache.guide
         return Diagnostics.of(row.traces, self.model.vocabulary, guide, row.finish)
 
 
@@ -206,21 +206,21 @@ def _prompts(prompts: Any) -> list[str]:
 
 def _unmet(row: Row) -> tuple[str, ...]:
     """The goals that the text, as it was cut, does not meet."""
-    constraint = row.request.start.constraint
-    return () if constraint is None or constraint.goals is None else constraint.goals.missing(bytes(row.text))
+    guide_cache = row.request.start.guide_cache
+    return () if guide_cache is None or guide_cache.goals is None else guide_cache.goals.missing(bytes(row.text))
 
 
 def _same(left: Vocabulary, right: Vocabulary) -> bool:
     return left is right or left.fingerprint == right.fingerprint
 
 
-def _pieces(loop: Loop | BeamLoop, lead: bytes) -> Iterator[str]:
+def _pieces(loop: Loop | BeamLoop, text_prefix: bytes) -> Iterator[str]:
     decoder = TextStream()
     sent = 0
     while not loop.done:
-        with collecting():
+        with gc_restored():
             loop.step()
-        text = (bytes(loop.finished[0].text) if loop.finished else loop.certain()).removeprefix(lead)
+        text = (bytes(loop.finished[0].text) if loop.finished else loop.certain()).removeprefix(text_prefix)
         piece = decoder.push(text[sent:])
         sent = len(text)
         if piece:

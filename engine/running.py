@@ -10,12 +10,12 @@ from typing import Any, Protocol, cast
 
 from ..checks import brief
 from ..errors import ConversionError, OptionError
-from .collecting import collecting
 from .decode.beam_loop import BeamLoop
 from .decode.loop import Loop
 from .decode.randomness import row_key
 from .decode.row import Row
 from .decode.session import Job, make_loop, run_all
+from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
 from .results import Generation, Interrupted, finished_of
@@ -54,7 +54,7 @@ def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> li
     if not pairs:
         return []
     run = _Run(pairs, options, told)
-    with collecting():
+    with gc_restored():
         try:
             run.start()
             run.go_on()

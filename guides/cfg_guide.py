@@ -28,8 +28,8 @@ from .lift.tables import horizon_of
 from .limits import Limits, Meter
 from .pictures import Drawable, Picture
 from .pictures.grammars import grammar_picture
-from .pictures.picture import MAX_STATES
-from .quoting.quotation import Context, template_of
+from .pictures.picture import MAX_PICTURED
+from .quoting.quotation import Context, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
 
@@ -90,7 +90,7 @@ class CFGGuide(LiftedGuide, Drawable):
     def __repr__(self) -> str:
         return f"CFGGuide({self.grammar!r})"
 
-    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
         if switch(tokens, "tokens"):
             raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")
@@ -126,7 +126,7 @@ def graph_of(grammar: Grammar, *, marked: bool = False) -> tuple[Graph, int]:
 
     def quotation(name: str) -> None:
         before, after = marks(order.index(name)) if marked else (b"", b"")
-        entry = graph.instantiate(template_of(quotes[name], False), graph.literal(after, graph.final()))
+        entry = graph.instantiate(fragment_of_quote(quotes[name], False), graph.literal(after, graph.final()))
         graph.define(starts[name], links=((EPSILON, graph.literal(before, entry), 0),))
 
     def define(name: str) -> None:

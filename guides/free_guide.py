@@ -9,13 +9,11 @@ from ..kernels.trie.branches import allow_span
 from ..tokenizers_adapter import Vocabulary
 from .explain.expectation import NOTHING
 from .given import bytes_of, left_of, state_of, token_of
-from .lift.mask_table import Cache, MaskTable
-from .lift.tables import VocabularyTables
-from .protocol import DEAD, UNREACHABLE, Mask
-from .shared import Shared
+from .lift.table_guide import StateTableGuide
+from .protocol import DEAD, NEVER, Mask
 
 
-class FreeGuide(Shared):
+class FreeGuide(StateTableGuide):
     """Every text: each token that adds to it, and EOS at any time. See `guides.protocol.Guide` for the methods.
 
     It is what other guides are built around where there is no constraint. Texts need not be UTF-8.
@@ -24,42 +22,24 @@ class FreeGuide(Shared):
     start = 0
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
-        self._tables = VocabularyTables.of(vocabulary)
-        self._rows: Cache = {}
-        self._mask: Mask = self._tables.pack(True) | self._tables.eos_words
-        self._none: Mask = np.zeros_like(self._mask)
-        # Over bytes, which nobody can make writeable again.
-        self._mask, self._none = (np.frombuffer(mask.tobytes(), np.uint32) for mask in (self._mask, self._none))
+        super().__init__(vocabulary)
+        self._every: Mask = self._tables.pack(True) | self._tables.eos_words
 
     def __repr__(self) -> str:
         return f"FreeGuide({self._vocabulary!r})"
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary whose token ids the masks speak of."""
-        return self._vocabulary
+    def _check(self, state: int) -> int:
+        return state_of(state, self.start + 1)
 
-    @property
-    def table(self) -> MaskTable:
-        """The table that holds the masks; one per vocabulary."""
-        return self._tables.masks
-
-    def mask(self, state: int) -> Mask:
-        """All tokens with bytes, and EOS: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
-        return self._mask if _is_alive(state) else self._none
-
-    def row(self, state: int) -> int:
-        """The number of the row of `table` that holds the mask."""
-        state = state_of(state, self.start + 1)
-        return self._tables.row_of(self._rows, state, lambda: self.mask(state))
+    def _made(self, state: int) -> Mask:
+        return self._every if state == self.start else np.zeros(self._tables.words, np.uint32)
 
     def advance(self, state: int, token: int) -> int:
         """The only state, DEAD after a token that has no bytes and is not EOS."""
         token = token_of(token, self._vocabulary.size)
         if not _is_alive(state) or token < 0:
             return DEAD
-        return self.start if self._vocabulary.tokens[token] or token in self._vocabulary.eos_ids else DEAD
+        return self.start if self._vocabulary.tokens[token] or token in self._eos else DEAD
 
     def read(self, state: int, data: bytes) -> int:
         """The only state."""
@@ -72,7 +52,7 @@ class FreeGuide(Shared):
 
     def distance(self, state: int) -> int:
         """0: nothing is needed."""
-        return 0 if _is_alive(state) else UNREACHABLE
+        return 0 if _is_alive(state) else NEVER
 
     def fits(self, state: int, left: int) -> bool:
         """Whether nothing fits into `left` tokens."""
@@ -81,8 +61,8 @@ class FreeGuide(Shared):
     def mask_within(self, state: int, left: int) -> Mask:
         """All tokens and EOS where a token is left, else EOS: uint32 [ceil(V / 32)]."""
         if not _is_alive(state):
-            return self._none.copy()
-        return self._mask.copy() if left_of(left) > 0 else self._tables.eos_words.copy()
+            return np.zeros(self._tables.words, np.uint32)
+        return self._every.copy() if left_of(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
         """As `guides.healing.crossing.TrieGuide` says."""
@@ -95,7 +75,7 @@ class FreeGuide(Shared):
     def distance_below(self, state: int, node: int) -> int:
         """As `guides.healing.crossing.TrieGuide` says."""
         below = self._tables.below(node)
-        return 1 if _is_alive(state) and below.start < below.stop else UNREACHABLE
+        return 1 if _is_alive(state) and below.start < below.stop else NEVER
 
     def describe(self, state: int) -> str:
         """That anything may follow."""

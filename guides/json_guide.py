@@ -121,7 +121,7 @@ class JSONGuide(LiftedGuide):
         watch = check(schema, form)
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
-        tables.split(span_of(PLAIN), at_once=True)
+        tables.loop_slice(span_of(PLAIN), at_once=True)
 
         marks: set[int] = set()
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import OptionError, StateError
-from .protocol import DEAD, UNREACHABLE, ByteGuide, Guide, Mask, RowGuide, mask_within, tokens_of
+from .protocol import DEAD, NEVER, ByteGuide, Guide, Mask, RowGuide, mask_within, tokens_of
 
 
 class LawBroken(AssertionError):  # noqa: N818
@@ -109,7 +109,7 @@ def no_dead_ends(guide: Guide, state: int, allowed: Sequence[int]) -> None:
     """After every allowed token the text can still be completed."""
     for token in allowed:
         after = guide.advance(state, token)
-        if guide.distance(after) >= UNREACHABLE:
+        if guide.distance(after) >= NEVER:
             raise LawBroken(f"state {state}: after {_named(guide, token)} no text can be completed")
         if not guide.is_accepting(after) and not tokens_of(guide.mask(after)):
             raise LawBroken(f"state {state}: after {_named(guide, token)} nothing is allowed")
@@ -265,7 +265,7 @@ def knows_its_states(guide: Guide) -> None:
     tokens = [guide.vocabulary.size - 1, 0, *guide.vocabulary.eos_ids]
     if guide.mask(DEAD).any() or mask_within(guide, DEAD, 100).any() or guide.is_accepting(DEAD):
         raise LawBroken("something may follow in DEAD")
-    if guide.distance(DEAD) < UNREACHABLE or any(guide.advance(DEAD, token) != DEAD for token in tokens):
+    if guide.distance(DEAD) < NEVER or any(guide.advance(DEAD, token) != DEAD for token in tokens):
         raise LawBroken("DEAD leads somewhere")
     for token in (-1, guide.vocabulary.size, 1 << 32, -(1 << 32), (1 << 32) + 97):
         if guide.advance(guide.start, token) != DEAD:

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from ..checks import brief
 from ..errors import OptionError
 from ..kernels.answers import DEAD as DEAD
+from ..kernels.answers import NEVER as NEVER
 from ..tokenizers_adapter import Vocabulary
 from .given import left_of
 from .lift.mask_table import MaskTable
-
-UNREACHABLE = 2**30
 
 Mask = NDArray[np.uint32]
 

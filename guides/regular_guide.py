@@ -22,13 +22,13 @@ from .given import states_of, vocabulary_of
 from .graph.graph import Graph
 from .graph.lowering import Lowering
 from .graph.text_tree import any_of
-from .graph.utf8 import Template
+from .graph.utf8 import ByteFragment
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables, horizon_of
 from .limits import Limits, Meter
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
-from .pictures.picture import MAX_STATES as MAX_PICTURED
+from .pictures.picture import MAX_PICTURED
 from .regex import parse
 from .regex.pattern import flags_of
 from .syntax import Node
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 Dialect = Literal["python", "ecma"]
 
-MAX_STATES = 50_000
+MAX_PRECOMPILED = 50_000
 SHOWN = 5
 
 
 class RegularGuide(LiftedGuide, Drawable):
     """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
 
-    def __init__(self, node: Node | Template, vocabulary: Vocabulary) -> None:
+    def __init__(self, node: Node | ByteFragment, vocabulary: Vocabulary) -> None:
         vocabulary = vocabulary_of(vocabulary, type(self).__name__)
         graph = Graph()
         rule = Lowering(graph).rule(node)
         super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
 
-    def precompile(self, max_states: int = MAX_STATES) -> Self:
+    def precompile(self, max_states: int = MAX_PRECOMPILED) -> Self:
         """Compute the mask of every state now; returns the guide.
 
         Raises LimitError if there are more than `max_states` states, or more masks than their table may hold.
@@ -68,7 +68,7 @@ class RegularGuide(LiftedGuide, Drawable):
                     )
         return self
 
-    def dfa(self, max_states: int = MAX_STATES) -> Dfa:
+    def dfa(self, max_states: int = MAX_PRECOMPILED) -> Dfa:
         """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
         with self._lock, self._meter:
             return Dfa.of(self.automaton, states_of(max_states))
@@ -76,8 +76,8 @@ class RegularGuide(LiftedGuide, Drawable):
     def minimal(self, max_states: int = MAX_PICTURED) -> Minimal:
         """The smallest automaton, whose states are numbered as in pictures. Raises LimitError above `max_states`."""
         with self._lock, self._meter:
-            states = self.automaton.explore(MAX_STATES)
-            return Minimal(Dfa.of(self.automaton, MAX_STATES), states_of(max_states), states)
+            states = self.automaton.explore(MAX_PRECOMPILED)
+            return Minimal(Dfa.of(self.automaton, MAX_PRECOMPILED), states_of(max_states), states)
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The smallest automaton over bytes; `tokens` adds the tokens allowed in each state."""

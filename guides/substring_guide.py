@@ -12,32 +12,31 @@ from numpy.typing import NDArray
 
 from ..checks import brief, switch
 from ..errors import LanguageError, OptionError
-from ..kernels.answers import EXHAUSTED, NEVER
+from ..kernels.answers import EXHAUSTED
 from ..kernels.jit.calling import call
 from ..kernels.suffix.quoting import Quotable, Work, count_tokens, fewest_tokens, walk_quotable
 from ..tokenizers_adapter import Vocabulary
 from .explain.describe import either
 from .explain.expectation import NOTHING, expectation
 from .given import bytes_of, left_of, states_of, token_of, vocabulary_of
-from .lift.mask_table import Cache, MaskTable
+from .lift.table_guide import StateTableGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, current
 from .locks import new_lock
 from .pictures import Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
-from .pictures.picture import MAX_STATES
-from .protocol import DEAD, UNREACHABLE, Mask
+from .pictures.picture import MAX_PICTURED
+from .protocol import DEAD, NEVER, Mask
 from .quoting.boundaries import Boundary
-from .quoting.source import Place, Rules, Source, Span, WhiteSpace
+from .quoting.source import Occurrence, Rules, Source, Span, WhiteSpace
 from .quoting.substring_automaton import SubstringAutomaton
-from .shared import Shared
 
 MAX_PLACES = 4
 MAX_REMEMBERED = 1 << 18
 MIN_STRIDE = 64
 
 
-class SubstringGuide(Shared, Drawable):
+class SubstringGuide(StateTableGuide, Drawable):
     """Pieces of a context, letter for letter. See `guides.protocol.Guide` for the methods.
 
     context: a text, or several of which one is quoted
@@ -73,12 +72,9 @@ class SubstringGuide(Shared, Drawable):
             self._prepare(vocabulary, self.source.quotable, needed)
 
     def _prepare(self, vocabulary: Vocabulary, quotable: Quotable, needed: NDArray[np.int32]) -> None:
-        self._vocabulary = vocabulary
-        self._tables = VocabularyTables.of(vocabulary)
+        super().__init__(vocabulary)
         self._automaton = SubstringAutomaton(quotable, self._meter)
         self._needed = needed
-        self._eos = frozenset(vocabulary.eos_ids)
-        self._rows: Cache = {}
         self._accepting: dict[int, bool] = {}
         self._distances: dict[int, int] = {}
         self._lock = new_lock()
@@ -97,11 +93,6 @@ class SubstringGuide(Shared, Drawable):
         return f"SubstringGuide(<{sizes} characters>, boundary={self.source.rules.boundary!r})"
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary whose token ids the masks speak of."""
-        return self._vocabulary
-
-    @property
     def start(self) -> int:
         """The state before the first token."""
         return self._automaton.start
@@ -110,21 +101,6 @@ class SubstringGuide(Shared, Drawable):
     def automaton(self) -> SubstringAutomaton:
         """The byte automaton under the guide."""
         return self._automaton
-
-    @property
-    def table(self) -> MaskTable:
-        """The table that holds the masks; one per vocabulary."""
-        return self._tables.masks
-
-    def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
-        row = self.row(state)
-        return self._tables.masks.masks[row]
-
-    def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
-        state = self._automaton.check(state)
-        return self._tables.row_of(self._rows, state, lambda: self._walk(state, self._most))
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
@@ -170,7 +146,7 @@ class SubstringGuide(Shared, Drawable):
         state = self._automaton.check(state)
         left = left_of(left)
         if state == DEAD:
-            return left >= UNREACHABLE
+            return left >= NEVER
         return left >= 0 and self._fewest(state, left) <= left
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
@@ -181,7 +157,7 @@ class SubstringGuide(Shared, Drawable):
     def distance_below(self, state: int, node: int) -> int:
         """As `guides.healing.crossing.TrieGuide` says."""
         if not self.mask_below(state, node).any():
-            return UNREACHABLE
+            return NEVER
         # Whoever has enough tokens left has enough with one more.
         most = 1
         while not self.mask_below(state, node, most).any():
@@ -202,19 +178,19 @@ class SubstringGuide(Shared, Drawable):
         more = [f"{len(places) - MAX_PLACES:,} more"] if len(places) > MAX_PLACES else []
         return f"{words}, quoting the context at {either([*shown, *more])}" if shown else words
 
-    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The smallest automaton of the quotations, for short contexts; `tokens` adds those allowed in each state."""
         minimal = Minimal.of(self._automaton, states_of(max_states))
         switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
-    def places(self, text: str) -> list[Place]:
+    def places(self, text: str) -> list[Occurrence]:
         """Where in the documents a text stands as a quotation; none for a text that is no quotation."""
         data = text.encode(errors="replace")
         found = (self.source.place(begin, begin + len(data)) for begin in self._automaton.occurrences(data))
         return [place for place in found if place is not None]
 
-    def without(self, taken: Sequence[Place]) -> SubstringGuide | None:
+    def without(self, taken: Sequence[Occurrence]) -> SubstringGuide | None:
         """A guide for the quotations that do not overlap with the taken places; None if there are none.
 
         It shares the index of this guide; `none_text` stays allowed.
@@ -232,6 +208,12 @@ class SubstringGuide(Shared, Drawable):
         """The first span of a text with all its places; None for `none_text` and for what is no quotation."""
         places = [] if text == self.source.refusal else self.places(text)
         return self.source.span(places) if places else None
+
+    def _check(self, state: int) -> int:
+        return self._automaton.check(state)
+
+    def _made(self, state: int) -> Mask:
+        return self._walk(state, self._most)
 
     def _walk(self, state: int, most: int) -> Mask:
         """The allowed tokens after which `most` more complete the text, and EOS."""
@@ -258,7 +240,7 @@ class SubstringGuide(Shared, Drawable):
 
     def _fewest(self, state: int, enough: int) -> int:
         if state == DEAD:
-            return UNREACHABLE
+            return NEVER
         node, depth = self._automaton.place(state)
         quotable, trie = self._automaton.quotable, self._tables.branches
         with self._lock, self._counting():

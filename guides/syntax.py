@@ -23,7 +23,7 @@ class Chars:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """These bytes, exactly. `Literal(b"")` is the empty text."""
+    """These bytes, exactly: whole characters, on which shortcuts to masks rely. `Literal(b"")` is the empty text."""
 
     data: bytes
 

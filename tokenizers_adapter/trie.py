@@ -24,8 +24,7 @@ class Trie(NamedTuple):
 
     The children of node n are n + 1, skip[n + 1], skip[skip[n + 1]] ... as long as they are below skip[n].
     The tokens that end at n are ids[token_start[n]:token_start[n + 1]], those that begin with the text of n
-    are ids[token_start[n]:token_start[skip[n]]]. A named tuple, so that compiled kernels take it as one
-    argument.
+    are ids[token_start[n]:token_start[skip[n]]]. Kernels take it as a `kernels.trie.branches.TokenTrie`.
     """
 
     byte: NDArray[np.uint8]  # [N] the last byte of the node's text; 0 for the root

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import index
 from typing import Any, cast
 
 import numpy as np
 
-from ..checks import brief
+from ..checks import brief, items_of
 from ..errors import OptionError, VocabularyError
 from .reading import read_tokenizer
 from .trie import Trie
@@ -137,13 +137,13 @@ class Vocabulary:
 
 def _listed(tokens: Any) -> list[Any]:
     """The tokens, if they are several. Raises OptionError."""
-    several: Any = tokens
-    if isinstance(tokens, (str, bytes, bytearray, Mapping)) or not isinstance(tokens, Iterable):
+    listed = items_of(tokens)
+    if listed is None:
         raise OptionError(
-            f"tokens must be a list with the bytes of each token by its id, not {type(several).__name__}; for a "
+            f"tokens must be a list with the bytes of each token by its id, not {type(tokens).__name__}; for a "
             "tokenizer there is Vocabulary.from_tokenizer(tokenizer)"
         )
-    return list(several)
+    return listed
 
 
 def _token_bytes(token: int, text: Any) -> bytes | None:

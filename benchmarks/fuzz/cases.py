@@ -14,13 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import grammars
-import regexes
-import schemas
-from corpus import Corpus
-from damaged_files import damaged
-from mutation import size, word
-from option_sets import option_set
+from inputs import grammars, regexes, schemas
+from inputs.corpus import Corpus
+from inputs.damaged_files import damaged
+from inputs.mutation import size, word
+from inputs.option_sets import option_set
 from probe import Probe, Walk, Wrong
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -16,13 +16,9 @@ import argparse
 import faulthandler
 import gc
 import json
-import os
-import select
-import signal
 import sys
 import tempfile
 import threading
-import time
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -32,6 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from interrupting import Interrupter
+from pool import answer_of
 from scenarios import Answers, Scenario, differences, recorded, scenarios
 
 MODES: list[tuple[str, type[BaseException], bool]] = [
@@ -45,23 +42,14 @@ SECONDS = 20
 
 def counted(scenario: Scenario, arrays: bool) -> int:
     """How many places a scenario has; found out in a process of its own."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            prepared = scenario.prepare()
-            with Interrupter(None, KeyboardInterrupt, arrays) as counter:
-                scenario.act(prepared)
-            os.write(write, str(counter.count).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        found = pipe.read()
-    os.waitpid(pid, 0)
-    return int(found or 0)
+
+    def count() -> int:
+        prepared = scenario.prepare()
+        with Interrupter(None, KeyboardInterrupt, arrays) as counter:
+            scenario.act(prepared)
+        return counter.count
+
+    return answer_of(count).value or 0
 
 
 class Injections:
@@ -173,33 +161,11 @@ def _is_trellms(error: BaseException) -> bool:
 
 def forked(injections: Injections, number: int) -> dict[str, Any]:
     """Run an injection in a process of its own."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        try:
-            faulthandler.disable()
-            os.write(write, json.dumps(injections.run(number)).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.close(write)
-    data, deadline = b"", time.monotonic() + 3 * SECONDS
-    while time.monotonic() < deadline:
-        if select.select([read], [], [], 1)[0]:
-            more = os.read(read, 1 << 16)
-            if not more:
-                break
-            data += more
-    else:
-        os.kill(pid, signal.SIGKILL)
-    os.close(read)
-    _, status = os.waitpid(pid, 0)
-    if data:
-        return json.loads(data)
+    found = answer_of(lambda: injections.run(number), 3 * SECONDS)
+    if found.value is not None:
+        return found.value
     scenario, mode, _, _, place = injections.chosen(number)
-    verdict = f"crash ({signal.Signals(os.WTERMSIG(status)).name})" if os.WIFSIGNALED(status) else "crash"
+    verdict = f"crash ({found.ended})"
     return {"number": number, "scenario": scenario.name, "mode": mode, "where": f"place {place}", "verdict": verdict}
 
 

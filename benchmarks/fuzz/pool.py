@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import math
 import os
 import resource
 import select
@@ -12,12 +13,64 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from verdicts import Outcome
 
 TICKS = os.sysconf("SC_CLK_TCK")
 Run = Callable[[int], Outcome]
+
+
+class Answer(NamedTuple):
+    """What a function answered in a process of its own; if it did not, how the process ended, and where if known."""
+
+    value: Any
+    ended: str = ""
+    where: str = ""
+
+
+def answer_of(run: Callable[[], Any], seconds: float = math.inf) -> Answer:
+    """Call a function, whose answer JSON can write, in a forked process, which is ended after so many seconds."""
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as stack:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(read)
+                faulthandler.enable(stack, all_threads=False)
+                os.write(write, json.dumps(run()).encode())
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+        os.close(write)
+        data, deadline = b"", time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if select.select([read], [], [], 1)[0]:
+                more = os.read(read, 1 << 16)
+                if not more:
+                    break
+                data += more
+        else:
+            os.kill(pid, signal.SIGKILL)
+        os.close(read)
+        _, status = os.waitpid(pid, 0)
+        if data:
+            return Answer(json.loads(data))
+        stack.seek(0)
+        ended = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "no answer"
+        return Answer(None, ended, _innermost(stack.read().decode(errors="replace")))
+
+
+def warmed() -> Any:
+    """The vocabulary of single bytes, when all kernels are compiled and loaded."""
+    from trellm import Vocabulary
+    from trellm.cli.warmup import warm
+    from trellm.kernels.jit.compiling import keep_quiet
+
+    keep_quiet()
+    warm(lambda name, seconds: None)
+    return Vocabulary.from_bytes()
 
 
 class Worker:

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import probe as probing
 from cases import KINDS, Case
-from corpus import Corpus, vocabularies
+from inputs.corpus import Corpus, vocabularies
 from log import Log, summary
 from pool import run_range
 from shrinking import shrink
@@ -73,9 +73,9 @@ class Fuzzer:
         torch.set_num_threads(1)
         keep_quiet()
         warm(lambda name, seconds: None)
-        for number in range(40):
-            case = Case(self.corpus, self.vocabularies, f"warm/{number}", ["quotation", "choices"], False)
-            judged(case, number)
+        for number in range(400):
+            kinds = ["quotation", "choices", "options", "schema"]
+            judged(Case(self.corpus, self.vocabularies, f"warm/{number}", kinds, False), number)
 
 
 def work(fuzzer: Fuzzer, log: Log, chunks: list[range], seconds: float) -> None:

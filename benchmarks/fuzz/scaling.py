@@ -18,8 +18,6 @@ import argparse
 import json
 import os
 import resource
-import select
-import signal
 import sys
 import time
 import traceback
@@ -32,6 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pool import answer_of, warmed
 from recording import pin_to_one_core, save, show
 
 RATIO, ABOVE, GIVEN_UP = 2.3, 0.05, 20
@@ -314,32 +313,21 @@ def states_after(guide: Any, state: int) -> list[int]:
 
 def apart(series: Series, size: int, vocabulary: Any, counted: bool) -> dict[str, Any]:
     """The same in a process of its own."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def measure() -> dict[str, Any]:
+        with open("/proc/self/statm") as file:
+            before = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+        resource.setrlimit(resource.RLIMIT_CPU, (GIVEN_UP + 1, GIVEN_UP + 2))
         try:
-            with open("/proc/self/statm") as file:
-                before = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-            resource.setrlimit(resource.RLIMIT_CPU, (GIVEN_UP + 1, GIVEN_UP + 2))
             found = measured(series, size, vocabulary, counted)
-            found["peak_mib"] -= before
-            os.write(write, json.dumps(found).encode())
-        except BaseException as error:
+        except Exception as error:
             if not isinstance(error, MemoryError):
                 traceback.print_exc()
-            os.write(write, json.dumps({"said": f"{type(error).__name__}: {str(error)[:70]}", "bad": True}).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    ready, _, _ = select.select([read], [], [], 10 * GIVEN_UP)
-    data = os.read(read, 1 << 16) if ready else b""
-    if not ready:
-        os.kill(pid, signal.SIGKILL)
-    os.close(read)
-    os.waitpid(pid, 0)
-    return (
-        json.loads(data) if data else {"said": f"ended after {GIVEN_UP} s", "slowest_s": float(GIVEN_UP), "bad": True}
-    )
+            return {"said": f"{type(error).__name__}: {str(error)[:70]}", "bad": True}
+        return {**found, "peak_mib": found["peak_mib"] - before}
+
+    found = answer_of(measure, 10 * GIVEN_UP).value
+    return found or {"said": f"ended after {GIVEN_UP} s", "slowest_s": float(GIVEN_UP), "bad": True}
 
 
 def doubled(name: str, vocabulary: Any, seconds: float) -> list[dict[str, Any]]:
@@ -372,13 +360,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write results/fuzz_scaling.csv")
     arguments = parser.parse_args()
     pin_to_one_core()
-    from trellm import Vocabulary
-    from trellm.cli.warmup import warm
-    from trellm.kernels.jit.compiling import keep_quiet
-
-    keep_quiet()
-    warm(lambda name, seconds: None)
-    vocabulary = Vocabulary.from_bytes()
+    vocabulary = warmed()
     rows: list[dict[str, Any]] = []
     for name in SERIES:
         if arguments.only in name:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from cases import Case, run_gbnf, run_lark, run_regex, run_schema, shown
-from mutation import copied, places_in
+from inputs.mutation import copied, places_in
 from pool import run_range
 from verdicts import Outcome, judged
 

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import resource
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -28,6 +26,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pool import answer_of, warmed
 from recording import pin_to_one_core, save, show
 
 MOST_MIB = 600
@@ -198,28 +197,18 @@ SOAKS: dict[str, tuple[Callable[[Any, float], dict[str, Any]], int]] = {
 
 def soaked(name: str, vocabulary: Any, scale: float) -> dict[str, Any]:
     """Run a soak in a process of its own."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def soak() -> dict[str, Any]:
+        before, start = resident(), time.process_time()
         try:
-            before, start = resident(), time.process_time()
-            try:
-                found = SOAKS[name][0](vocabulary, scale)
-            except MemoryError as error:
-                found = {"error": repr(error)}
-            gc.collect()
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-            row = {"peak_mib": peak, "end_mib": resident() - before, "seconds": time.process_time() - start, **found}
-            os.write(write, json.dumps(row).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        text = pipe.read()
-    os.waitpid(pid, 0)
-    row = json.loads(text) if text else {"error": "ended"}
+            found = SOAKS[name][0](vocabulary, scale)
+        except MemoryError as error:
+            found = {"error": repr(error)}
+        gc.collect()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+        return {"peak_mib": peak, "end_mib": resident() - before, "seconds": time.process_time() - start, **found}
+
+    row = answer_of(soak).value or {"error": "ended"}
     most = SOAKS[name][1]
     holds = "error" not in row and row["peak_mib"] <= most and not row.get("wrong")
     return {"soak": name, "scale": scale, "may_mib": most, **row, "holds": "yes" if holds else "no"}
@@ -233,13 +222,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write results/fuzz_memory.csv")
     arguments = parser.parse_args()
     pin_to_one_core()
-    from trellm import Vocabulary
-    from trellm.cli.warmup import warm
-    from trellm.kernels.jit.compiling import keep_quiet
-
-    keep_quiet()
-    warm(lambda name, seconds: None)
-    vocabulary = Vocabulary.from_bytes()
+    vocabulary = warmed()
     rows: list[dict[str, Any]] = []
     for name in SOAKS:
         if arguments.only in name:

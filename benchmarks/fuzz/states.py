@@ -11,14 +11,7 @@ what this guide gave out under that number, or StateError.
 from __future__ import annotations
 
 import argparse
-import faulthandler
-import json
-import os
-import select
-import signal
 import sys
-import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from pool import answer_of
 from scenarios import Answers, differences, makers, recorded
 
 DEAD = -1
@@ -146,33 +140,8 @@ def _foreign(guide: Any) -> str:
 
 def probe(make: Callable[[str], Any], name: str, answers: Answers, question: Question) -> str:
     """What is wrong with an answer, found out in a process of its own; empty if nothing is."""
-    read, write = os.pipe()
-    with tempfile.TemporaryFile() as stack:
-        pid = os.fork()
-        if pid == 0:
-            try:
-                faulthandler.enable(stack, all_threads=False)
-                os.write(write, json.dumps(_asked(make, answers, question)).encode())
-            finally:
-                os._exit(0)
-        os.close(write)
-        data, deadline = b"", time.monotonic() + 30
-        while time.monotonic() < deadline:
-            if select.select([read], [], [], 1)[0]:
-                more = os.read(read, 1 << 16)
-                if not more:
-                    break
-                data += more
-        else:
-            os.kill(pid, signal.SIGKILL)
-        os.close(read)
-        _, status = os.waitpid(pid, 0)
-        if data:
-            return json.loads(data)
-        stack.seek(0)
-        ended = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "no answer"
-        lines = [line.strip() for line in stack.read().decode(errors="replace").splitlines() if "File" in line]
-        return f"CRASH {ended} {lines[:2]}"
+    found = answer_of(lambda: _asked(make, answers, question), 30)
+    return f"CRASH {found.ended} {found.where}" if found.value is None else found.value
 
 
 def _asked(make: Callable[[str], Any], answers: Answers, question: Question) -> str:

@@ -40,17 +40,17 @@ class Group:
     @property
     def has_goals(self) -> bool:
         """Whether the constraint has goals to meet."""
-        constraint = self.request.start.constraint
-        return constraint is not None and constraint.goals is not None
+        guide_cache = self.request.start.guide_cache
+        return guide_cache is not None and guide_cache.goals is not None
 
     def progress(self, one: Candidate) -> int:
         """How far a candidate is with the goals."""
-        constraint, parent = self.request.start.constraint, self.beams[one.beam]
-        if constraint is None:
+        guide_cache, parent = self.request.start.guide_cache, self.beams[one.beam]
+        if guide_cache is None:
             return 0
         if self.request.stops(parent.state, one.token):
-            return constraint.progress(parent.state)
-        return constraint.progress_after(parent.state, one.token)
+            return guide_cache.progress(parent.state)
+        return guide_cache.progress_after(parent.state, one.token)
 
     def left(self, beam: Hypothesis) -> int:
         """How many more tokens a beam's output may get."""

@@ -96,7 +96,7 @@ class BeamLoop:
 
     def _start(self, request: Request, at: int) -> Group:
         start = request.start
-        finished = Finished(self.search, request.budget + start.tail, by_text=start.constraint is not None)
+        finished = Finished(self.search, request.budget + start.tail, by_text=start.guide_cache is not None)
         recorder = Recorder(self.search, self.model.vocabulary) if self.trace else None
         return Group(request, finished, [Hypothesis((), b"", request.first_state)], at, recorder)
 
@@ -126,16 +126,16 @@ class BeamLoop:
 
     def _mask(self, group: Group, beam: Hypothesis) -> Mask | None:
         """What the beam may go on with; near the end of the budget only what leaves room to finish."""
-        constraint = group.request.constraint(beam.state)
-        if constraint is not None and constraint.tight(beam.state, group.left(beam)):
+        guide_cache = group.request.guide_cache(beam.state)
+        if guide_cache is not None and guide_cache.tight(beam.state, group.left(beam)):
             return self._closing_mask(group, beam)
-        mask = None if constraint is None else constraint.allowed(beam.state, group.request.stop_ids)
+        mask = None if guide_cache is None else guide_cache.mask(beam.state, group.request.stop_ids)
         return self._narrowed(group, beam, mask)
 
     def _closing_mask(self, group: Group, beam: Hypothesis) -> Mask | None:
-        constraint = group.request.constraint(beam.state)
-        assert constraint is not None
-        mask = constraint.allowed(beam.state, group.request.stop_ids, group.left(beam))
+        guide_cache = group.request.guide_cache(beam.state)
+        assert guide_cache is not None
+        mask = guide_cache.mask(beam.state, group.request.stop_ids, group.left(beam))
         return self._narrowed(group, beam, mask)
 
     def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
@@ -160,10 +160,10 @@ class BeamLoop:
 
     def _further(self, group: Group, place: int, logits: Tensor, logsum: float, mask: Mask | None) -> list[Candidate]:
         """The best `width` tokens of a beam that lead on to a goal."""
-        beam, constraint = group.beams[place], group.request.start.constraint
-        if constraint is None or mask is None:
+        beam, guide_cache = group.beams[place], group.request.start.guide_cache
+        if guide_cache is None or mask is None:
             return []
-        ids = constraint.advancing(beam.state)
+        ids = guide_cache.advancing(beam.state)
         ids = ids[(mask[ids >> 5] >> (ids & 31).astype(np.uint32)) & 1 == 1]
         values = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
         best = torch.topk(values, min(self.search.width, len(ids)))
@@ -277,9 +277,9 @@ class BeamLoop:
         text = parent.text + request.output(parent.state, self.model.vocabulary.tokens[one.token] or b"")
         inside = parent.inside + (not request.is_output(parent.state, one.token))
         state, finish = parent.state, None
-        constraint = request.constraint(state)
-        if constraint is not None:
-            state = constraint.guide.advance(state, one.token)
+        guide_cache = request.guide_cache(state)
+        if guide_cache is not None:
+            state = guide_cache.guide.advance(state, one.token)
         if len(tokens) - inside == request.budget:
             finish = "length" if request.may_be_cut else "complete"
         if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
@@ -297,9 +297,9 @@ class BeamLoop:
         )
 
     def _fits(self, group: Group, after: Hypothesis) -> bool:
-        constraint = group.request.constraint(after.state)
+        guide_cache = group.request.guide_cache(after.state)
         ended = after.length > len(after.tokens)
-        return constraint is None or ended or constraint.fits(after.state, group.left(after))
+        return guide_cache is None or ended or guide_cache.fits(after.state, group.left(after))
 
     def _with_logprobs(
         self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from ...guides import FreeGuide
 from ..models.protocol import Model
-from .constraint import Constraint
+from .guide_cache import GuideCache
 
 Ids = tuple[int, ...]
 
@@ -24,7 +24,7 @@ class Start:
     """
 
     prompt: Ids
-    constraint: Constraint | None
+    guide_cache: GuideCache | None
     tail: int = 0
     is_free: bool = False
     source: Ids = ()
@@ -35,29 +35,29 @@ class Start:
         return len(self.prompt) + self.tail
 
 
-def healed(model: Model, prompt: Ids, constraint: Constraint | None) -> Start | None:
+def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None) -> Start | None:
     """The prompt without the tokens that a token of the output may cross into; None if there are none.
 
     A prompt that is cut away completely begins with the token that begins a text (BOS), as an empty one does;
     where the tokenizer has none, its first token stays. A constraint by tokens rather than by bytes, and a model
     that reads its prompt apart from its output, have nothing to heal.
     """
-    behind = _free(model) if constraint is None else constraint
+    behind = _free(model) if guide_cache is None else guide_cache
     if behind.crossings is None or getattr(model, "is_encoder_decoder", False):
         return None
     kept = behind.crossings.cut(prompt)
     begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
     first = prompt[:kept] or (prompt[:1] if begin is None else (begin,))
     tail = model.vocabulary.decode(prompt[kept if kept or begin is not None else 1 :])
-    return Start(first, behind.behind(tail), len(tail), constraint is None) if tail else None
+    return Start(first, behind.behind(tail), len(tail), guide_cache is None) if tail else None
 
 
-def _free(model: Model) -> Constraint:
+def _free(model: Model) -> GuideCache:
     """What stands for no constraint: one for each model, so that what is known of prompts' ends is kept."""
     known = _FREE.get(model)
     if known is None:
-        known = _FREE[model] = Constraint(FreeGuide(model.vocabulary), model.few)
+        known = _FREE[model] = GuideCache(FreeGuide(model.vocabulary), model.sparse_head_limit)
     return known
 
 
-_FREE: WeakKeyDictionary[Any, Constraint] = WeakKeyDictionary()
+_FREE: WeakKeyDictionary[Any, GuideCache] = WeakKeyDictionary()

@@ -16,18 +16,12 @@ from ..diagnostics.trace import traces
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import UNUSABLE, Search
 from .cache import Slots, without
+from .guide_cache import Allowed
 from .logits import logits_of
 from .randomness import uniform
 from .repetition import Controls
 from .row import Request, Row
 from .scoring import log_probabilities
-
-
-class Offer(NamedTuple):
-    """What a row may choose from: listed ids, or a mask, or with neither everything."""
-
-    ids: Tensor | None
-    mask: Mask | None
 
 
 class Reading(NamedTuple):
@@ -137,63 +131,63 @@ class Loop:
         """A token for each row: of all that are allowed, or else of those after which the rest still fits."""
         if self.scores:
             reading = reading._replace(logits=self._logits(reading, reading.places, None))
-        offers = [self._narrowed(row, self._offer(row)) for row in reading.rows]
-        tokens = self._select(reading, offers, attempt=0)
+        allowed = [self._narrowed(row, self._allowed(row)) for row in reading.rows]
+        tokens = self._select(reading, allowed, attempt=0)
         late = [i for i, token in enumerate(tokens) if not self._fits(reading.rows[i], token)]
         if late:
             for i in late:
-                offers[i] = self._narrowed(reading.rows[i], self._closing(reading.rows[i]))
-            again = self._select(reading.only(late), [offers[i] for i in late], attempt=1)
+                allowed[i] = self._narrowed(reading.rows[i], self._closing(reading.rows[i]))
+            again = self._select(reading.only(late), [allowed[i] for i in late], attempt=1)
             for i, token in zip(late, again, strict=True):
                 tokens[i] = token
         if self.scores:
-            self._score(reading, offers, tokens)
+            self._score(reading, allowed, tokens)
         return tokens
 
-    def _offer(self, row: Row) -> Offer:
-        constraint = row.constraint
-        if constraint is None:
-            return Offer(None, None)
-        if constraint.tight(row.state, row.left):
+    def _allowed(self, row: Row) -> Allowed:
+        guide_cache = row.guide_cache
+        if guide_cache is None:
+            return Allowed()
+        if guide_cache.tight(row.state, row.left):
             return self._closing(row)
         stop_ids = row.request.stop_ids
-        ids = None if self.scores or stop_ids else constraint.menu(row.state).ids
-        return Offer(ids, constraint.allowed(row.state, stop_ids) if ids is None else None)
+        ids = None if self.scores or stop_ids else guide_cache.allowed(row.state).ids
+        return Allowed(ids, guide_cache.mask(row.state, stop_ids) if ids is None else None)
 
-    def _narrowed(self, row: Row, offer: Offer) -> Offer:
+    def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
         """What the controls of repetition and length leave of it, as a mask."""
         controls = row.request.controls
         if controls == _NO_CONTROLS:
-            return offer
-        mask = offer.mask
-        if mask is None and row.constraint is not None:
-            mask = row.constraint.allowed(row.state, row.request.stop_ids)
-        return Offer(None, row.request.withheld(mask, row.tokens, self.model.vocabulary.size, self._eos))
+            return allowed
+        mask = allowed.mask
+        if mask is None and row.guide_cache is not None:
+            mask = row.guide_cache.mask(row.state, row.request.stop_ids)
+        return Allowed(mask=row.request.withheld(mask, row.tokens, self.model.vocabulary.size, self._eos))
 
-    def _closing(self, row: Row) -> Offer:
+    def _closing(self, row: Row) -> Allowed:
         """Only what leaves room to finish."""
-        constraint = row.constraint
-        assert constraint is not None
-        mask = constraint.allowed(row.state, row.request.stop_ids, row.left)
-        return Offer(None if self.scores else constraint.menu_of(mask).ids, mask)
+        guide_cache = row.guide_cache
+        assert guide_cache is not None
+        mask = guide_cache.mask(row.state, row.request.stop_ids, row.left)
+        return Allowed(mask=mask) if self.scores else guide_cache.listed(mask)
 
     def _fits(self, row: Row, token: int) -> bool:
-        constraint = row.constraint
-        if constraint is None or token in self._eos or row.request.stops(row.state, token):
+        guide_cache = row.guide_cache
+        if guide_cache is None or token in self._eos or row.request.stops(row.state, token):
             return True
         left = row.left - row.request.is_output(row.state, token)
-        return constraint.fits(constraint.guide.advance(row.state, token), left)
+        return guide_cache.fits(guide_cache.guide.advance(row.state, token), left)
 
-    def _select(self, reading: Reading, offers: Sequence[Offer], attempt: int) -> list[int]:
-        """One pick per row; rows with few tokens on offer compute only their logits."""
-        tokens = [UNUSABLE] * len(offers)
+    def _select(self, reading: Reading, allowed: Sequence[Allowed], attempt: int) -> list[int]:
+        """One pick per row; rows with few tokens allowed compute only their logits."""
+        tokens = [UNUSABLE] * len(allowed)
         draws = [uniform(row.request.key, len(row.tokens), attempt) for row in reading.rows]
-        wide = [i for i, offer in enumerate(offers) if offer.ids is None]
-        for i, offer in enumerate(offers):
-            if offer.ids is not None:
-                logits = self._logits(reading, [reading.places[i]], offer.ids)
+        wide = [i for i, each in enumerate(allowed) if each.ids is None]
+        for i, each in enumerate(allowed):
+            if each.ids is not None:
+                logits = self._logits(reading, [reading.places[i]], each.ids)
                 column = self.search.pick(logits, None, [draws[i]])[0]
-                tokens[i] = column if column == UNUSABLE else int(offer.ids[column])
+                tokens[i] = column if column == UNUSABLE else int(each.ids[column])
         if wide:
             logits = reading.logits
             if logits is None:
@@ -202,7 +196,7 @@ class Loop:
             if controls.repetition_penalty != 1:
                 rows = [reading.rows[i] for i in wide]
                 logits = controls.penalised(logits, [[*row.request.start.prompt, *row.tokens] for row in rows])
-            masks = stack_masks([offers[i].mask for i in wide], logits)
+            masks = stack_masks([allowed[i].mask for i in wide], logits)
             picked = self.search.pick(logits, masks, [draws[i] for i in wide])
             for i, token in zip(wide, picked, strict=True):
                 tokens[i] = token
@@ -223,9 +217,9 @@ class Loop:
 
         return logits_of(self.model, reading.hidden, places, ids, place)
 
-    def _score(self, reading: Reading, offers: Sequence[Offer], tokens: Sequence[int]) -> None:
+    def _score(self, reading: Reading, allowed: Sequence[Allowed], tokens: Sequence[int]) -> None:
         assert reading.logits is not None
-        masks = [offer.mask for offer in offers]
+        masks = [each.mask for each in allowed]
         pairs = log_probabilities(reading.logits, stack_masks(masks, reading.logits), tokens)
         if self.diagnostics:
             places = [(row.state, row.left) for row in reading.rows]
@@ -254,15 +248,15 @@ class Loop:
 
     def _append(self, row: Row, token: int) -> None:
         """Add a token to the row; a stop string cuts its text and ends it."""
-        request, constraint = row.request, row.constraint
+        request, guide_cache = row.request, row.guide_cache
         known = len(row.text)
         row.overruled |= request.overruled(row.tokens, token, ends=False)
         row.tokens.append(token)
         row.pending.append(token)
         row.text += request.output(row.state, self.model.vocabulary.tokens[token] or b"")
         row.inside += not request.is_output(row.state, token)
-        if constraint is not None:
-            row.state = constraint.guide.advance(row.state, token)
+        if guide_cache is not None:
+            row.state = guide_cache.guide.advance(row.state, token)
         if request.stop and (at := request.stop.find(row.text, known)) >= 0:
             del row.text[at:]
             row.finish = "stop"
@@ -270,21 +264,21 @@ class Loop:
     def _settle(self, row: Row) -> None:
         """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
         while row.finish is None:
-            constraint = row.constraint
+            guide_cache = row.guide_cache
             if row.left == 0 and row.request.may_be_cut:
                 row.finish = "length"
-            if constraint is None or row.finish is not None:
+            if guide_cache is None or row.finish is not None:
                 return
-            menu = constraint.menu(row.state)
-            if menu.ends or row.left == 0:
+            allowed = guide_cache.allowed(row.state)
+            if allowed.ends or row.left == 0:
                 if self.diagnostics:
                     return
                 row.overruled |= row.request.overruled(row.tokens, -1, ends=row.left > 0)
                 row.finish = "complete"
-            elif menu.only < 0 or self.scores:
+            elif allowed.forced < 0 or self.scores:
                 return
             else:
-                self._append(row, menu.only)
+                self._append(row, allowed.forced)
 
     def _retire(self) -> None:
         """Take finished rows out of the batch and the cache."""

@@ -10,7 +10,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
-from .constraint import Constraint
+from .guide_cache import GuideCache
 from .healing import Start
 from .repetition import Controls
 
@@ -48,16 +48,16 @@ class Request:
     @property
     def first_state(self) -> int:
         """The state before the first token."""
-        return 0 if self.start.constraint is None else self.start.constraint.guide.start
+        return 0 if self.start.guide_cache is None else self.start.guide_cache.guide.start
 
-    def constraint(self, state: int) -> Constraint | None:
+    def guide_cache(self, state: int) -> GuideCache | None:
         """What holds in a state; None if anything may follow."""
-        return None if self.start.is_free and state >= self.start.tail else self.start.constraint
+        return None if self.start.is_free and state >= self.start.tail else self.start.guide_cache
 
     @property
     def may_be_cut(self) -> bool:
         """Whether the text is free, but for goals: its budget, stop strings and stop ids may end it."""
-        return self.start.is_free or self.start.constraint is None or self.start.constraint.free
+        return self.start.is_free or self.start.guide_cache is None or self.start.guide_cache.free
 
     def output(self, state: int, text: bytes) -> bytes:
         """What of a token's bytes belongs to the output, rather than to the prompt's end."""
@@ -67,8 +67,8 @@ class Request:
         """Whether a token is one of the output's, rather than within the prompt's end."""
         if state >= self.start.tail:
             return True
-        assert self.start.constraint is not None
-        text = self.start.constraint.guide.vocabulary.tokens[token] or b""
+        assert self.start.guide_cache is not None
+        text = self.start.guide_cache.guide.vocabulary.tokens[token] or b""
         return len(text) > self.start.tail - state
 
     def stops(self, state: int, token: int) -> bool:
@@ -116,6 +116,6 @@ class Row:
         return self.request.start.tail - within if len(self.tokens) > self.inside else 0
 
     @property
-    def constraint(self) -> Constraint | None:
+    def guide_cache(self) -> GuideCache | None:
         """What holds now; None if anything may follow."""
-        return self.request.constraint(self.state)
+        return self.request.guide_cache(self.state)

@@ -14,7 +14,7 @@ from ..options import Options
 from ..search import Beam
 from ..stopping import StopStrings
 from .beam_loop import BeamLoop
-from .constraint import Constraint
+from .guide_cache import GuideCache
 from .healing import Start, healed
 from .loop import Loop
 from .memory import check_memory
@@ -29,7 +29,7 @@ class Job:
     """One prompt with its constraint."""
 
     prompt: Any
-    constraint: Constraint | None
+    guide_cache: GuideCache | None
 
 
 def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | BeamLoop:
@@ -54,7 +54,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
         if not 0 <= token < model.vocabulary.size:
             raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
-        if job.constraint is not None and not job.constraint.free and (stop or stop_ids):
+        if job.guide_cache is not None and not job.guide_cache.free and (stop or stop_ids):
             raise OptionError(
                 "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
@@ -72,27 +72,27 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
     if isinstance(model, SourceModel):
         return _decoder_start(model, job, options, number)
     prompt, asked = _encode(model, job.prompt, number), options.max_tokens
-    needed = 0 if job.constraint is None else job.constraint.distance
-    start = healed(model, prompt, job.constraint) if options.heal else None
-    if start is not None and start.constraint is not None:
+    needed = 0 if job.guide_cache is None else job.guide_cache.distance
+    start = healed(model, prompt, job.guide_cache) if options.heal else None
+    if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
-        fewest = start.constraint.distance if asked is not None and asked < needed else needed
+        fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
         budget = _budget(model, fewest, len(prompt), asked, number)
         room = budget if model.context is None else model.context - start.size
         if room >= (max(fewest, 1) if asked is None else budget):
             return start, min(budget, room)
-    return Start(prompt, job.constraint), _budget(model, needed, len(prompt), asked, number)
+    return Start(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number)
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[Start, int]:
     """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
-    source, limit, constraint, tail = _ids(model, job.prompt, number), model.source_context, job.constraint, 0
+    source, limit, guide_cache, tail = _ids(model, job.prompt, number), model.source_context, job.guide_cache, 0
     if limit is not None and len(source) > limit:
         raise OptionError(f"prompt {number} takes {len(source)} tokens; the model's encoder reads up to {limit}")
-    if constraint is not None and constraint.crossings is not None and model.lead:
-        constraint, tail = constraint.behind(model.lead), len(model.lead)
-    needed = 0 if constraint is None else constraint.distance
-    start = Start(model.start_ids, constraint, tail, source=source)
+    if guide_cache is not None and guide_cache.crossings is not None and model.text_prefix:
+        guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
+    needed = 0 if guide_cache is None else guide_cache.distance
+    start = Start(model.start_ids, guide_cache, tail, source=source)
     return start, _budget(model, needed, start.size, options.max_tokens, number)
 
 

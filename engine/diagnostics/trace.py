@@ -71,8 +71,8 @@ def traces(
         else:
             allows_leader = bool(mask[leader >> 5] >> np.uint32(leader & 31) & np.uint32(1))
             choice = (allows_leader, int(popcount(mask[None])[0]), min(0.0, raw - logprob))
-        lead = raw + leading[row] - chosen[i]
-        found.append(Trace(*places[i], tokens[i], logprob, raw, ranks[i], leader, lead, *choice))
+        margin = raw + leading[row] - chosen[i]
+        found.append(Trace(*places[i], tokens[i], logprob, raw, ranks[i], leader, margin, *choice))
     return found
 
 

@@ -62,7 +62,9 @@ class DecoderModel:
         self._width = logits.shape[-1]
         self._head = None if hidden is None else find_head(self.model, hidden[0], logits)
         # On an accelerator, several small launches cost more than one over all tokens.
-        self.few = self._head.few if self._head is not None and self.device.type == "cpu" else 0
+        self.sparse_head_limit = (
+            self._head.sparse_head_limit if self._head is not None and self.device.type == "cpu" else 0
+        )
         if self._cached:
             cache = self.make_cache(2, len(text))
             assert isinstance(cache, KeyValueSlots)

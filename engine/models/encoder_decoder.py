@@ -24,7 +24,7 @@ class EncoderDecoderModel:
 
     A row of its cache begins with `start_ids`, the tokens that the decoder starts from, and is bound to the
     encoded prompt of its beginning, which all rows forked from it share.
-    lead: what a text begins with that is not a part of it: the space that SentencePiece puts before every text
+    text_prefix: what a text begins with that is not a part of it: the space that SentencePiece puts before every text
     """
 
     is_encoder_decoder = True
@@ -45,9 +45,9 @@ class EncoderDecoderModel:
         self._layers: int = getattr(config, "num_decoder_layers", None) or config.decoder_layers
         self._bytes_per_token = 0
         self._probe()
-        self.few = self._head.few if self.device.type == "cpu" else 0
+        self.sparse_head_limit = self._head.sparse_head_limit if self.device.type == "cpu" else 0
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
-        self.lead = _lead(tokenizer, self.vocabulary)
+        self.text_prefix = _text_prefix(tokenizer, self.vocabulary)
 
     @torch.inference_mode()
     def _probe(self) -> None:
@@ -146,7 +146,7 @@ class EncoderDecoderModel:
         return self._head(chosen, ids)
 
 
-def _lead(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
+def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
     """A space if the tokenizer puts one before every text, found out with a word that it surely knows."""
     word = next((token[1:] for token in vocabulary.tokens if token and token[:1] == b" " and token[1:].isalpha()), None)
     if word is None:

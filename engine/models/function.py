@@ -42,7 +42,7 @@ class FunctionModel:
         self.vocabulary = vocabulary
         self.tokenizer = LongestMatch(vocabulary) if tokenizer is None else tokenizer
         self.context = None if context is None else whole(context, "context")
-        self.few = vocabulary.size if some_logits is not None else 0
+        self.sparse_head_limit = vocabulary.size if some_logits is not None else 0
         self._logits = logits
         self._some_logits = some_logits
 

@@ -25,7 +25,7 @@ class Head:
         self._weight = linear.weight
         self._bias: Tensor | None = linear.bias if bias is None else bias
         self._finish = finish
-        self.few = linear.out_features // 32
+        self.sparse_head_limit = linear.out_features // 32
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
         """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""

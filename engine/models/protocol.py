@@ -44,7 +44,7 @@ class Model(Protocol):
         ...
 
     @property
-    def few(self) -> int:
+    def sparse_head_limit(self) -> int:
         """Up to how many tokens `logits` is cheaper for those tokens than for all; 0 if never."""
         ...
 
@@ -86,7 +86,7 @@ class SourceModel(Model, Protocol):
         ...
 
     @property
-    def lead(self) -> bytes:
+    def text_prefix(self) -> bytes:
         """What every output begins with, and what is not a part of it: a space, or nothing."""
         ...
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD
 from ..chart.automaton import ChartAutomaton
+from .minimise import minimise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,29 +61,9 @@ class Dfa:
         return queue, Dfa(number[self.transitions[queue]], self.accepting[queue], 0)
 
     def minimised(self) -> Dfa:
-        """The smallest automaton of the same language, numbered in the order of a breadth-first search.
-
-        Source: E. F. Moore, "Gedanken-experiments on sequential machines" (1956): split the classes of
-        states until the class of a state determines the classes of its successors.
-        """
-        classes = self.accepting.astype(np.int64)
-        count = len(np.unique(classes))
-        while True:
-            after = np.where(self.transitions == DEAD, -1, classes[self.transitions])
-            signatures = np.concatenate([classes[:, None], after], axis=1)
-            _, classes = np.unique(signatures, axis=0, return_inverse=True)
-            classes = classes.reshape(-1)
-            if classes.max() + 1 == count:
-                break
-            count = int(classes.max()) + 1
-        return self._merged(classes, count)
-
-    def _merged(self, classes: NDArray[np.int64], count: int) -> Dfa:
-        members = np.zeros(count, np.int64)
-        members[classes] = np.arange(len(classes))
-        rows = self.transitions[members]
-        transitions = np.where(rows == DEAD, DEAD, classes[rows]).astype(np.int32)
-        return Dfa(transitions, self.accepting[members], int(classes[self.start])).breadth_first()[1]
+        """The smallest automaton of the same language, numbered in the order of a breadth-first search."""
+        _, whole = self.breadth_first()
+        return Dfa(*minimise(whole.transitions, whole.accepting), 0).breadth_first()[1]
 
 
 def byte_runs(row: NDArray[np.int32]) -> list[tuple[int, int, int]]:

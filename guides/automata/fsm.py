@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OptionError
-from ...kernels.chart.rows import explore
-from ..chart.automaton import ChartAutomaton
-from ..graph.graph import Edge, Graph, Link
-from ..graph.lowering import STEPS_PER_COPY
-from ..graph.utf8 import template
-from ..limits import spend
-from ..syntax import NOTHING, Node, Ranges, Table
-from .dfa import Dfa
+import numpy as np
+
+from ...errors import LimitError, OptionError
+from ...kernels.answers import DEAD
+from ..limits import Meter, current, spend, spend_growth
+from ..syntax import NOTHING, Node, Ranges
+from .atoms import segments_of
+from .byte_table import byte_table
+from .charsets import negate, normalize
+from .minimise import minimise
+from .numbers import Numbers
 
 if TYPE_CHECKING:
     from interegular.fsm import FSM
 
-# Of a table and of what it is made from, for each state
-STATE_BYTES = 2048
+# Of a table over bytes and of what it is made from, for each state; and of one over classes of characters, for each
+# state and class
+STATE_BYTES, CELL_BYTES = 2048, 16
 STEPS_PER_MOVE = 50
 
 
@@ -34,56 +37,31 @@ def table_of(fsm: FSM) -> Node:
         raise OptionError(
             f"expected an interegular FSM (interegular.parse_pattern(...).to_fsm()), not {type(fsm).__name__}"
         )
-    alive = _alive(fsm)
-    if fsm.initial not in alive:
-        return NOTHING
-    graph = Graph()
-    start = graph.begin_rule()
-    final = graph.final()
-    nodes = {state: graph.reserve() for state in alive}
     classes = _classes(fsm)
-    for state in alive:
-        links: list[Link] = [(0, final, 0)] if state in fsm.finals else []
-        edges: list[Edge] = []
-        for symbol, target in fsm.map.get(state, {}).items():
-            spend(STEPS_PER_MOVE)
-            if target in alive and classes[symbol]:
-                edges += _character(graph, classes[symbol], nodes[target])
-        graph.define(nodes[state], edges, links)
-    graph.define(start, links=((0, nodes[fsm.initial], 0),))
-    automaton = ChartAutomaton(graph, start)
-    most = automaton.meter.limits.memory // STATE_BYTES
-    automaton.meter.check_memory(STATE_BYTES * automaton.run(explore, most))
-    dfa = Dfa.of(automaton, max_states=most)
-    return Table(dfa.transitions, dfa.accepting, dfa.start)
+    column = {symbol: place for place, symbol in enumerate(classes)}
+    numbers: Numbers[Any] = Numbers()
+    _ = numbers[fsm.initial]
+    moves: list[tuple[int, int, int]] = []
+    for source, state in enumerate(numbers.states):
+        row = fsm.map.get(state, {})
+        spend(STEPS_PER_MOVE * (1 + len(row)))
+        moves += [(source, column[symbol], numbers[target]) for symbol, target in row.items()]
+    spend_growth(0, CELL_BYTES * len(numbers) * len(classes))
+    transitions = np.full((len(numbers), len(classes)), DEAD, np.int32)
+    sources, columns, targets = np.array(moves, np.int32).reshape(-1, 3).T
+    transitions[sources, columns] = targets
+    transitions, accepting = minimise(transitions, np.array([state in fsm.finals for state in numbers.states]))
+    if not accepting.any():
+        return NOTHING
+    meter = current() or Meter()
+    segments = segments_of(list(classes.values()))
+    return byte_table(segments, transitions, accepting, meter.limits.memory // STATE_BYTES, _too_large)
 
 
-def _character(graph: Graph, ranges: Ranges, target: int) -> list[Edge]:
-    """The edges that read one character out of `ranges` and lead to `target`."""
-    if ranges[-1][1] < 0x80:
-        return [(low, high, target) for low, high in ranges]
-    form = template(ranges)
-    spend(STEPS_PER_COPY * len(form.edges))
-    first = graph.instantiate(form, target)
-    entry = form.edges[: form.ends[0]].tolist()
-    return [(low, high, target if to < 0 else first + to) for low, high, to in entry]
-
-
-def _alive(fsm: FSM) -> list[Any]:
-    """The states from which a final state can be reached."""
-    before: dict[Any, list[Any]] = {}
-    for state, row in fsm.map.items():
-        spend(STEPS_PER_MOVE * len(row))
-        for target in row.values():
-            before.setdefault(target, []).append(state)
-    alive = dict.fromkeys(fsm.finals)
-    queue = list(alive)
-    for state in queue:
-        for origin in before.get(state, ()):
-            if origin not in alive:
-                alive[origin] = None
-                queue.append(origin)
-    return list(alive)
+def _too_large(most: int) -> LimitError:
+    return LimitError(
+        f"the machine takes more than {most:,} states over bytes; raise memory= of its limits=Limits(...)"
+    )
 
 
 def _classes(fsm: FSM) -> dict[int, Ranges]:
@@ -101,29 +79,11 @@ def _classes(fsm: FSM) -> dict[int, Ranges]:
                 named.setdefault(number, []).append(ord(symbol))
         else:
             raise OptionError(f"the machine's symbols must be single characters, but one is {symbol!r}")
-    classes = {number: _runs(points) for number, points in named.items()}
+    classes = {number: _set_of(points) for number, points in named.items()}
     if rest is not None:
-        classes[rest] = _all_but([point for number, points in named.items() if number != rest for point in points])
+        classes[rest] = negate(_set_of([point for each, points in named.items() if each != rest for point in points]))
     return classes
 
 
-def _all_but(points: list[int]) -> Ranges:
-    """All characters except the given ones, and except surrogates, which are none."""
-    gaps: list[tuple[int, int]] = []
-    begin = 0
-    for low, high in sorted([*_runs(points), (0xD800, 0xDFFF), (0x110000, 0x110000)]):
-        if begin < low:
-            gaps.append((begin, low - 1))
-        begin = high + 1
-    return tuple(gaps)
-
-
-def _runs(points: list[int]) -> Ranges:
-    ordered = sorted(set(points))
-    runs: list[tuple[int, int]] = []
-    for point in ordered:
-        if runs and runs[-1][1] == point - 1:
-            runs[-1] = (runs[-1][0], point)
-        else:
-            runs.append((point, point))
-    return tuple(runs)
+def _set_of(points: list[int]) -> Ranges:
+    return normalize((point, point) for point in points)

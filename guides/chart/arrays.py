@@ -18,14 +18,14 @@ from ..limits import Meter, spend
 MEMO_SLOTS = 1024
 # How much of an array is copied or indexed at a time, some milliseconds, so that a call can be stopped in between
 NUMBERS_AT_A_TIME, SPANS_AT_A_TIME = 1 << 20, 1 << 14
-SPANS = {"states": kernel.STATES, "bundles": kernel.BUNDLES, "signatures": kernel.SIGNATURES}
+SPANS = {"states": kernel.STATES, "return_sets": kernel.RETURN_SETS, "signatures": kernel.SIGNATURES}
 _GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
 # The arrays of a chart that are written to from end to end
 _WRITTEN = [each.name for each in fields(Chart) if each.name not in _GROWING]
 
 
 def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
-    """An empty chart, with the bundle ROOT, which ends the text, and the empty bundle.
+    """An empty chart, with the return set ROOT, which ends the text, and the empty return set.
 
     There is room for what half of all schemas come to: more would be held by each that is remembered, less would be
     copied and indexed anew too often.
@@ -40,10 +40,10 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
     chart = Chart(
         words=np.empty(1 << 16, np.int32),
         states=np.empty((4096, kernel.STATE), np.int32),
-        bundles=np.empty((512, 3), np.int32),
+        return_sets=np.empty((512, 3), np.int32),
         signatures=np.empty((1024, 2), np.int32),
         state_index=np.full(1 << 14, -1, np.int32),
-        bundle_index=np.full(1 << 11, -1, np.int32),
+        return_set_index=np.full(1 << 11, -1, np.int32),
         signature_index=np.full(1 << 12, -1, np.int32),
         rows=np.empty((rows, 256), np.int32),
         loops=np.empty((rows, 3), np.uint64),
@@ -57,8 +57,8 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
         meter=meter.counts,
         **scratch(64),
     )
-    chart.bundles[:2] = ((0, 0, 0), (0, 0, 1))
-    sizes[kernel.BUNDLES] = 2
+    chart.return_sets[:2] = ((0, 0, 0), (0, 0, 1))
+    sizes[kernel.RETURN_SETS] = 2
     chart.signatures[:2] = 0
     sizes[kernel.SIGNATURES] = 2
     return chart
@@ -127,7 +127,7 @@ def larger(array: Any) -> Any:
 
 def to_be_compacted(chart: Chart) -> Chart:
     """The chart with copies of all that making room writes to, so that this one stays as it is until that is done."""
-    names = ("states", "bundles", "signatures", "sets", "sizes", "set_sizes")
+    names = ("states", "return_sets", "signatures", "sets", "sizes", "set_sizes")
     return replace(chart, **{name: getattr(chart, name).copy() for name in names})
 
 

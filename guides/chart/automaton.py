@@ -13,7 +13,7 @@ from ...errors import LanguageError, LimitError, StateError
 from ...kernels import answers
 from ...kernels.chart import layout as kernel
 from ...kernels.chart.closure import begin
-from ...kernels.chart.collecting import find_needed, keep_needed, keep_sets
+from ...kernels.chart.compaction import find_needed, keep_needed, keep_sets
 from ...kernels.chart.interning import HI, LO, WORDS
 from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import Graph as GraphArrays
@@ -233,15 +233,18 @@ class ChartAutomaton:
             self._awake = _NOBODYS
             chart = to_be_compacted(self._chart)
             count = self.state_count
-            bundles, signatures = np.zeros(len(chart.bundles), np.uint8), np.zeros(len(chart.signatures), np.uint8)
-            needed = int(find_needed(chart, bundles, signatures))
+            return_sets, signatures = (
+                np.zeros(len(chart.return_sets), np.uint8),
+                np.zeros(len(chart.signatures), np.uint8),
+            )
+            needed = int(find_needed(chart, return_sets, signatures))
             if needed > most and put_to_sleep(chart.states, count, STRIDE):
-                bundles[:] = signatures[:] = 0
-                needed = int(find_needed(chart, bundles, signatures))
+                return_sets[:] = signatures[:] = 0
+                needed = int(find_needed(chart, return_sets, signatures))
             # With room in proportion to what was given out since the last time, that would be ever more each time.
             room = min(3 * needed, max(self._max_words, needed // 2))
             words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
-            keep_needed(chart, bundles, signatures, words)
+            keep_needed(chart, return_sets, signatures, words)
             grow_old(chart.states, count)
             chart.states[:, kernel.ROW] = -1
             chart.sizes[kernel.ROWS] = 0
@@ -369,7 +372,7 @@ class ChartAutomaton:
         self._chart = replace(self._chart, **scratch(size))
 
     def _grow(self) -> None:
-        """Make room in every array that is more than half full; drop the rows when there are too many."""
+        """Make room in every array that is at least half full, and in full rows; drop these when there are too many."""
         chart, sizes = self._chart, self._chart.sizes
         if sizes[kernel.STATES] > self.meter.limits.states:
             self.is_crowded = True

@@ -16,7 +16,7 @@ from ...kernels.chart.layout import (
     LINK_ARGUMENT,
     LINK_KIND,
     LINK_TARGET,
-    OWN_BUNDLE,
+    OWN_RETURN_SET,
     ROOT,
     RULE,
     SELF,
@@ -47,7 +47,7 @@ class _Reader:
     def places(self, state: int) -> list[str]:
         words, states = self._chart.words, self._chart.states
         lo, hi = int(states[state, LO]), int(states[state, HI])
-        own = int(words[lo + OWN_BUNDLE])
+        own = int(words[lo + OWN_RETURN_SET])
         terminals: dict[str, dict[str, None]] = {}
         for at in range(lo + HEADER, hi, ITEM):
             node, origin = int(words[at + ITEM_NODE]), int(words[at + ITEM_ORIGIN])
@@ -73,15 +73,15 @@ class _Reader:
                         todo.append(site)
         return list(found)
 
-    def _callers(self, rule: int, bundle: int) -> list[Site]:
-        """Where a rule whose calls are in this bundle returns to: node, and the bundle of that node's own calls."""
-        words, bundles = self._chart.words, self._chart.bundles
+    def _callers(self, rule: int, return_set: int) -> list[Site]:
+        """Where a rule with this return set returns to: node, and the return set of that node's own calls."""
+        words, return_sets = self._chart.words, self._chart.return_sets
         return [
             (
                 int(words[at + ENTRY_TARGET]),
-                bundle if words[at + ENTRY_ORIGIN] == SELF else int(words[at + ENTRY_ORIGIN]),
+                return_set if words[at + ENTRY_ORIGIN] == SELF else int(words[at + ENTRY_ORIGIN]),
             )
-            for at in range(int(bundles[bundle, LO]), int(bundles[bundle, HI]), ENTRY)
+            for at in range(int(return_sets[return_set, LO]), int(return_sets[return_set, HI]), ENTRY)
             if words[at + ENTRY_RULE] == rule
         ]
 

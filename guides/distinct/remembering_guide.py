@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import LimitError, SchemaError
 from ...kernels.answers import DEAD
 from ...kernels.chart.interning import HI, LO
-from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_BUNDLE
+from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
 from ..gc_pause import paused
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
@@ -90,8 +90,8 @@ class RememberingGuide(LiftedGuide):
                 self._begins.clear()
             state = self._automaton.ready(state)
             chart = self._automaton.chart
-            bundle = chart.words.item(chart.states.item(state, LO) + OWN_BUNDLE)
-            first, last = chart.bundles.item(bundle, LO), chart.bundles.item(bundle, HI)
+            return_set = chart.words.item(chart.states.item(state, LO) + OWN_RETURN_SET)
+            first, last = chart.return_sets.item(return_set, LO), chart.return_sets.item(return_set, HI)
             targets = chart.words[first + ENTRY_TARGET : last : ENTRY].tolist()
             known = self._begins[state] = not self._marks.isdisjoint(targets)
         return known

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from ..automata.charsets import intersect, negate
 from ..regex import parse
-from ..regex.charsets import intersect, negate
 from ..syntax import Chars, Ranges
 
 MAX_PARTS = 12

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ..automata.character_rows import CharacterRows
+from ..automata.charsets import normalize
 from ..chart.automaton import DEAD, ChartAutomaton
 from ..chart.protocol import TableAutomaton
 from ..chart.provenance import places
+from ..graph.utf8 import CONTINUATION
 from ..protocol import Describing, Guide, tokens_of
 from ..syntax import Ranges
 from .describe import describe
@@ -43,7 +44,7 @@ def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = Tr
 
 def _next_text(automaton: TableAutomaton, state: int) -> str | None:
     """The characters that may follow; several where there is no other way on, None if there are none."""
-    if (automaton.transitions(state)[0x80:0xC0] != DEAD).any():
+    if (automaton.transitions(state)[CONTINUATION.start : CONTINUATION.stop] != DEAD).any():
         return "the rest of a character"
     forced = _forced(automaton, state)
     if len(forced) > 1:
@@ -54,42 +55,8 @@ def _next_text(automaton: TableAutomaton, state: int) -> str | None:
 
 def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
     """The characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
-    ranges: list[tuple[int, int]] = []
-    row = automaton.transitions(state)
-    known: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for byte in np.flatnonzero(row != DEAD).tolist():
-        if byte < 0x80:
-            _add(ranges, byte, byte)
-            continue
-        more = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-        base = (byte & (0x3F >> more)) << 6 * more
-        for low, high in _tails(automaton, int(row[byte]), more, known):
-            _add(ranges, base + low, base + high)
-    return tuple(ranges)
-
-
-def _tails(
-    automaton: TableAutomaton, state: int, more: int, known: dict[tuple[int, int], list[tuple[int, int]]]
-) -> list[tuple[int, int]]:
-    """The values of the next `more` continuation bytes, six bits each, as ranges."""
-    if more == 0:
-        return [(0, 0)]
-    ranges = known.get((state, more))
-    if ranges is None:
-        ranges = known[state, more] = []
-        row = automaton.transitions(state)[0x80:0xC0]
-        for bits in np.flatnonzero(row != DEAD).tolist():
-            base = bits << 6 * (more - 1)
-            for low, high in _tails(automaton, int(row[bits]), more - 1, known):
-                _add(ranges, base + low, base + high)
-    return ranges
-
-
-def _add(ranges: list[tuple[int, int]], low: int, high: int) -> None:
-    """Append a range, joined with the last one where they touch."""
-    if ranges and ranges[-1][1] == low - 1:
-        low = ranges.pop()[0]
-    ranges.append((low, high))
+    rows = CharacterRows(lambda state: automaton.transitions(state).tolist())
+    return normalize(pair for ranges in rows.of(state).values() for pair in ranges)
 
 
 def _forced(automaton: TableAutomaton, state: int) -> str:

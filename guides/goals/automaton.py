@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...checks import brief
 from ...errors import LimitError
 from ...tokenizers_adapter import Vocabulary
+from ..automata.numbers import Numbers
 from ..limits import spend
 from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Count, Machine, characters
 from .specs import Goal
@@ -20,7 +21,7 @@ Ints = NDArray[np.int32]
 Thread = tuple[int, bool]
 Threads = frozenset[Thread]
 
-MAX_STATES = 10_000
+MAX_GOAL_STATES = 10_000
 # Of work
 STEPS_PER_ROW, STEPS_PER_THREAD = 5000, 100
 
@@ -57,9 +58,9 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
     while len(rows) < len(subsets.states):
         spend(STEPS_PER_ROW)
         rows.append(subsets.row(len(rows)))
-        if len(rows) > MAX_STATES:
+        if len(rows) > MAX_GOAL_STATES:
             raise LimitError(
-                f"the goal {brief(goal)} takes more than {MAX_STATES:,} states, which is fixed; make its phrases "
+                f"the goal {brief(goal)} takes more than {MAX_GOAL_STATES:,} states, which is fixed; make its phrases "
                 "shorter or its gaps smaller"
             )
     after = np.stack(rows)
@@ -70,7 +71,8 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
 class Subsets:
     """Subsets of a machine's nodes, numbered as they are met; one state also says what the last character was.
 
-    A thread is a node, and whether the next character must not be of a word.
+    A thread is a node, and whether the next character must not be of a word. Threads that others make needless are left
+    out, counts among them, and texts need not be UTF-8: so this is over bytes, and not `guides/automata/positions.py`.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -78,8 +80,8 @@ class Subsets:
         self._characters = characters(machine.has_words).after
         self._classes, self._bytes = _byte_classes(machine)
         self._moved: dict[tuple[Threads, int, int], Threads] = {}
-        self.states: list[tuple[int, Threads]] = []
-        self._numbers: dict[tuple[int, Threads], int] = {}
+        self._numbers: Numbers[tuple[int, Threads]] = Numbers()
+        self.states = self._numbers.states
         self._number(OUTSIDE, self._closed({(machine.start, False)}, OUTSIDE))
 
     def is_met(self, state: tuple[int, Threads]) -> bool:
@@ -109,11 +111,7 @@ class Subsets:
         return frozenset([(self._machine.end, False)])
 
     def _number(self, last: int, threads: Threads) -> int:
-        state = (OUTSIDE if threads == self._done else last, threads)
-        number = self._numbers.setdefault(state, len(self.states))
-        if number == len(self.states):
-            self.states.append(state)
-        return number
+        return self._numbers[OUTSIDE if threads == self._done else last, threads]
 
     def _move(self, threads: Threads, kind: int, last: int) -> Threads:
         """The threads after a byte of a class; last: OUTSIDE, WORD, or 2 within a character."""

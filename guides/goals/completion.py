@@ -16,7 +16,7 @@ from ..protocol import DEAD
 from .joint import START, Joint, Steps
 from .spelling import fewest_tokens
 
-MAX_STATES = 20_000
+MAX_SEARCHED = 20_000
 MAX_EXACT = 1_000
 EXPANDING = 5_000
 """Steps of work that it takes to look at where a state leads."""

@@ -10,17 +10,14 @@ from numpy.typing import NDArray
 
 from ...checks import brief
 from ...errors import LanguageError, LimitError, OptionError
-from ...tokenizers_adapter import Vocabulary
 from ..explain.expectation import NOTHING, expected
 from ..free_guide import FreeGuide
 from ..given import bytes_of, left_of, no_state, states_of, token_of
-from ..lift.mask_table import Cache, MaskTable
-from ..lift.tables import VocabularyTables
+from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter
 from ..locks import new_lock
-from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask
-from ..shared import Shared
-from .completion import MAX_STATES, Completion, FreeCompletion, SearchedCompletion
+from ..protocol import DEAD, NEVER, ByteGuide, Mask
+from .completion import MAX_SEARCHED, Completion, FreeCompletion, SearchedCompletion
 from .joint import START, Joint, Steps
 from .specs import Goal, goals_of
 from .tokens import GoalTokens
@@ -40,7 +37,7 @@ class Options(NamedTuple):
         return flags[self.steps.which]
 
 
-class GoalGuide(Shared):
+class GoalGuide(StateTableGuide):
     """A guide joined with goals. See `guides.protocol.Guide` for the methods it shares with every guide.
 
     child: the guide; FreeGuide for goals alone. goals: as `include=` takes them, see `goals_of`.
@@ -54,21 +51,18 @@ class GoalGuide(Shared):
     """
 
     def __init__(
-        self, child: ByteGuide, goals: Any, *, max_states: int = MAX_STATES, limits: Limits | None = None
+        self, child: ByteGuide, goals: Any, *, max_states: int = MAX_SEARCHED, limits: Limits | None = None
     ) -> None:
         if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(
                 f"{brief(child)} cannot be joined with goals: it has no method `read`, see guides.ByteGuide"
             )
         most = states_of(max_states)
+        super().__init__(child.vocabulary)
         self.child = child
         self.goals: tuple[Goal, ...] = goals_of(goals)
         self._lock = new_lock()
         self._meter = Meter(limits)
-        self._vocabulary = child.vocabulary
-        self._tables = VocabularyTables.of(child.vocabulary)
-        self._eos = frozenset(child.vocabulary.eos_ids)
-        self._rows: Cache = {}
         self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token in the order of the trie
         self._places[self._tables.trie.ids] = np.arange(len(self._tables.trie.ids))
         self._options: OrderedDict[int, Options] = OrderedDict()
@@ -83,19 +77,9 @@ class GoalGuide(Shared):
         return f"GoalGuide({self.child!r}, {list(self.goals)!r})"
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary whose token ids the masks speak of."""
-        return self._vocabulary
-
-    @property
     def start(self) -> int:
         """The state before the first token."""
         return START
-
-    @property
-    def table(self) -> MaskTable:
-        """The table that holds the masks; one per vocabulary."""
-        return self._tables.masks
 
     @property
     def steps(self) -> int:
@@ -132,16 +116,6 @@ class GoalGuide(Shared):
         found = (goal.automaton for goal in self._goals)
         return tuple(repr(each.goal) for each in found if not each.met[each.read(0, text)])
 
-    def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
-        row = self.row(state)
-        return self._tables.masks.masks[row]
-
-    def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
-        state = self._joint.check(state)
-        return self._tables.row_of(self._rows, state, lambda: self._counted_mask(state, None))
-
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         state, token = self._joint.check(state), token_of(token, self._vocabulary.size)
@@ -170,7 +144,7 @@ class GoalGuide(Shared):
         """Tokens that complete the text with all goals met, EOS not counted: no fewer than it takes."""
         state = self._joint.check(state)
         if state == DEAD:
-            return UNREACHABLE
+            return NEVER
         with self._lock, self._meter:
             return self._distance(state)
 
@@ -178,7 +152,7 @@ class GoalGuide(Shared):
         """Whether `distance(state) <= left`; quick when there is plenty left."""
         state, left = self._joint.check(state), left_of(left)
         if state == DEAD:
-            return left >= UNREACHABLE
+            return left >= NEVER
         with self._lock, self._meter:
             return self._fits(state, left)
 
@@ -209,7 +183,7 @@ class GoalGuide(Shared):
         with self._lock, self._meter:
             options = self._options_below(state, node)
             alive = (after for after, is_alive in zip(options.steps.states, options.alive, strict=True) if is_alive)
-            return min((1 + self._distance(after) for after in alive), default=UNREACHABLE)
+            return min((1 + self._distance(after) for after in alive), default=NEVER)
 
     def advancing_below(self, state: int, node: int) -> Mask:
         """The tokens below a node of the trie whose bytes after it can be read, and make progress greater."""
@@ -284,6 +258,12 @@ class GoalGuide(Shared):
         self._meter.check_memory(self._joint.held_bytes)
         steps = self._joint.by_tokens(state, node)
         return Options(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
+
+    def _check(self, state: int) -> int:
+        return self._joint.check(state)
+
+    def _made(self, state: int) -> Mask:
+        return self._counted_mask(state, None)
 
     def _counted_mask(self, state: int, left: int | None) -> Mask:
         """As `_mask`, in a call of its own."""

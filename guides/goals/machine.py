@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from ...checks import brief
 from ...errors import LanguageError, LimitError
 from ...tokenizers_adapter import Vocabulary
-from ..graph.utf8 import template
+from ..automata.charsets import unicode_class
+from ..graph.utf8 import CONTINUATION, byte_fragment
 from ..limits import spend
-from ..regex.charsets import unicode_class
 from .specs import AnyOf, Gap, Goal, Ordered, Phrase, Template
 
 Bytes = frozenset[int]
 
 ANY: Bytes = frozenset(range(256))
 SPACE: Bytes = frozenset(b"\t\n\v\f\r ")
-CONTINUATION: Bytes = frozenset(range(0x80, 0xC0))
+INSIDE: Bytes = frozenset(CONTINUATION)
 
 ALWAYS, AFTER_BOUNDARY, BEFORE_BOUNDARY = 0, 1, 2
 MAX_NODES = 20_000
@@ -164,10 +164,10 @@ def _moves(gap: Gap, most: int, place: tuple[bool, int, int]) -> list[tuple[Byte
         if gap.max_chars is None:
             found.append((read, (not is_space, more, 0)))
             continue
-        if read & CONTINUATION:
-            found.append((read & CONTINUATION, (not is_space, more, chars)))
+        if read & INSIDE:
+            found.append((read & INSIDE, (not is_space, more, chars)))
         if chars < gap.max_chars:
-            found.append((read - CONTINUATION, (not is_space, more, chars + 1)))
+            found.append((read - INSIDE, (not is_space, more, chars + 1)))
     return found
 
 
@@ -204,7 +204,7 @@ def characters(has_words: bool) -> Characters:
     """The automaton, with OUTSIDE as its only state where nobody asks for words."""
     if not has_words:
         return Characters(np.zeros((1, 256), np.int32))
-    shape = template(unicode_class("w"))
+    shape = byte_fragment(unicode_class("w"))
     # The template's entry is both OUTSIDE and WORD; its other nodes, within a character, come after these.
     after = np.full((len(shape.ends) + 1, 256), -1, np.int32)
     begin = 0

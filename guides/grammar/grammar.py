@@ -43,7 +43,8 @@ class Grammar:
 def check(grammar: Grammar) -> list[str]:
     """Raise for what makes a grammar unusable; return the names of the rules that `start` never reaches.
 
-    GrammarError: the start rule or a rule that is referred to is not defined.
+    GrammarError: the start rule or a rule that is referred to is not defined, or a literal of a grammar that a program
+    built has bytes that are no whole characters.
     LanguageError: a rule in use can never finish, because each of its alternatives needs that rule, or
     another such, once more; in particular the start rule, which leaves no text at all.
     """
@@ -52,10 +53,13 @@ def check(grammar: Grammar) -> list[str]:
         reason = f"there is no rule named {grammar.start!r} to start from; there are {known}"
         raise GrammarError(reason, *_place(grammar, None))
     for rule, body in grammar.rules.items():
-        for name in references(body):
-            if name not in grammar.rules and name not in grammar.quotes:
-                message = f"rule {rule!r} refers to {name!r}, which is not defined"
-                raise GrammarError(message, *_place(grammar, rule, name))
+        for node in _nodes(body):
+            if isinstance(node, Reference) and node.name not in grammar.rules and node.name not in grammar.quotes:
+                message = f"rule {rule!r} refers to {node.name!r}, which is not defined"
+                raise GrammarError(message, *_place(grammar, rule, node.name))
+            if isinstance(node, Literal) and not _is_text(node.data):
+                message = f"rule {rule!r} has the literal {node.data!r}; literals are whole characters of UTF-8"
+                raise GrammarError(message, *_place(grammar, rule))
     reached = reachable(grammar)
     finishing = productive({**grammar.rules, **dict.fromkeys(grammar.quotes, EMPTY)})
     endless = [name for name in grammar.rules if name in reached and name not in finishing]
@@ -66,16 +70,28 @@ def check(grammar: Grammar) -> list[str]:
 
 def references(node: Node) -> Iterator[str]:
     """The names of the rules that a node refers to, with repetitions."""
+    return (item.name for item in _nodes(node) if isinstance(item, Reference))
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    """A node and all inside it, in the order in which they are written."""
     todo = [node]
     passed = 0
     while todo:
         passed += 1
         item = todo.pop()
-        if isinstance(item, Reference):
-            yield item.name
-        elif parts := children(item):
+        yield item
+        if parts := children(item):
             todo.extend(reversed(parts))
     spend(STEPS_PER_NODE * passed)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def children(node: Node) -> tuple[Node, ...]:

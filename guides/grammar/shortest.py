@@ -6,19 +6,18 @@ import heapq
 from collections.abc import Callable, Mapping
 from functools import cache
 
-import numpy as np
-
+from ...kernels.answers import NEVER
+from ..automata.distances import shortest_in_table
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from .grammar import children
 
-INFINITE = 2**30
 # Steps of work, as `guides.limits` counts them, for a node of the syntax
 STEPS_EACH = 500
 
 
 def shortest_texts(rules: Mapping[str, Node], known: Mapping[str, int]) -> Callable[[], Mapping[str, int]]:
-    """A function that gives the fewest bytes of a text of each rule, INFINITE for more; computed at its first call.
+    """A function that gives the fewest bytes of a text of each rule, NEVER for more; computed at its first call.
 
     known: of rules without a body.
     """
@@ -49,7 +48,7 @@ class _Lengths:
     def found(self) -> dict[str, int]:
         """The fewest bytes of each rule."""
         self._read()
-        lengths = dict.fromkeys(self._number, INFINITE)
+        lengths = dict.fromkeys(self._number, NEVER)
         names = list(self._number)
         while self._queue:
             length, this = heapq.heappop(self._queue)
@@ -70,7 +69,7 @@ class _Lengths:
             self._waits[whole] -= 1
             self._length[whole] = length
         else:
-            heapq.heappush(self._queue, (min(INFINITE, self._times[whole] * length), whole))
+            heapq.heappush(self._queue, (min(NEVER, self._times[whole] * length), whole))
 
     def _read(self) -> None:
         """Number the nodes of the syntax that have parts, and queue what is settled by parts that have none."""
@@ -108,27 +107,12 @@ class _Lengths:
 def _length_without_parts(node: Node) -> int:
     match node:
         case Literal(data):
-            return min(INFINITE, len(data))
+            return min(NEVER, len(data))
         case Chars(ranges):
-            return len(chr(ranges[0][0]).encode()) if ranges else INFINITE
+            return len(chr(ranges[0][0]).encode()) if ranges else NEVER
         case Table():
-            return _shortest_in_table(node)
+            return shortest_in_table(node)
         case Alternation():
-            return INFINITE
+            return NEVER
         case _:
             return 0
-
-
-def _shortest_in_table(table: Table) -> int:
-    """Breadth first from the start to an accepting state."""
-    level = np.array([table.start])
-    seen = np.zeros(len(table.accepting), np.bool_)
-    length = 0
-    while len(level):
-        if table.accepting[level].any():
-            return length
-        seen[level] = True
-        after = np.unique(table.transitions[level])
-        level = after[(after >= 0) & ~seen[after]]
-        length += 1
-    return INFINITE

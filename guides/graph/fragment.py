@@ -1,4 +1,4 @@
-"""Pieces of graph: rules that are lowered once in a process, and copied into every graph that wants them."""
+"""Fragments of a graph: rules that are lowered once in a process, and copied into every graph that wants them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int32]
 Span = tuple[int, int, int]
 
 
-class Piece(NamedTuple):
+class Fragment(NamedTuple):
     """A rule with the rules it calls, numbered from 0; it starts at node 0.
 
     nodes, edges, links, counters: as in kernels/chart/layout.py, without counter 0
@@ -30,11 +30,11 @@ class Piece(NamedTuple):
     spans: tuple[tuple[int, Span], ...]
 
 
-def piece_of(nodes: Ints, edges: Ints, links: Ints, counters: Ints, spans: tuple[tuple[int, Span], ...]) -> Piece:
-    """The arrays of a graph with nothing lazy and no sets, as a piece."""
+def fragment_of(nodes: Ints, edges: Ints, links: Ints, counters: Ints, spans: tuple[tuple[int, Span], ...]) -> Fragment:
+    """The arrays of a graph with nothing lazy and no sets, as a fragment."""
     calls = links[:, 0] == CALL
     to_nodes, to_counters = np.zeros_like(links), np.zeros_like(links)
     to_nodes[:, 1] = 1
     to_nodes[calls, 2] = 1
     to_counters[:, 2] = ~calls & (links[:, 2] > 0)
-    return Piece(nodes, edges, links, counters[1:], to_nodes, to_counters, spans)
+    return Fragment(nodes, edges, links, counters[1:], to_nodes, to_counters, spans)

@@ -31,9 +31,9 @@ from ...kernels.chart.layout import (
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.sets import BITS
 from ..syntax import Ranges
-from .fragment import Piece, Span, piece_of
+from .fragment import Fragment, Span, fragment_of
 from .records import Records
-from .utf8 import Template
+from .utf8 import ByteFragment
 
 Edge = tuple[int, int, int]
 Link = tuple[int, int, int]
@@ -78,7 +78,7 @@ class Graph:
         # What is to be written into the arrays, three numbers each; all at once is several times faster.
         self._pending_edges: list[int] = []
         self._pending_links: list[int] = []
-        self._copies: dict[Template, list[Copy]] = {}
+        self._copies: dict[ByteFragment, list[Copy]] = {}
         self._handed: GraphArrays | None = None
         self._later = Later()
         self._lazy: list[int] = []
@@ -133,8 +133,8 @@ class Graph:
             self._links.append(self._pending_links)
             self._pending_links = []
         if self._copies:
-            for template, copies in self._copies.items():
-                self._copy(template, copies)
+            for byte_fragment, copies in self._copies.items():
+                self._copy(byte_fragment, copies)
             self._copies.clear()
 
     def reserve(self) -> int:
@@ -353,45 +353,45 @@ class Graph:
             flat[base + COUNTER] = counter
         return first
 
-    def instantiate(self, template: Template, target: int) -> int:
-        """Copy a template, its ways out leading to `target`; its first node.
+    def instantiate(self, byte_fragment: ByteFragment, target: int) -> int:
+        """Copy a fragment, its ways out leading to `target`; its first node.
 
-        The nodes get their edges when the graph is next asked for: copies of one template are made together.
+        The nodes get their edges when the graph is next asked for: copies of one fragment are made together.
         """
-        size = len(template.ends)
+        size = len(byte_fragment.ends)
         first = self._nodes.reserve(size)
-        self._copies.setdefault(template, []).append((first, target, self.rule, self.counter))
+        self._copies.setdefault(byte_fragment, []).append((first, target, self.rule, self.counter))
         return first
 
-    def _copy(self, template: Template, copies: list[Copy]) -> None:
-        """Make the copies of a template, all at once."""
-        nodes, count, amount = self._nodes.array, len(template.edges), len(copies)
+    def _copy(self, byte_fragment: ByteFragment, copies: list[Copy]) -> None:
+        """Make the copies of a fragment, all at once."""
+        nodes, count, amount = self._nodes.array, len(byte_fragment.edges), len(copies)
         base = self._edges.reserve(amount * count)
         edges = self._edges.array[base : self._edges.count].reshape(amount, count, 3)
         if amount == 1:  # as is most frequent; plain numbers and a slice are quicker
             first, target, rule, counter = copies[0]
-            rows = slice(first, first + len(template.ends))
+            rows = slice(first, first + len(byte_fragment.ends))
         else:
             first, target, rule, counter = np.array(copies, np.int32).T[:, :, None]
-            rows = first + np.arange(len(template.ends), dtype=np.int32)
+            rows = first + np.arange(len(byte_fragment.ends), dtype=np.int32)
             base = base + count * np.arange(amount)[:, None]
-        edges[:] = template.edges
+        edges[:] = byte_fragment.edges
         edges[:, :, 2] += first
-        edges[:, template.ways_out, 2] = target
-        nodes[rows, EDGE_LO] = template.starts + base
-        nodes[rows, EDGE_HI] = template.ends + base
+        edges[:, byte_fragment.ways_out, 2] = target
+        nodes[rows, EDGE_LO] = byte_fragment.starts + base
+        nodes[rows, EDGE_HI] = byte_fragment.ends + base
         nodes[rows, RULE] = rule
         nodes[rows, COUNTER] = counter
-        exits = len(template.exits)
+        exits = len(byte_fragment.exits)
         if exits:
             base = self._links.reserve(amount * exits)
             self._links.array[base : self._links.count].reshape(amount, exits, 3)[:, :, 1] = target
             links = np.arange(base, self._links.count).reshape(amount, exits)
-            nodes[template.exits + first, LINK_LO] = links
-            nodes[template.exits + first, LINK_HI] = links + 1
+            nodes[byte_fragment.exits + first, LINK_LO] = links
+            nodes[byte_fragment.exits + first, LINK_HI] = links + 1
 
-    def piece(self) -> Piece:
-        """The graph as it stands, with its first rule, as a piece for others; nothing in it is lazy or a set."""
+    def fragment(self) -> Fragment:
+        """The graph as it stands, with its first rule, as a fragment for others; nothing in it is lazy or a set."""
         assert not self._lazy and not self._later.weights, "what is worked out when it is reached belongs to one graph"
         self._flush()
         nodes = self._nodes.used()
@@ -399,22 +399,22 @@ class Graph:
         promising: list[int] = nodes[:, SPAN].nonzero()[0].tolist()
         promises = tuple((node, spans[int(nodes[node, SPAN])]) for node in promising)
         nodes[:, SPAN] = 0
-        return piece_of(nodes, self._edges.used(), self._links.used(), self._counters.used(), promises)
+        return fragment_of(nodes, self._edges.used(), self._links.used(), self._counters.used(), promises)
 
-    def insert(self, piece: Piece) -> int:
-        """Copy a piece; the start node of its rule."""
+    def insert(self, fragment: Fragment) -> int:
+        """Copy a fragment; the start node of its rule."""
         self._flush()
-        size = len(piece.nodes)
+        size = len(fragment.nodes)
         first = self._nodes.reserve(size)
-        edge, link = self._edges.extend(piece.edges), self._links.extend(piece.links)
+        edge, link = self._edges.extend(fragment.edges), self._links.extend(fragment.links)
         self._edges.array[edge : self._edges.count, 2] += first
-        self._links.array[link : self._links.count] += piece.to_nodes * np.int32(first)
+        self._links.array[link : self._links.count] += fragment.to_nodes * np.int32(first)
         block = self._nodes.array[first : first + size]
-        block[:] = piece.nodes + np.array((edge, edge, link, link, 0, first, 0, 0), np.int32)
-        if len(piece.counters):
-            counters = self._counters.extend(piece.counters) - 1
-            self._links.array[link : self._links.count] += piece.to_counters * np.int32(counters)
+        block[:] = fragment.nodes + np.array((edge, edge, link, link, 0, first, 0, 0), np.int32)
+        if len(fragment.counters):
+            counters = self._counters.extend(fragment.counters) - 1
+            self._links.array[link : self._links.count] += fragment.to_counters * np.int32(counters)
             block[block[:, COUNTER] > 0, COUNTER] += counters
-        for node, span in piece.spans:
+        for node, span in fragment.spans:
             self._promise(first + node, span)
         return first

@@ -14,12 +14,13 @@ from functools import lru_cache
 import numpy as np
 
 from ...errors import LanguageError, LimitError
+from ...kernels.answers import NOWHERE
 from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 from .graph import Edge, Graph, Link
 from .text_tree import any_text
-from .utf8 import NOWHERE, Template, template, template_of_rows
+from .utf8 import ByteFragment, byte_fragment, fragment_of_rows
 
 MAX_DEPTH = 300
 MANY_TEXTS = 100
@@ -46,19 +47,19 @@ class Lowering:
         self._resolve = resolve
         self._nullable = nullable
         self._depth = 0
-        self._tables: dict[int, tuple[Table, Template]] = {}
+        self._tables: dict[int, tuple[Table, ByteFragment]] = {}
 
-    def rule(self, body: Node | Template) -> int:
+    def rule(self, body: Node | ByteFragment) -> int:
         """A new rule with this body; its start node."""
         with self.graph.new_rule() as start:
             self.body(start, body)
         return start
 
-    def body(self, start: int, body: Node | Template) -> None:
+    def body(self, start: int, body: Node | ByteFragment) -> None:
         """Define the reserved start node of the current rule."""
         final = self.graph.final()
         try:
-            entry = self._instance(body, final) if isinstance(body, Template) else self.lower(body, final)
+            entry = self._instance(body, final) if isinstance(body, ByteFragment) else self.lower(body, final)
         except RecursionError:
             raise LimitError(
                 "the constraint is nested deeper than what is left of Python's stack here; name its parts as rules, or "
@@ -67,7 +68,7 @@ class Lowering:
         self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
 
     def lower(self, node: Node, target: int) -> int | None:
-        """The entry of a piece of graph that reads `node` and goes on at `target`; None if no text is in `node`."""
+        """The entry of a fragment that reads `node` and goes on at `target`; None if no text is in `node`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(
@@ -103,9 +104,9 @@ class Lowering:
             return None
         if ranges[-1][1] < 0x80:
             return self.graph.node([(low, high, target) for low, high in ranges])
-        return self._instance(template(ranges), target)
+        return self._instance(byte_fragment(ranges), target)
 
-    def _instance(self, form: Template, target: int) -> int:
+    def _instance(self, form: ByteFragment, target: int) -> int:
         spend(STEPS_PER_COPY * (len(form.ends) + len(form.edges)))
         return self.graph.instantiate(form, target)
 
@@ -264,17 +265,17 @@ class Lowering:
     def _table(self, table: Table, target: int) -> int:
         known = self._tables.get(id(table))
         if known is None:
-            known = self._tables[id(table)] = (table, table_template(table))
+            known = self._tables[id(table)] = (table, fragment_of_table(table))
         return self._instance(known[1], target)
 
 
 @lru_cache(maxsize=256)
-def table_template(table: Table) -> Template:
-    """A table as a template."""
+def fragment_of_table(table: Table) -> ByteFragment:
+    """A table as a fragment."""
     count = len(table.transitions)
     transitions = table.transitions[np.roll(np.arange(count), -table.start)]
     exits = (np.flatnonzero(table.accepting) - table.start) % count
-    return template_of_rows(np.where(transitions >= 0, (transitions - table.start) % count, NOWHERE), exits)
+    return fragment_of_rows(np.where(transitions >= 0, (transitions - table.start) % count, NOWHERE), exits)
 
 
 def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Many fixed texts as one piece of graph."""
+"""Many fixed texts as one fragment of a graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...kernels.answers import NOWHERE
 from ...kernels.jit.calling import call
 from ...kernels.trie.texts import WAY_OUT, grow_tree, lay_tree, share_prefixes
 from ..limits import current, spend
-from .utf8 import Template
+from .utf8 import ByteFragment
 
 Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
@@ -20,7 +20,7 @@ Places = NDArray[np.int64]
 _WINDOW = 8
 _WINDOWS = 4
 _FEW = 1000
-# Bytes of a node and of its edge, in a template and in the graph that it is copied to
+# Bytes of a node and of its edge, in a fragment and in the graph that it is copied to
 _NODE_BYTES = 64
 
 
@@ -41,7 +41,7 @@ def beside(runs: Sequence[Sequence[tuple[int, int, int]]]) -> Beside:
     return Beside(listed, np.cumsum([0, *map(len, runs)]), max(map(len, runs)))
 
 
-def text_tree(texts: Sequence[bytes]) -> Template:
+def text_tree(texts: Sequence[bytes]) -> ByteFragment:
     """The tree of the texts: a node for each prefix, the way out behind each text.
 
     The texts are sorted and different, and none is empty or the beginning of another.
@@ -49,12 +49,12 @@ def text_tree(texts: Sequence[bytes]) -> Template:
     return _grown(texts, WAY_OUT, NOTHING, NOWHERE)
 
 
-def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> Template:
+def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> ByteFragment:
     """What an automaton reads from its state 0 to its way out, but the texts, which are as for `text_tree`."""
     return _grown(texts, NOWHERE, automaton, 0)
 
 
-def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -> Template:
+def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -> ByteFragment:
     data = b"".join(texts)
     bounds = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
@@ -65,16 +65,16 @@ def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -
     values = np.frombuffer(data, np.uint8)
     count = call(grow_tree, values, bounds, behind, automaton.runs, automaton.offsets, start, places, edges, ends)
     ends = ends[:count].copy()
-    return Template(ends, edges[: ends[-1]].copy())
+    return ByteFragment(ends, edges[: ends[-1]].copy())
 
 
-def any_text(texts: Sequence[bytes]) -> Template:
+def any_text(texts: Sequence[bytes]) -> ByteFragment:
     """As `text_tree`, for any texts: unsorted, repeated, empty, or the beginnings of others."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return any_of(b"".join(texts), lengths)
 
 
-def any_of(data: bytes, lengths: Places) -> Template:
+def any_of(data: bytes, lengths: Places) -> ByteFragment:
     """The tree of one or more texts, given by all their bytes and how many each has.
 
     Raises LimitError where that takes more work or memory than the call at work may take.
@@ -95,7 +95,7 @@ def any_of(data: bytes, lengths: Places) -> Template:
     ends = np.zeros(count, np.int32)
     exits = np.empty(len(order), np.int32)
     found = call(lay_tree, values, bounds, order, shared, stays, path, edges, ends, exits)
-    return Template(ends, edges[: ends[-1]], exits[:found].copy())
+    return ByteFragment(ends, edges[: ends[-1]], exits[:found].copy())
 
 
 def ordered(data: bytes, bounds: Places) -> Places:

@@ -1,21 +1,24 @@
-"""Sets of characters as automata over their UTF-8 bytes."""
+"""Sets of characters as automata over their UTF-8 bytes; what these are, from the table in `kernels/utf8.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.answers import NOWHERE
+from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LEAD, MORE
 from ..syntax import Ranges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Template:
-    """A piece of graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
+class ByteFragment:
+    """A fragment of a graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
 
-    An edge's target is a node of the template, or -1 for the way out. Node 0 is the entry. From the nodes in
+    An edge's target is a node of the fragment, or -1 for the way out. Node 0 is the entry. From the nodes in
     exits (int32) the way out can be taken without reading a byte. starts: where each node's edges begin; ways_out: the
     edges that lead out.
     """
@@ -33,12 +36,47 @@ class Template:
         object.__setattr__(self, "ways_out", np.flatnonzero(self.edges[:, 2] < 0))
 
 
-NOWHERE = -2
+class Lead(NamedTuple):
+    """First bytes of characters of `follow` more: such a byte less the offset is the head of the character."""
+
+    first: int
+    last: int
+    offset: int
+    follow: int
+
+
+FIRST_OF_LENGTH = (0, 0x80, 0x800, 0x10000)
+LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
+"""The first and the last character of one byte, of two, three and four."""
+CONTINUATION = range(FIRST_NEXT, LAST_NEXT + 1)
+"""The bytes of a character after its first one; the bytes before them are ASCII."""
+
+
+def _leads() -> tuple[Lead, ...]:
+    leads: list[Lead] = []
+    for follow in (1, 2, 3):
+        forms = FORMS[FORMS[:, MORE] == follow - 1]
+        first, last = int(forms[:, LEAD].min()), int(forms[:, LAST_LEAD].max())
+        leads.append(Lead(first, last, 0xFF ^ (0xFF >> (follow + 1)), follow))
+    return tuple(leads)
+
+
+LEADS = _leads()
+"""What begins a character beyond ASCII, by how long it is."""
+TEXT_BYTES = frozenset(range(FIRST_NEXT)).union(CONTINUATION, *(range(lead.first, lead.last + 1) for lead in LEADS))
+"""The bytes that texts have."""
+
+
+def first_bytes(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Of each byte whether it is the first of a character."""
+    return (data < CONTINUATION.start) | (data >= CONTINUATION.stop)
+
+
 NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
-def template_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> Template:
-    """A template of rows of targets by byte, int32 [nodes, 256], -1 for the way out; runs of equal ones are edges."""
+def fragment_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> ByteFragment:
+    """A fragment of rows of targets by byte, int32 [nodes, 256], -1 for the way out; runs of equal ones are edges."""
     change = np.ones(rows.shape, np.bool_)
     change[:, 1:] = rows[:, 1:] != rows[:, :-1]
     node, low = np.nonzero(change)
@@ -48,12 +86,11 @@ def template_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] =
     alive = target != NOWHERE
     edges = np.stack([low[alive], high[alive], target[alive]], axis=1).astype(np.int32)
     ends = np.cumsum(np.bincount(node[alive], minlength=len(rows)))
-    return Template(ends.astype(np.int32), edges, exits.astype(np.int32))
+    return ByteFragment(ends.astype(np.int32), edges, exits.astype(np.int32))
 
 
 ByteRanges = tuple[tuple[int, int], ...]
 Tree = dict[tuple[int, int], "Tree"]
-_LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
 
 
 def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
@@ -74,7 +111,7 @@ def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
 
 def _split(low: int, high: int) -> int | None:
     """Where to cut a range so that its parts have a fixed length and full continuation bytes; None if it is so."""
-    for last in _LAST_OF_LENGTH:
+    for last in LAST_OF_LENGTH:
         if low <= last < high:
             return last
     if high < 0x80:
@@ -90,7 +127,7 @@ def _split(low: int, high: int) -> int | None:
 
 
 @lru_cache(maxsize=512)
-def template(ranges: Ranges) -> Template:
+def byte_fragment(ranges: Ranges) -> ByteFragment:
     """The smallest deterministic automaton of one character out of `ranges`."""
     tree: Tree = {}
     for sequence in byte_sequences(ranges):
@@ -104,7 +141,7 @@ def template(ranges: Ranges) -> Template:
     number = {old: new for new, old in enumerate(order)} | {-1: -1}
     edges = [(low, high, number[target]) for old in order for low, high, target in nodes[old]]
     ends = np.cumsum([len(nodes[old]) for old in order])
-    return Template(ends.astype(np.int32), np.array(edges, np.int32).reshape(-1, 3))
+    return ByteFragment(ends.astype(np.int32), np.array(edges, np.int32).reshape(-1, 3))
 
 
 def _share(

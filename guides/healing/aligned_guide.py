@@ -9,20 +9,18 @@ from ...checks import brief, switch
 from ...errors import LanguageError, OptionError
 from ...kernels.jit.calling import call
 from ...kernels.trie.align import end_nodes, nodes_along, shorten
-from ...tokenizers_adapter import Vocabulary
 from ..explain.expectation import NOTHING, expected, quoted
 from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
-from ..lift.mask_table import Cache, MaskTable
+from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend, spend_growth
-from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask, RowGuide, mask_within
-from ..shared import Shared
+from ..protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, mask_within
 from .crossing import Crossings
 
 # Of the tail: of work for each byte and each of two walks along it, and of memory in all
 STEPS_PER_BYTE, BYTES_PER_BYTE = 10, 10
 
 
-class AlignedGuide(Shared):
+class AlignedGuide(StateTableGuide):
     """The bytes of `tail`, then a text of `child`, in any tokens: some may reach from one into the other.
 
     See `guides.protocol.Guide` for the methods. States below len(tail) are places in the tail; the others are the
@@ -46,12 +44,12 @@ class AlignedGuide(Shared):
             raise OptionError(f"{brief(child)} is no guide that can read bytes, see guides.ByteGuide")
         if crossings is not None and not isinstance(crossings, Crossings):  # pyright: ignore
             raise OptionError(f"crossings must be Crossings of the child, not {brief(crossings)}")
+        super().__init__(child.vocabulary)
         self.child = child
         self.tail = tail = bytes_of(tail)
         self._meter = Meter(limits)
         self._cost = int(switch(counts_tail, "counts_tail"))
         self._crossings = Crossings(child) if crossings is None else crossings
-        self._tables = self._crossings.tables
         self._child_rows = child if isinstance(child, RowGuide) else None
         self._data = np.frombuffer(tail, np.uint8)
         with self._meter:
@@ -60,9 +58,8 @@ class AlignedGuide(Shared):
             call(end_nodes, self._tables.trie, self._data, self._ends)
         self._spellable = self._tables.spells_all_bytes and self._tables.single_bytes.issuperset(tail)
         self._needed: NDArray[np.int32] = np.empty(0, np.int32)
-        self._rows: Cache = {}
         self._lock = self._crossings.lock
-        if not self._spellable and self.distance(self.start) >= UNREACHABLE:
+        if not self._spellable and self.distance(self.start) >= NEVER:
             raise LanguageError(
                 f"the vocabulary has no tokens that spell {tail!r} and then a text of the guide; "
                 "give it tokens for all single bytes or characters"
@@ -72,37 +69,26 @@ class AlignedGuide(Shared):
         return f"AlignedGuide({self.child!r}, {self.tail!r})"
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary whose token ids the masks speak of."""
-        return self.child.vocabulary
-
-    @property
-    def table(self) -> MaskTable:
-        """The table that holds the masks; one per vocabulary."""
-        return self._tables.masks
-
-    @property
     def start(self) -> int:
         """The state before the first token."""
         return 0 if self.tail else self.child.start
 
     def mask(self, state: int) -> Mask:
         """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
-        state = state_of(state, MOST_LEFT)
-        if self._is_beyond(state):
-            return self.child.mask(state - len(self.tail))
-        return self._tables.masks.masks[self.row(state)]
+        state = self._check(state)
+        return self.child.mask(state - len(self.tail)) if self._is_beyond(state) else super().mask(state)
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        state = state_of(state, MOST_LEFT)
-        beyond = self._is_beyond(state)
-        if beyond and self._child_rows is not None:
+        state = self._check(state)
+        if self._is_beyond(state) and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
-        return self._tables.row_of(self._rows, state, lambda: self._made_mask(state))
+        return super().row(state)
 
-    def _made_mask(self, state: int) -> Mask:
-        """The mask of a state that has no row."""
+    def _check(self, state: int) -> int:
+        return state_of(state, MOST_LEFT)
+
+    def _made(self, state: int) -> Mask:
         with self._lock, self._meter:
             if self._is_beyond(state):
                 return self.child.mask(state - len(self.tail))
@@ -110,7 +96,7 @@ class AlignedGuide(Shared):
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = state_of(state, MOST_LEFT), token_of(token, self.vocabulary.size)
+        state, token = self._check(state), token_of(token, self.vocabulary.size)
         if self._is_beyond(state):
             return self._moved(self.child.advance(state - len(self.tail), token))
         text = self.vocabulary.tokens[token] if token >= 0 else None
@@ -118,7 +104,7 @@ class AlignedGuide(Shared):
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
-        state, data = state_of(state, MOST_LEFT), bytes_of(data)
+        state, data = self._check(state), bytes_of(data)
         if state == DEAD:
             return DEAD
         beyond = self._is_beyond(state)
@@ -134,32 +120,32 @@ class AlignedGuide(Shared):
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete, the tail with it."""
-        state = state_of(state, MOST_LEFT)
+        state = self._check(state)
         return self._is_beyond(state) and self.child.is_accepting(state - len(self.tail))
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, EOS not counted."""
-        state = state_of(state, MOST_LEFT)
+        state = self._check(state)
         if self._is_beyond(state):
             return self.child.distance(state - len(self.tail))
         if state == DEAD:
-            return UNREACHABLE
+            return NEVER
         with self._lock, self._meter:
             return self._distance_at(state)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
-        state, left = state_of(state, MOST_LEFT), left_of(left)
+        state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
             return self._child_fits(state - len(self.tail), left)
         if state == DEAD:
-            return left >= UNREACHABLE
+            return left >= NEVER
         with self._lock, self._meter:
             return self._fits_at(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
-        state, left = state_of(state, MOST_LEFT), left_of(left)
+        state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
             return mask_within(self.child, state - len(self.tail), left)
         with self._lock, self._meter:
@@ -172,7 +158,7 @@ class AlignedGuide(Shared):
 
     def describe(self, state: int) -> str:
         """What may follow, in words."""
-        state = state_of(state, MOST_LEFT)
+        state = self._check(state)
         if self._is_beyond(state):
             return expected(self.child, state - len(self.tail))
         if state == DEAD:
@@ -209,7 +195,7 @@ class AlignedGuide(Shared):
         return self._distance_at(place) <= left
 
     def _is_alive(self, place: int) -> bool:
-        return self._spellable or self._distance_at(place) < UNREACHABLE
+        return self._spellable or self._distance_at(place) < NEVER
 
     def _mask_within_tail(self, place: int, left: int | None) -> Mask:
         """As `_mask_at`, of DEAD as well."""
@@ -236,9 +222,9 @@ class AlignedGuide(Shared):
     def _distances(self) -> NDArray[np.int32]:
         """The distance from each place of the tail, by the tokens that spell it and those that go beyond it."""
         spend(STEPS_PER_BYTE * len(self.tail))
-        found = np.full(len(self.tail) + 1, UNREACHABLE, np.int32)
+        found = np.full(len(self.tail) + 1, NEVER, np.int32)
         for place in np.flatnonzero(self._ends >= 0).tolist():
             found[place] = self._crossings.distance(self._ends.item(place))
         found[-1] = self.child.distance(self.child.start)
         call(shorten, self._tables.trie, self._data, self._cost, found)
-        return np.minimum(found, UNREACHABLE)
+        return np.minimum(found, NEVER)

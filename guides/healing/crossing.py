@@ -11,7 +11,7 @@ from ...kernels.jit.calling import call
 from ...kernels.trie.align import end_nodes
 from ..lift.tables import VocabularyTables
 from ..locks import new_lock
-from ..protocol import DEAD, UNREACHABLE, ByteGuide, Mask
+from ..protocol import DEAD, NEVER, ByteGuide, Mask
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class TrieGuide(ByteGuide, Protocol):
         ...
 
     def distance_below(self, state: int, node: int) -> int:
-        """Fewest tokens to an accepting state, the first of them below `node`; UNREACHABLE if none can be read."""
+        """Fewest tokens to an accepting state, the first of them below `node`; NEVER if none can be read."""
         ...
 
 
@@ -58,16 +58,8 @@ class Crossings:
 
     def mask(self, node: int) -> Mask:
         """The tokens below the node that can be read: uint32 [ceil(V / 32)], the caller's own."""
-        masks = self.tables.masks
-        with self.tables.lock:
-            row = self._rows.get(node)
-            if row is not None:
-                masks.touch(row)
-                return masks.rows[row].copy()
-        found = self.mask_within(node, None)
-        with self.tables.lock:
-            masks.store(self._rows, node, found)
-        return found
+        row = self.tables.row_of(self._rows, node, lambda: self.mask_within(node, None))
+        return self.tables.masks.rows[row].copy()
 
     def mask_within(self, node: int, left: int | None) -> Mask:
         """As `TrieGuide.mask_below` from the guide's start."""
@@ -86,7 +78,7 @@ class Crossings:
                 known = self._below.distance_below(self.guide.start, node)
             else:
                 ways = (1 + self.guide.distance(state) for state in {state for _, state in self._read(node)})
-                known = min(ways, default=UNREACHABLE)
+                known = min(ways, default=NEVER)
             self._distances[node] = known
         return known
 

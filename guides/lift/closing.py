@@ -13,7 +13,7 @@ from ...errors import LimitError
 from ...kernels.answers import DEAD, NEVER
 from ...kernels.chart.cost import BYTE, NEXT, TOKENS, Costs, settle_nodes, state_costs
 from ...kernels.chart.interning import WORDS
-from ...kernels.chart.onward import nearest, spell
+from ...kernels.chart.shortest_path import nearest, spell
 from ...kernels.jit.calling import call
 from ...kernels.trie.walk import successors
 from ..chart.automaton import ChartAutomaton
@@ -80,7 +80,7 @@ class Closing:
         for known in (self._distances, self._by_nearest):
             for state in [state for state in known if not kept[state]]:
                 del known[state]
-        self._costs = replace(self._costs, entries=np.zeros(0, np.int32), onward=_NO_STATES)
+        self._costs = replace(self._costs, entries=np.zeros(0, np.int32), shortest=_NO_STATES)
 
     def distance(self, state: int) -> int:
         """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
@@ -168,8 +168,8 @@ class Closing:
                 more[name] = _extended(getattr(costs, name), len(graph.counters), NEVER)
         if len(costs.entries) < len(chart.words):
             more["entries"] = _extended(costs.entries, len(chart.words), -1)
-        if len(costs.onward) < len(chart.states):
-            more["onward"] = _extended(costs.onward, len(chart.states), -1)
+        if len(costs.shortest) < len(chart.states):
+            more["shortest"] = _extended(costs.shortest, len(chart.states), -1)
         weights = automaton.weights(len(costs.weights))
         if weights:
             padded = np.zeros((len(weights), costs.weights.shape[1]), np.int32)
@@ -208,32 +208,32 @@ class Closing:
 
     def _by_shortest(self, state: int) -> int:
         """How few tokens spell a shortest text, which must not be too long to be counted."""
-        known = self._costs.onward.item(state, TOKENS)
+        known = self._costs.shortest.item(state, TOKENS)
         return known if known >= 0 else self._spelt(state)
 
     def shortest_step(self, state: int) -> tuple[int, int]:
         """The first byte of a shortest text from a state that is not accepting, and the state after it."""
         self._by_shortest(self._automaton.ready(state))
-        byte, after = self._costs.onward[state, BYTE : NEXT + 1].tolist()
+        byte, after = self._costs.shortest[state, BYTE : NEXT + 1].tolist()
         return byte, after
 
     def _spelt(self, state: int) -> int:
         """As `_by_shortest`, worked out by pieces of the text, so that not all of its states have their rows at once.
 
-        The states on the way say in Costs.onward what comes next before they say how many tokens it takes; if the call
-        must end in between, they forget it, since what is on the way already is not turned back to.
+        The states on the way say in Costs.shortest what comes next before they say how many tokens it takes; if the
+        call must end in between, they forget it, since what is on the way already is not turned back to.
         """
         way = np.empty(WAY, np.int32)
         begins = [state]
         try:
             while (fewest := self._run_costed(spell, self._tables.trie, begins[-1], way)) == DEAD:
-                begins.append(self._costs.onward.item(int(way[-1]), NEXT))
+                begins.append(self._costs.shortest.item(int(way[-1]), NEXT))
             for begin in reversed(begins[:-1]):
                 fewest = self._run_costed(spell, self._tables.trie, begin, way)
             return fewest
         except BaseException:
-            onward = self._costs.onward
-            onward[onward[:, TOKENS] < 0, NEXT] = -1
+            shortest = self._costs.shortest
+            shortest[shortest[:, TOKENS] < 0, NEXT] = -1
             raise
 
     def _run_costed(self, function: Any, *arguments: Any) -> int:

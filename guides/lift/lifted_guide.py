@@ -7,55 +7,45 @@ from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError
 from ...kernels.answers import DEAD, NEVER
-from ...kernels.chart.bundles import signature as signature_of
+from ...kernels.chart.return_sets import signature as signature_of
+from ...kernels.trie.loop_slice import UNSLICEABLE, walk_slice, walk_span
 from ...kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
-from ...kernels.trie.split import UNSPLITTABLE, walk_span, walk_split
 from ...kernels.trie.walk import walk, walk_beside
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton, Kept
 from ..explain.expectation import NOTHING, expectation
 from ..gc_pause import paused
 from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
-from ..shared import Shared
 from .closing import Closing
-from .mask_table import Cache, MaskTable
-from .tables import VocabularyTables
-
-Mask = NDArray[np.uint32]
+from .mask_table import Mask
+from .table_guide import TableGuide
 
 _UNKNOWN = -2  # no signature
 MAX_STEPS = 1 << 16
 """How many (state, token) pairs a guide remembers the state after, and of how many states it remembers the mask."""
 
 
-class LiftedGuide(Shared):
+class LiftedGuide(TableGuide):
     """A guide over the states of a `ChartAutomaton`. See `guides.protocol.Guide` for the methods.
 
-    States with equal signatures have equal masks, so masks are memoised by signature. Thread-safe. A state that
-    `advance` or `read` did not give out raises StateError.
+    States with equal signatures have equal masks, so masks are memoised by signature. Where tokens do not spell all
+    bytes, a mask depends on whether they spell all that is left of a text, and so is memoised by state. Thread-safe. A
+    state that `advance` or `read` did not give out raises StateError.
     """
 
     def __init__(self, automaton: ChartAutomaton, vocabulary: Vocabulary) -> None:
+        super().__init__(vocabulary)
         self._automaton = automaton
-        self._vocabulary = vocabulary
         self._size = vocabulary.size
-        self._tables = VocabularyTables.of(vocabulary)
         self._lock = automaton.lock
         self._meter = automaton.meter
-        self._rows: Cache = {}
-        self._signatures: dict[int, int] = {}
+        self._signatures: dict[int, int] = {}  # by state; or each state itself, see above
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
-        self._eos = frozenset(vocabulary.eos_ids)
         self._found = np.zeros(len(Shortcut._fields), np.uint64)
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary whose token ids the masks speak of."""
-        return self._vocabulary
 
     @property
     def start(self) -> int:
@@ -66,16 +56,6 @@ class LiftedGuide(Shared):
     def automaton(self) -> ChartAutomaton:
         """The byte automaton under the guide."""
         return self._automaton
-
-    @property
-    def table(self) -> MaskTable:
-        """The table that holds the masks; one per vocabulary."""
-        return self._tables.masks
-
-    def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
-        row = self.row(state)
-        return self._tables.masks.masks[row]
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
@@ -253,7 +233,8 @@ class LiftedGuide(Shared):
         self._closing.forget(kept.states)
         for state in [state for state in self._signatures if state != DEAD and not kept.states[state]]:
             del self._signatures[state]
-        for signature in [each for each in list(self._rows) if each != DEAD and not kept.signatures[each]]:
+        still = kept.signatures if self._tables.spells_all_bytes else kept.states
+        for signature in [each for each in list(self._rows) if each != DEAD and not still[each]]:
             self._rows.pop(signature, None)
 
     def _unspellable(self) -> LanguageError | LimitError:
@@ -276,13 +257,15 @@ class LiftedGuide(Shared):
         """Take over the mask of a state, computed before."""
         with self._lock, self._meter, self._tables.lock:
             self._prepare(state)
-            signature = self._automaton.run(signature_of, state)
+            signature = self._automaton.run(signature_of, state) if self._tables.spells_all_bytes else state
             if signature not in self._rows:
                 self._tables.masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int) -> int:
         """The number of the row with the mask of a state. Hold the locks."""
-        signature = DEAD if state == DEAD else self._automaton.run(probe, state, self._found)
+        signature = state
+        if state != DEAD and self._tables.spells_all_bytes:
+            signature = self._automaton.run(probe, state, self._found)
         row = self._rows.get(signature)
         if row is None:
             mask = np.zeros(self._tables.words, np.uint32) if state == DEAD else self._walk(state)
@@ -308,9 +291,9 @@ class LiftedGuide(Shared):
             return mask
         mask = np.zeros(self._tables.words, np.uint32)
         if found.kind:
-            split = self._tables.split((found.low, found.high, found.others))
-            short_walk = walk_split if found.kind == LOOP else walk_span
-            if split is not None and self._automaton.run(short_walk, trie, split, state, mask) != UNSPLITTABLE:
+            loop_slice = self._tables.loop_slice((found.low, found.high, found.others))
+            short_walk = walk_slice if found.kind == LOOP else walk_span
+            if loop_slice is not None and self._automaton.run(short_walk, trie, loop_slice, state, mask) != UNSLICEABLE:
                 return mask
             mask[:] = 0
         self._automaton.run(walk, trie, state, 0, mask)

@@ -1,4 +1,4 @@
-"""What is computed once per vocabulary and shared by all its guides: trie annotations, masks, loop splits."""
+"""What is computed once per vocabulary and shared by all its guides: trie annotations, masks, slices at loops."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from ...checks import whole
 from ...kernels.jit.calling import call
 from ...kernels.trie.branches import Branches, TokenTrie, annotate
+from ...kernels.trie.loop_slice import LoopSlice, divide
 from ...kernels.trie.preorder import find_parents, find_reach
-from ...kernels.trie.split import Split, divide
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..given import vocabulary_of
+from ..graph.utf8 import TEXT_BYTES
 from ..locks import new_lock
 from .mask_table import Cache, Mask, MaskTable
 
 Loop = tuple[int, int, int]
 
-_UTF8_BYTES = frozenset(range(0xF5)) - {0xC0, 0xC1}
-MAX_SPLITS = 32
+MAX_SLICES = 32
 MAX_LEAVING = 16_384
 MIN_LOOP = 24
 WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
@@ -55,12 +55,12 @@ class VocabularyTables:
             self.eos_words[token >> 5] |= np.uint32(1 << (token & 31))
         self.single_bytes = frozenset(text[0] for text in vocabulary.tokens if text is not None and len(text) == 1)
         self.spelled = np.isin(np.arange(256), sorted(self.single_bytes))
-        self.spells_all_bytes = self.single_bytes.issuperset(_UTF8_BYTES)
+        self.spells_all_bytes = self.single_bytes.issuperset(TEXT_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
         self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
         # How often a loop was walked, until it is divided; None if it is not worth while
-        self._splits: OrderedDict[Loop, Split | int | None] = OrderedDict()
+        self._slices: OrderedDict[Loop, LoopSlice | int | None] = OrderedDict()
         # Wanted by the first masks; here they do not hold up a text.
         _ = self.branches, self.branch_numbers, self.reach
 
@@ -74,7 +74,7 @@ class VocabularyTables:
                 tables = cls._known[vocabulary] = cls(vocabulary)
             return tables
 
-    def split(self, loop: Loop, at_once: bool = False) -> Split | None:
+    def loop_slice(self, loop: Loop, at_once: bool = False) -> LoopSlice | None:
         """How tokens divide at a loop.
 
         None for a small loop, for one that too many tokens leave, and at the first calls unless wanted `at_once`:
@@ -83,14 +83,14 @@ class VocabularyTables:
         if loop[0].bit_count() + loop[1].bit_count() < MIN_LOOP:
             return None
         with self.lock:
-            known = self._splits.pop(loop, 0)
+            known = self._slices.pop(loop, 0)
             if isinstance(known, int):
                 soon = not at_once and known < (WALKS_OF_WIDE if loop[2] else WALKS_OF_NARROW)
                 known = known + 1 if soon else self._divide(loop)
-            self._splits[loop] = known
-            if len(self._splits) > MAX_SPLITS:
-                self._splits.popitem(last=False)
-            return known if isinstance(known, Split) else None
+            self._slices[loop] = known
+            if len(self._slices) > MAX_SLICES:
+                self._slices.popitem(last=False)
+            return known if isinstance(known, LoopSlice) else None
 
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
         """A packed mask of the tokens below a node, all or the chosen ones of them in the order of `trie.ids`."""
@@ -156,7 +156,7 @@ class VocabularyTables:
         """The node at which each token ends, in the order of the trie."""
         return np.repeat(np.arange(len(self.trie.byte)), np.diff(self.trie.token_start))
 
-    def _divide(self, loop: Loop) -> Split | None:
+    def _divide(self, loop: Loop) -> LoopSlice | None:
         trie = self.trie
         stay_chars = np.empty(len(trie.byte), np.int32)
         exit_chars = np.empty(len(trie.byte), np.int32)
@@ -172,7 +172,7 @@ class VocabularyTables:
         order = order[np.searchsorted(chars[order], 0) :]
         row = np.zeros(32 * self.words, np.bool_)
         row[trie.ids[order]] = True
-        return Split(
+        return LoopSlice(
             np.packbits(row, bitorder="little").view(np.uint32),
             trie.ids[order],
             chars[order],
@@ -185,7 +185,7 @@ class VocabularyTables:
         )
 
     def _way_to(self, exits: NDArray[np.intp]) -> NDArray[np.int32]:
-        """`Split.way` for exits in preorder: every node that has an exit at or below it."""
+        """`LoopSlice.way` for exits in preorder: every node that has an exit at or below it."""
         trie = self.trie
         before = np.zeros(len(trie.byte) + 1, np.int32)
         before[exits + 1] = 1
@@ -199,7 +199,7 @@ class VocabularyTables:
     def _tails(
         self, depth: NDArray[np.int32], first: NDArray[np.int32], counts: NDArray[np.int32]
     ) -> tuple[Branches, NDArray[np.int32]]:
-        """`Split.tails` and `Split.tail_root`, from where the tokens of each exit are, and how long what they keep."""
+        """`LoopSlice.tails` and `tail_root`, from where the tokens of each exit are, and how long what they keep."""
         data, start = self.bytes.data.tobytes(), self.bytes.start
         begins: NDArray[np.int64] = first - np.cumsum(counts) + counts
         tokens = self.trie.ids[np.repeat(begins, counts) + np.arange(counts.sum())]

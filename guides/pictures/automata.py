@@ -9,6 +9,7 @@ import numpy as np
 from ...errors import LimitError
 from ...tokenizers_adapter import Vocabulary
 from ..automata.dfa import Dfa, byte_runs
+from ..automata.numbers import Numbers
 from ..chart.protocol import ByteAutomaton
 from ..protocol import DEAD, Mask, tokens_of
 from .parts import Arrow, Node
@@ -35,20 +36,16 @@ class Minimal:
     @classmethod
     def of(cls, automaton: ByteAutomaton, max_states: int) -> Minimal:
         """Of any automaton with finitely many states; at most LARGER times as many are looked at."""
-        states = [automaton.start]
-        number = {automaton.start: 0}
+        numbers: Numbers[int] = Numbers()
+        _ = numbers[automaton.start]
         rows: list[list[int]] = []
-        for state in states:
-            if len(states) > LARGER * max_states:
+        for state in numbers.states:
+            if len(numbers) > LARGER * max_states:
                 raise _too_large(f"more than {LARGER * max_states:,} states before it is minimised", max_states)
-            targets = [automaton.step(state, byte) for byte in range(256)]
-            for target in targets:
-                if target != DEAD and target not in number:
-                    number[target] = len(states)
-                    states.append(target)
-            rows.append([DEAD if target == DEAD else number[target] for target in targets])
-        accepting = np.array([automaton.is_accepting(state) for state in states])
-        return cls(Dfa(np.array(rows, np.int32), accepting, 0), max_states, states)
+            targets = (automaton.step(state, byte) for byte in range(256))
+            rows.append([DEAD if target == DEAD else numbers[target] for target in targets])
+        accepting = np.array([automaton.is_accepting(state) for state in numbers.states])
+        return cls(Dfa(np.array(rows, np.int32), accepting, 0), max_states, numbers.states)
 
     def picture(self, note: Callable[[int], str]) -> Picture:
         """The automaton with `note(state)` under each state, a state of the whole automaton."""

@@ -9,7 +9,7 @@ from ...errors import OptionError
 from .parts import Arrow, Kind, Node
 from .svg import draw
 
-MAX_STATES = 200
+MAX_PICTURED = 200
 
 
 _SHAPES: dict[Kind, str] = {"state": "circle", "final": "doublecircle", "rule": "box"}
@@ -63,19 +63,19 @@ class Picture:
 class Drawable:
     """What can be drawn: `picture` says how, and the others write it."""
 
-    def picture(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> Picture:
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The graph; `tokens` adds the tokens allowed in each state. Raises LimitError above `max_states`."""
         raise OptionError(f"{type(self).__name__} has no picture")
 
-    def to_svg(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> str:
+    def to_svg(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> str:
         """A picture for a web page; `tokens` lists the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_svg()
 
-    def to_mermaid(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> str:
+    def to_mermaid(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> str:
         """The picture in Mermaid's language; `tokens` lists the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_mermaid()
 
-    def to_dot(self, *, tokens: bool = False, max_states: int = MAX_STATES) -> str:
+    def to_dot(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> str:
         """The picture in Graphviz' language; `tokens` lists the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_dot()
 

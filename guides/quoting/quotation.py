@@ -15,9 +15,9 @@ from ...errors import OptionError
 from ...kernels.suffix.quoting import Quotable
 from ...kernels.suffix.tree import END
 from ...kernels.suffix.unfolding import unfold, unfolded_size
-from ..graph.utf8 import Template
+from ..graph.utf8 import ByteFragment, first_bytes
 from .boundaries import Boundary
-from .source import Place, Rules, Source, Span, WhiteSpace, documents_of
+from .source import Occurrence, Rules, Source, Span, WhiteSpace, documents_of
 from .substring_automaton import SubstringAutomaton
 
 
@@ -74,7 +74,7 @@ class Quote:
             return None
         return _narrowed(self, *narrow)
 
-    def places(self, text: str) -> list[Place]:
+    def places(self, text: str) -> list[Occurrence]:
         """Where in the documents a text stands as such a quotation."""
         source, automaton = quotable(self, False)
         data = text.encode(errors="replace")
@@ -113,7 +113,7 @@ def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
 def _examples(quote: Quote, count: int) -> tuple[str, ...]:
     index = quotable(quote, False)[0].quotable
     begins, ends = _short_ones(index)
-    characters = np.cumsum((index.text & 0xC0) != 0x80)
+    characters = np.cumsum(first_bytes(index.text))
     # They come in the order of their texts, as far as these are of one length.
     order = np.argsort(characters[ends - 1] - characters[begins], kind="stable")
     found: dict[str, None] = {}
@@ -151,7 +151,7 @@ def quotable(quote: Quote, escaped: bool) -> tuple[Source, SubstringAutomaton]:
 
 
 @lru_cache(maxsize=16)
-def template_of(quote: Quote, escaped: bool) -> Template:
+def fragment_of_quote(quote: Quote, escaped: bool) -> ByteFragment:
     """All quotations as a piece of graph: a node for each place in the suffix tree."""
     index = quotable(quote, escaped)[0].quotable
     inner = np.zeros((2, len(index.lo)), np.int64)
@@ -161,4 +161,4 @@ def template_of(quote: Quote, escaped: bool) -> Template:
     edges = np.empty((count + len(index.child), 3), np.int32)
     exits = np.zeros(count, np.uint8)
     used = int(unfold(index, inner, later, ends, edges, exits))
-    return Template(ends, edges[:used].copy(), np.flatnonzero(exits).astype(np.int32))
+    return ByteFragment(ends, edges[:used].copy(), np.flatnonzero(exits).astype(np.int32))

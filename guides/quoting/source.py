@@ -34,7 +34,7 @@ _RUN = re.compile(r"\s+")
 _NONE = np.zeros(0, np.int32)
 
 
-class Place(NamedTuple):
+class Occurrence(NamedTuple):
     """Where a quotation stands: documents[document][start:end]."""
 
     document: int
@@ -54,7 +54,7 @@ class Span:
     start: int
     end: int
     document: int = 0
-    occurrences: tuple[Place, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Source:
             f"{rules.min_chars} to {rules.max_chars or longest} characters; change min_chars, max_chars or boundary"
         )
 
-    def without(self, taken: Sequence[Place]) -> Quotable | None:
+    def without(self, taken: Sequence[Occurrence]) -> Quotable | None:
         """What is left to quote when nothing may overlap with the taken places; None if that is nothing."""
         quotable = self.quotable
         least, reach = quotable.least, quotable.reach
@@ -212,23 +212,23 @@ class Source:
             return None
         return _with_reach(replace(quotable, least=least, reach=reach))
 
-    def _span_in_text(self, place: Place) -> tuple[int, int]:
+    def _span_in_text(self, place: Occurrence) -> tuple[int, int]:
         """From where to where a place reaches in the text of all documents."""
         writing = self._writing
         characters = writing.starts[place.document] + np.array([place.start, place.end])
         begin, end = writing.byte_of(writing.written(characters)).tolist()
         return begin, end
 
-    def place(self, begin: int, end: int) -> Place | None:
+    def place(self, begin: int, end: int) -> Occurrence | None:
         """The place in its document of what stands there in the text; None for the refusal."""
         number = int(np.searchsorted(self._bases, begin, "right")) - 1
         if number >= len(self.documents):
             return None
         writing = self._writing
         first, last = (writing.offsets(np.array([begin, end])) - writing.starts[number]).tolist()
-        return Place(number, first, last)
+        return Occurrence(number, first, last)
 
-    def span(self, places: Sequence[Place], chosen: int = 0) -> Span:
+    def span(self, places: Sequence[Occurrence], chosen: int = 0) -> Span:
         """The span of one of its places."""
         document, start, end = places[chosen]
         return Span(self.documents[document][start:end], start, end, document, tuple(places))

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from ..automata.charsets import normalize, single
 from ..limits import spend
 from ..syntax import Ranges
-from .charsets import normalize, single
 
 Folding = Literal["unicode", "ascii", "ecma"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+from ..automata.charsets import ALL, ASCII_DIGIT, ASCII_WORD, negate
 from ..syntax import Chars, Ranges
 from .casing import Folding, ignoring_case
-from .charsets import ALL, ASCII_DIGIT, ASCII_WORD, negate
 from .properties import property_ranges
 from .reader import DOTALL, IGNORECASE, MULTILINE, Reader
 from .tree import TEXT_END, Look, Tree, boundary, no_boundary

@@ -4,7 +4,8 @@ A `Run` is a formula on the text that follows: *some* of its threads goes on to 
 duties, conditions on the same text, all of which must be met. A duty is a run of its own, to match or not
 to match. What was looked at before a position is known there: the set tests of the character before, and
 for each look behind the run that was begun at every position so far. Reading a character maps formulas to
-formulas, and there are finitely many of them: subset construction for an alternating automaton.
+formulas, and there are finitely many of them: subset construction for an alternating automaton, which
+`guides/automata/positions.py`, where states are plain subsets, has no need of.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..automata.minimize import minimize
+from ...kernels.answers import DEAD
+from ..automata.atoms import segments_of
+from ..automata.byte_table import byte_table
+from ..automata.minimise import minimise
+from ..automata.numbers import Numbers
 from ..limits import spend
 from ..syntax import NOTHING, Node
-from .machine import Ahead, Guard, Machine, Next, Previous
+from .machine import Ahead, Guard, Machine, Next, Previous, too_many_states
 from .tree import Tree
-from .utf8_table import byte_table, too_many_states
 
 Run = frozenset["Thread"]
 Duties = frozenset["Duty"]
@@ -50,7 +54,7 @@ class State(NamedTuple):
 
 
 NO_DUTIES: Duties = frozenset()
-NOWHERE: Run = frozenset()
+NO_RUN: Run = frozenset()
 # What bounds the search, before the states over bytes can be counted.
 STATES_PER_CHARACTER = 5
 STEPS_PER_STATE = 2
@@ -62,10 +66,10 @@ def without_looking(tree: Tree, max_states: int) -> Node:
     """The language of a tree, taken as the whole text, as a table. Raises LimitError beyond `max_states`."""
     machine = Machine(tree, max_states)
     transitions, accepting = _Explorer(machine, max_states).explore()
-    transitions, accepting = minimize(transitions, accepting)
+    transitions, accepting = minimise(transitions, accepting)
     if not accepting.any():
         return NOTHING
-    return byte_table(machine.segments, transitions, accepting, max_states)
+    return byte_table(segments_of(machine.atoms), transitions, accepting, max_states, too_many_states)
 
 
 class _Explorer:
@@ -75,18 +79,17 @@ class _Explorer:
         self.machine = machine
         self.max_states = max_states
         self.steps = 0
-        self.numbers: dict[State, int] = {}
-        self.order: list[State] = []
+        self.numbers: Numbers[State] = Numbers()
         self.classes = _alike(machine)
 
     def explore(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """(Transitions int32 [states, classes], accepting bool [states]); state 0 is the first."""
         start = frozenset((Thread(self.machine.start, NO_DUTIES),))
-        self._number(self._state(0, (NOWHERE,) * len(self.machine.trackers), start))
+        self._number(self._state(0, (NO_RUN,) * len(self.machine.trackers), start))
         rows: list[list[int]] = []
         accepting: list[bool] = []
-        for state in self.order:  # grows meanwhile
-            row = [-1] * self.machine.class_count
+        for state in self.numbers.states:  # grows meanwhile
+            row = [DEAD] * self.machine.class_count
             spend(STEPS_PER_CLASS * self.machine.class_count)
             for alike in self.classes:
                 position = Position(self.machine, state, alike[0])
@@ -95,19 +98,13 @@ class _Explorer:
                 self.steps += position.steps
             rows.append(row)
             accepting.append(Position(self.machine, state, 0).accepts())
-            states = max(len(self.order) * STATES_PER_CHARACTER, self.steps // STEPS_PER_STATE)
+            states = max(len(self.numbers) * STATES_PER_CHARACTER, self.steps // STEPS_PER_STATE)
             if states > self.max_states:
                 raise too_many_states(self.max_states)
         return np.array(rows, np.int32), np.array(accepting, np.bool_)
 
     def _number(self, state: State) -> int:
-        if not state.run:
-            return -1
-        number = self.numbers.get(state)
-        if number is None:
-            number = self.numbers[state] = len(self.order)
-            self.order.append(state)
-        return number
+        return self.numbers[state] if state.run else DEAD
 
     def _read(self, position: Position, bit: int) -> State:
         """The state behind a character of the class `bit`."""
@@ -128,7 +125,7 @@ class _Explorer:
                 kept.append(None)
                 continue
             kept.append(tracked)
-            asks |= self.machine.asks[tracker.start] | self._relevant(tracked or NOWHERE)[0]
+            asks |= self.machine.asks[tracker.start] | self._relevant(tracked or NO_RUN)[0]
         return State(previous & asks, tuple(kept), run)
 
     def _relevant(self, run: Run) -> tuple[int, int]:
@@ -230,9 +227,9 @@ class Position:
     def _alternatives(self, guard: Guard) -> Iterable[Duties]:
         """When a condition holds: under any one of these duties."""
         if isinstance(guard, Next):
-            return NEVER if bool(guard.classes & self.following) == guard.negative else ALWAYS
+            return NO_WAY if bool(guard.classes & self.following) == guard.negative else ALWAYS
         if isinstance(guard, Previous):
-            return NEVER if bool(self.state.previous >> guard.test & 1) == guard.negative else ALWAYS
+            return NO_WAY if bool(self.state.previous >> guard.test & 1) == guard.negative else ALWAYS
         if isinstance(guard, Ahead):
             return (frozenset((Duty(frozenset((Thread(guard.start, NO_DUTIES),)), guard.negative),)),)
         matched = self._behind.get(guard.tracker)
@@ -251,7 +248,7 @@ class Position:
 
 
 ALWAYS = (NO_DUTIES,)
-NEVER: tuple[Duties, ...] = ()
+NO_WAY: tuple[Duties, ...] = ()
 
 
 def _reduced(threads: set[Thread]) -> Run:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...errors import LimitError
+from ..automata.atoms import partition, sets_of
+from ..automata.charsets import single
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
-from .charsets import ALL, single
 from .measure import STEPS_PER_NODE
 from .tree import Concat, Either, Look, Loop, Tree
-from .utf8_table import Segments, too_many_states
 
 
 class Next(NamedTuple):
@@ -53,7 +54,7 @@ class Tracker(NamedTuple):
 class Machine:
     """States 0 to n - 1; `moves` read a character of some classes, `links` read nothing and may be guarded.
 
-    segments: all characters by class; tests: for each set asked about a previous character, its classes
+    atoms: the characters of each class; tests: for each set asked about a previous character, its classes
     needs, asks: for each state, a bit for each tracker reachable from it, and for each test reachable from
     it without reading
     Raises LimitError beyond `max_states` states.
@@ -67,8 +68,10 @@ class Machine:
         self.trackers: list[Tracker] = []
         self.tests: list[int] = []
         self._guards: dict[Look, int] = {}
-        self.segments, self._classes = _partition(_sets(tree))
-        self.class_count = 1 + max(number for _, _, number in self.segments)
+        found: set[Ranges] = set()
+        _sets_of(tree, found)
+        self.atoms, self._classes = partition(found)
+        self.class_count = len(self.atoms)
         self.start = self._state()
         self.accept = self._add(tree, self.start)
         self.asks, self.needs = self._reachable()
@@ -180,44 +183,22 @@ class Machine:
         return asks, needs
 
 
-def _sets(tree: Tree) -> set[Ranges]:
-    """All sets of characters in the tree."""
-    if isinstance(tree, Chars):
-        return {tree.ranges}
-    if isinstance(tree, Literal):
-        return {single(ord(char)) for char in tree.data.decode()}
+def _sets_of(tree: Tree, found: set[Ranges]) -> None:
+    """Add all sets of characters in the tree to `found`."""
     if isinstance(tree, Look):
-        return _sets(tree.body)
-    if isinstance(tree, (Repeat, Loop)):
-        return _sets(tree.item)
-    assert isinstance(tree, (Sequence, Alternation, Concat, Either)), "a pattern holds no references and no tables"
-    return {ranges for item in tree.items for ranges in _sets(item)}
+        _sets_of(tree.body, found)
+    elif isinstance(tree, Loop):
+        _sets_of(tree.item, found)
+    elif isinstance(tree, (Concat, Either)):
+        for item in tree.items:
+            _sets_of(item, found)
+    else:
+        sets_of(tree, found)
 
 
-def _partition(sets: set[Ranges]) -> tuple[Segments, dict[Ranges, int]]:
-    """(All characters by class, the classes of each set as bits); each set holds a class wholly or not."""
-    ordered = sorted(sets)
-    edges: dict[int, int] = {}
-    # Each set is a bit, and so numbers are as long as there are sets.
-    long = 1 + len(ordered) // 64
-    spend(sum(map(len, ordered)) * (STEPS_PER_NODE + long))
-    for index, ranges in enumerate([*ordered, ALL]):
-        for low, high in ranges:
-            edges[low] = edges.get(low, 0) ^ (1 << index)
-            edges[high + 1] = edges.get(high + 1, 0) ^ (1 << index)
-    inside = 1 << len(ordered)
-    numbers: dict[int, int] = {}
-    segments: Segments = []
-    begin = membership = 0
-    for edge in sorted(edges):
-        if membership & inside and edge > begin:
-            segments.append((begin, edge - 1, numbers.setdefault(membership, len(numbers))))
-        begin = edge
-        membership ^= edges[edge]
-    classes = {ranges: 0 for ranges in ordered}
-    spend(len(numbers) * len(ordered) * (10 + long))
-    for membership, number in numbers.items():
-        for index, ranges in enumerate(ordered):
-            if membership >> index & 1:
-                classes[ranges] |= 1 << number
-    return segments, classes
+def too_many_states(max_states: int) -> LimitError:
+    """The error for a pattern whose conditions take too large an automaton."""
+    return LimitError(
+        f"looking around makes this pattern an automaton of more than {max_states:,} states, which is fixed; "
+        "look over fewer characters, or say what may follow without looking around"
+    )

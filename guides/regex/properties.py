@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ..automata.charsets import LAST, normalize, text_of_codes
 from ..limits import spend
 from ..syntax import Ranges
-from .charsets import LAST, normalize, text_of_codes
 
 
 @lru_cache(maxsize=128)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from ..automata.charsets import ascii_class, unicode_class
 from ..syntax import Ranges
-from .charsets import ascii_class, unicode_class
 from .measure import lengths
 from .properties import property_ranges
 from .reader import ASCII, DOTALL, IGNORECASE, MAX_KNOWN, MULTILINE, VERBOSE, Reader

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple, NoReturn
 
 from ...errors import LimitError, PatternError
+from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalize, single
 from ..limits import spend
 from ..syntax import Chars, Literal, Ranges
 from .casing import Folding, cases_of, ignoring_case
-from .charsets import ALL, NOT_NEWLINE, negate, normalize, single
 from .tree import LINE_START, TEXT_START, Tree, character, chars, concat, either, look, repeat
 
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
@@ -271,10 +271,8 @@ class Reader(ABC):
 
 def _without_last(literal: Literal) -> list[Tree]:
     """A literal as what stands before its last character, and that."""
-    begin = len(literal.data) - 1
-    while literal.data[begin] & 0xC0 == 0x80:
-        begin -= 1
-    return [Literal(literal.data[:begin]), Literal(literal.data[begin:])] if begin else [literal]
+    text = literal.data.decode()
+    return [Literal(text[:-1].encode()), Literal(text[-1].encode())] if len(text) > 1 else [literal]
 
 
 def _unescaped(escape: re.Match[str]) -> str:

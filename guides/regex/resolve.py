@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
+from ..automata.charsets import intersect, negate, union
 from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
-from .charsets import intersect, negate, union
 from .lookaround import without_looking
 from .measure import ENDLESS, STEPS_PER_NODE, lengths
 from .tree import Concat, Either, Look, Looking, Loop, Tree, concat, either, repeat

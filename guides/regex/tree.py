@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 
+from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalize, single
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
-from .charsets import ALL, NOT_NEWLINE, negate, normalize, single
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from ..answers import CROWDED, DEAD, EXHAUSTED, EXPAND, spend
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, njit, shared_njit
-from .bundles import first_entry, intern_bundle, intern_state
 from .entries import FEW, add_entry, hash_slot, is_done, new_stamp, next_of_rule, note_done
 from .interning import HI
 from .layout import (
@@ -50,6 +49,7 @@ from .layout import (
     Graph,
     is_large,
 )
+from .return_sets import first_entry, intern_return_set, intern_state
 from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
 
 # Of how many items the work is counted at a time.
@@ -96,7 +96,7 @@ def complete(graph: Graph, chart: Chart, node: Int, origin: Int, length: Int, en
             tried += 1
     else:
         words = chart.words
-        at, end = first_entry(chart, origin, rule), chart.bundles[origin, HI]
+        at, end = first_entry(chart, origin, rule), chart.return_sets[origin, HI]
         while at < end and words[at + ENTRY_RULE] == rule and length >= 0:
             back = words[at + ENTRY_ORIGIN]
             back = origin if back == SELF else back
@@ -208,12 +208,12 @@ def close(graph: Graph, chart: Chart, length: Int) -> Int:
         return EXPAND
     if leaf_count == 0 and accepting == 0:
         return DEAD
-    bundle = 1
+    return_set = 1
     if entry_count:
-        bundle = intern_bundle(graph, chart, leaf_count, entry_count)
-        if bundle < 0:
-            return bundle
-    return intern_state(chart, bundle, accepting, leaf_count)
+        return_set = intern_return_set(graph, chart, leaf_count, entry_count)
+        if return_set < 0:
+            return return_set
+    return intern_state(chart, return_set, accepting, leaf_count)
 
 
 @njit

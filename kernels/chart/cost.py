@@ -19,7 +19,6 @@ from ..answers import EXHAUSTED, NEVER, spend
 from ..jit.aliases import Int, Ints, Truth
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit, shared_njit
-from .bundles import first_entry
 from .interning import HI, LO
 from .layout import (
     ACCEPTING,
@@ -50,7 +49,7 @@ from .layout import (
     LINK_KIND,
     LINK_LO,
     LINK_TARGET,
-    OWN_BUNDLE,
+    OWN_RETURN_SET,
     ROOT,
     RULE,
     SELF,
@@ -59,23 +58,24 @@ from .layout import (
     is_large,
     is_set,
 )
+from .return_sets import first_entry
 from .sets import ALL, BITS, bits_of, has_first
 
-# Columns of Costs.onward.
+# Columns of Costs.shortest.
 BYTE, NEXT, TOKENS, COST = range(4)
 
 
 class Costs(Arrays):
-    """Costs in bytes, NEVER where there is no end. Those of entries and `onward` are worked out when needed.
+    """Costs in bytes, NEVER where there is no end. Those of entries and `shortest` are worked out when needed.
 
     nodes: int32, by node; unmet: int32, of nodes of a set, while bits are missing
     promised: int32, what a node promised while it was lazy, -1 for others; lacking: int32, what it promised for
     the case that bits are missing; after: int32, the node that the promise leads to, -1 for the end of the rule
     turns, exits: int32, by counter, of one turn and after the loop
     weights: int32 [n, 32], by set and bit; of large sets in several rows
-    entries: int32, beside Chart.words, where the entries of a bundle for one rule begin: of everything after that rule,
-    -1 where not known yet
-    onward: int32 [n, 4], by state: the first byte of a shortest text, the state after it, the fewest tokens that
+    entries: int32, beside Chart.words, where the entries of a return set for one rule begin: of everything after
+    that rule, -1 where not known yet
+    shortest: int32 [n, 4], by state: the first byte of a shortest text, the state after it, the fewest tokens that
     spell the text, and its bytes; -1 where not known yet
     """
 
@@ -88,7 +88,7 @@ class Costs(Arrays):
     exits: Vector[np.int32]
     weights: Table[np.int32]
     entries: Vector[np.int32]
-    onward: Table[np.int32]
+    shortest: Table[np.int32]
 
 
 @inner_njit
@@ -279,25 +279,25 @@ def within_rule(graph: Graph, chart: Chart, costs: Costs, node: Int, count: Int)
 
 
 @inner_njit
-def after_call(chart: Chart, costs: Costs, bundle: Int, rule: Int) -> Int:
-    """The fewest bytes after a rule that returns to `bundle`, as far as the bundle's entries are settled."""
-    at = first_entry(chart, bundle, rule)
-    known = at < chart.bundles[bundle, HI] and chart.words[at + ENTRY_RULE] == rule
+def after_call(chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
+    """The fewest bytes after a rule that returns to `return_set`, as far as the return set's entries are settled."""
+    at = first_entry(chart, return_set, rule)
+    known = at < chart.return_sets[return_set, HI] and chart.words[at + ENTRY_RULE] == rule
     return np.int64(costs.entries[at] if known else NEVER)
 
 
 @inner_njit
-def is_settled(chart: Chart, costs: Costs, bundle: Int) -> Truth:
-    """Whether the costs of a bundle's entries are known; what ends the text, and nothing, needs none."""
-    lo: Int = chart.bundles[bundle, LO]
-    return lo == chart.bundles[bundle, HI] or costs.entries[lo] >= 0
+def is_settled(chart: Chart, costs: Costs, return_set: Int) -> Truth:
+    """Whether the costs of a return set's entries are known; what ends the text, and nothing, needs none."""
+    lo: Int = chart.return_sets[return_set, LO]
+    return lo == chart.return_sets[return_set, HI] or costs.entries[lo] >= 0
 
 
 @inner_njit
-def settle_bundle(graph: Graph, chart: Chart, costs: Costs, bundle: Int) -> Int:
-    """Compute the costs of a bundle's entries, by rounds; the bundles of their origins must be settled. 0 or a code."""
+def settle_return_set(graph: Graph, chart: Chart, costs: Costs, return_set: Int) -> Int:
+    """Compute the costs of a return set's entries, by rounds; those of their origins must be settled. 0 or a code."""
     words = chart.words
-    lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+    lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
     for at in range(lo, hi, ENTRY):
         costs.entries[at] = NEVER
     changed = True
@@ -310,7 +310,7 @@ def settle_bundle(graph: Graph, chart: Chart, costs: Costs, bundle: Int) -> Int:
             target, origin = words[at + ENTRY_TARGET], words[at + ENTRY_ORIGIN]
             cost = within_rule(graph, chart, costs, target, words[at + ENTRY_COUNT])
             if origin != ROOT:
-                cost += after_call(chart, costs, bundle if origin == SELF else origin, graph.nodes[target, RULE])
+                cost += after_call(chart, costs, return_set if origin == SELF else origin, graph.nodes[target, RULE])
             cost = min(cost, NEVER)
             if cost < costs.entries[first]:
                 costs.entries[first] = cost
@@ -322,17 +322,17 @@ def settle_bundle(graph: Graph, chart: Chart, costs: Costs, bundle: Int) -> Int:
 
 
 @inner_njit
-def settle(graph: Graph, chart: Chart, costs: Costs, bundle: Int) -> Int:
-    """Settle a bundle, and before it those that its entries come from, however long their chain is; 0 or a code."""
+def settle(graph: Graph, chart: Chart, costs: Costs, return_set: Int) -> Int:
+    """Settle a return set, and before it those that its entries come from, however long their chain is; 0 or a code."""
     stack = np.empty(64, np.int32)
-    stack[0] = bundle
+    stack[0] = return_set
     depth = 1
     while depth:
-        bundle = stack[depth - 1]
-        if is_settled(chart, costs, bundle):
+        return_set = stack[depth - 1]
+        if is_settled(chart, costs, return_set):
             depth -= 1
             continue
-        lo, hi = chart.bundles[bundle, LO], chart.bundles[bundle, HI]
+        lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
         before, last = depth, SELF
         for at in range(lo + ENTRY_ORIGIN, hi, ENTRY):
             origin = chart.words[at]  # `at` is that of the origins
@@ -348,28 +348,28 @@ def settle(graph: Graph, chart: Chart, costs: Costs, bundle: Int) -> Int:
         if spend(chart, hi - lo) < 0:
             return EXHAUSTED
         if depth == before:
-            code = settle_bundle(graph, chart, costs, bundle)
+            code = settle_return_set(graph, chart, costs, return_set)
             if code < 0:
                 return code
     return 0
 
 
 @inner_njit
-def after_rule(graph: Graph, chart: Chart, costs: Costs, bundle: Int, rule: Int) -> Int:
-    """The fewest bytes after a rule that returns to `bundle`, or a code."""
-    if bundle == ROOT:
+def after_rule(graph: Graph, chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
+    """The fewest bytes after a rule that returns to `return_set`, or a code."""
+    if return_set == ROOT:
         return np.int64(0)
-    if not is_settled(chart, costs, bundle):
-        code = settle(graph, chart, costs, bundle)
+    if not is_settled(chart, costs, return_set):
+        code = settle(graph, chart, costs, return_set)
         if code < 0:
             return np.int64(code)
-    return after_call(chart, costs, bundle, rule)
+    return after_call(chart, costs, return_set, rule)
 
 
 @shared_njit
 def state_cost(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
     """The fewest bytes from a state to an accepting one, or a code."""
-    known = costs.onward[state, COST]
+    known = costs.shortest[state, COST]
     if known >= 0:
         return np.int64(known)
     words = chart.words
@@ -380,14 +380,14 @@ def state_cost(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
         if best == 0:
             break
         node, origin = words[at + ITEM_NODE], words[at + ITEM_ORIGIN]
-        bundle = words[lo + OWN_BUNDLE] if origin == SELF else origin
-        after = after_rule(graph, chart, costs, bundle, graph.nodes[node, RULE])
+        return_set = words[lo + OWN_RETURN_SET] if origin == SELF else origin
+        after = after_rule(graph, chart, costs, return_set, graph.nodes[node, RULE])
         if after < 0:
             return after
         best = min(best, after + within_rule(graph, chart, costs, node, words[at + ITEM_COUNT]))
     if spend(chart, hi - lo) < 0:
         return np.int64(EXHAUSTED)
-    costs.onward[state, COST] = best
+    costs.shortest[state, COST] = best
     return best
 
 

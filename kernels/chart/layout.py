@@ -1,10 +1,10 @@
 """The chart: hash-consed Earley item sets over a graph of byte edges and calls, as integers on arrays.
 
 A state is a set of items (graph node, origin, count). The origin says what to do when the item's rule is
-complete: it is the number of a *bundle*, the set of call entries (rule, return node, count, origin) that
+complete: it is the number of a *return set*, the set of call entries (rule, return node, count, origin) that
 were open when the rule was predicted, and it is interned by content. Two prefixes with the same open calls
 therefore share their origins, and with the same items they are the same state. An item predicted inside
-its own state has the origin SELF, which stands for the state's own bundle; that keeps left recursion
+its own state has the origin SELF, which stands for the state's own return set; that keeps left recursion
 finite. Tail calls are flattened: an entry that would return to the end of a rule is replaced by the entries
 that rule itself returns to, so right recursion does not grow the chart.
 
@@ -30,26 +30,26 @@ EDGE_FIRST, EDGE_LAST, EDGE_TARGET = range(3)
 LINK_KIND, LINK_TARGET, LINK_ARGUMENT = range(3)
 LEAST, GREATEST = range(2)
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
-# Columns of Chart.states and Chart.bundles (bundles: the first two and CANON). KEPT: -1 until somebody was given the
-# state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see ways.py.
+# Columns of Chart.states and Chart.return_sets (return sets: the first two and CANON). KEPT: -1 until somebody was
+# given the state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see ways.py.
 ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
 STATE = 8
 CANON = 2
 # What PARENT says of a state without a way, or that never sleeps; what HI says of one that is asleep.
 UNSET, PINNED, ASLEEP = -1, -2, -2
 # Entries of Chart.sizes.
-STATES, BUNDLES, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
-# Origins. The first bundles are ROOT, which ends the text, and the empty one; they stay.
+STATES, RETURN_SETS, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
+# Origins. The first return sets are ROOT, which ends the text, and the empty one; they stay.
 SELF, ROOT, RESERVED = -1, 0, 2
-# A state's words: its bundle, whether it is accepting, then three for every item; a bundle's: four per entry.
-OWN_BUNDLE, ACCEPTING, HEADER = range(3)
+# A state's words: its return set, whether it is accepting, then three for every item; a return set's: four per entry.
+OWN_RETURN_SET, ACCEPTING, HEADER = range(3)
 ITEM_NODE, ITEM_ORIGIN, ITEM_COUNT, ITEM = range(4)
 ENTRY_RULE, ENTRY_TARGET, ENTRY_COUNT, ENTRY_ORIGIN, ENTRY = range(5)
 # Columns of Graph.spans and of Chart.seen.
 SPAN_LOW, SPAN_HIGH, SPAN_OTHERS = range(3)
 SEEN_STAMP, SEEN_AT = range(2)
 # The last word of a signature.
-OF_BUNDLE, OF_STATE = -2, -3
+OF_RETURN_SET, OF_STATE = -2, -3
 UNBOUNDED = 2**31 - 1
 
 
@@ -60,9 +60,10 @@ class Graph(Arrays):
     edges: int32 [n, 3], inclusive byte range and target
     links: int32 [n, 3], kind, target, argument (CALL: the return node; INCREMENT and LEAVE: the counter;
     EPSILON: a counter that must be below its greatest count, or 0; GUARD: a row of guards)
-    counters: int32 [n, 2], least and greatest count; counter 0 means none. A *set* is a counter whose count is a
-    set of bits: the bits that must be there at the end, and a number below 0 that tells sets apart. The count of a
-    *large set* is the number of a set of bits: -1 - how many of the first bits must be there, and as above
+    counters: int32 [n, 2], least and greatest count; counter 0 means none. A greatest count below 0 says that this is
+    a *set*: the count of an item is a set of bits, and the greatest count is -1 - its row in Costs.weights. The least
+    is the bits that must be there at the end; or, of a *large set*, whose count is the number of a set in Chart.sets,
+    -1 - how many of the first bits must be
     guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
     missing (0 if none need be), those that are kept, and those that are added; of a large set see kernels/chart/sets.py
     spans: uint64 [n, 3], sets of characters (ASCII in two words, then whether all others): from a node with span
@@ -78,25 +79,27 @@ class Graph(Arrays):
 
 
 class Chart(Arrays):
-    """All states met so far; see the module for what they are.
+    """All states met so far; see the module for what they are, and docs/architecture.md for when arrays move.
 
-    words: int32, the contents of states, bundles and signatures
-    states, bundles, signatures: int32 [n, 8 | 3 | 2], spans of words and what belongs to them
-    state_index, bundle_index, signature_index: int32, open-addressing hash tables of numbers, -1 free
-    rows: int32 [n, 256], transition rows; loops: uint64 [n, 3], see kernels/chart/rows.py
+    words: int32 [w], the contents of states, return sets and signatures
+    states, return_sets, signatures: int32 [n, STATE | 3 | 2], spans of words and what belongs to them
+    state_index, return_set_index, signature_index: int32 [2**k], open-addressing hash tables of numbers, -1 free
+    rows: int32 [n, 256], transition rows; loops: uint64 [n, 3], beside them, see kernels/chart/rows.py
+    memo: int32 [2**k, MEMO_HEADER + 3 MEMO_ITEMS], what sets of items have led to, see kernels/chart/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
-    sizes: int64 [12], see above and kernels/chart/interning.py; missing: int32 [n], lazy nodes that were reached
-    meter: int64 [3], see above; it is the call's, not the chart's
-    scratch: items, work, leaves: int32 [n, 3]; entries: int32 [n, 6]; done: int32 [n]; seen: int32 [8n, 2], see
-    kernels/chart/entries.py; buffer
+    sizes: int64 [12], how many of each are in use, see above and kernels/chart/interning.py
+    missing: int32 [256], the lazy nodes that were reached, of which the answer EXPAND speaks
+    meter: int64 [3], see kernels/answers.py; it is the call's, not the chart's
+    scratch: items, work, leaves: int32 [s, 3]; entries: int32 [s, 6] and done: int32 [s], which, with seen: int32
+    [8s, 2], are those of kernels/chart/entries.py; buffer: int32 [4s + 8]
     """
 
     words: Vector[np.int32]
     states: Table[np.int32]
-    bundles: Table[np.int32]
+    return_sets: Table[np.int32]
     signatures: Table[np.int32]
     state_index: Vector[np.int32]
-    bundle_index: Vector[np.int32]
+    return_set_index: Vector[np.int32]
     signature_index: Vector[np.int32]
     rows: Table[np.int32]
     loops: Table[np.uint64]

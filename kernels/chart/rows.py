@@ -31,7 +31,7 @@ from .layout import (
     ITEM_NODE,
     ITEM_ORIGIN,
     KEPT,
-    OWN_BUNDLE,
+    OWN_RETURN_SET,
     ROW,
     ROWS,
     SELF,
@@ -68,7 +68,7 @@ def is_shift(graph: Graph, chart: Chart, state: Int, other: Int) -> Int:
     lo, hi = chart.states[state, LO], chart.states[state, HI]
     at, end = chart.states[other, LO], chart.states[other, HI]
     words = chart.words
-    if words[lo + OWN_BUNDLE] != words[at + OWN_BUNDLE]:
+    if words[lo + OWN_RETURN_SET] != words[at + OWN_RETURN_SET]:
         return NO_SHIFT
     left = end - at - HEADER
     same = words[lo + ACCEPTING] == words[at + ACCEPTING]
@@ -217,7 +217,7 @@ def step(graph: Graph, chart: Chart, state: Int, row: Int, byte: Int) -> Int:
                     return CROWDED
                 items[count, ITEM_NODE] = edges[e, EDGE_TARGET]
                 items[count, ITEM_ORIGIN] = (
-                    words[lo + OWN_BUNDLE] if words[at + ITEM_ORIGIN] == SELF else words[at + ITEM_ORIGIN]
+                    words[lo + OWN_RETURN_SET] if words[at + ITEM_ORIGIN] == SELF else words[at + ITEM_ORIGIN]
                 )
                 items[count, ITEM_COUNT] = words[at + ITEM_COUNT]
                 count += 1

@@ -96,9 +96,9 @@ def best(
     """
     found: list[list[tuple[float, int, int]]] = []
     everything = np.ones_like(allowed)
-    for lead in range(0, len(logits), group):
+    for first in range(0, len(logits), group):
         candidates: list[tuple[float, int, int]] = []
-        for row in range(lead, lead + group):
+        for row in range(first, first + group):
             over = everything[row] if normalise == "raw" else allowed[row]
             if scores[row] == -np.inf or status(logits[row], allowed[row], over):
                 continue

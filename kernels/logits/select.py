@@ -19,7 +19,7 @@ __all__ = [
     "NAN",
     "OK",
     "Best",
-    "Choice",
+    "Chosen",
     "Normaliser",
     "logsumexp",
     "masked_argmax",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class Choice(NamedTuple):
+class Chosen(NamedTuple):
     """One token for each row.
 
     `tokens` int32 [B], -1 unless the status is OK; `status` uint8 [B]; `logprobs` and `raw_logprobs` float64
@@ -69,7 +69,7 @@ _MUCH = {"raw": CHOSEN_AND_RAW, "masked": CHOSEN, "none": ARGMAX}
 
 def masked_argmax(
     logits: Any, masks: Any = None, rows: Any = None, size: int | None = None, *, logprobs: bool = False
-) -> Choice:
+) -> Chosen:
     """The allowed token with the largest logit in each row, the lowest of equals.
 
     Logits are read once; without `logprobs` only those that a mask allows. Raises TypeError and ValueError.
@@ -78,12 +78,12 @@ def masked_argmax(
     if contract.device != "cpu":
         from .triton_select import masked_argmax as on_device
 
-        return Choice(*on_device(logits, masks, rows, contract, logprobs))
+        return Chosen(*on_device(logits, masks, rows, contract, logprobs))
     flat = flatten(logits, masks, rows, contract)
     tokens, status, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW if logprobs else ARGMAX)
     if not logprobs:
-        return Choice(tokens, status)
-    return Choice(tokens, status, *_logprobs(flat, tokens, masked, raw))
+        return Chosen(tokens, status)
+    return Chosen(tokens, status, *_logprobs(flat, tokens, masked, raw))
 
 
 def logsumexp(
@@ -115,7 +115,7 @@ def masked_sample(
     top_p: Any = 1.0,
     min_p: Any = 0.0,
     logprobs: bool = False,
-) -> Choice:
+) -> Chosen:
     """Draw a token for each row from its allowed tokens, filtered in the order that transformers has.
 
     `uniforms` float64 [B] in [0, 1): in order of tokens, the first is drawn at which the distribution
@@ -129,15 +129,15 @@ def masked_sample(
     if contract.device != "cpu":
         from .triton_select import masked_sample as on_device
 
-        return Choice(*on_device(logits, masks, rows, contract, uniforms, settings, logprobs))
+        return Chosen(*on_device(logits, masks, rows, contract, uniforms, settings, logprobs))
     flat = flatten(logits, masks, rows, contract)
     tokens, status = np.empty(contract.batch, np.int32), np.empty(contract.batch, np.uint8)
     _raise_if_bad(flat, draw_kernel(*flat, uniforms, settings, tokens, status))
     if not logprobs:
-        return Choice(tokens, status)
+        return Chosen(tokens, status)
     _, seen, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW)
     tokens[seen != OK] = -1
-    return Choice(tokens, seen, *_logprobs(flat, tokens, masked, raw))
+    return Chosen(tokens, seen, *_logprobs(flat, tokens, masked, raw))
 
 
 def masked_topk(
@@ -178,7 +178,7 @@ def masked_topk(
     return Best(*best, normaliser, status)
 
 
-def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Choice:
+def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Chosen:
     """The log-probabilities of given tokens int32 [B] among the allowed and all tokens; -1 gives NaN."""
     contract = check(logits, masks, rows, size)
     given = per_row(tokens, contract.batch, "tokens")
@@ -188,10 +188,10 @@ def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None
     if contract.device != "cpu":
         from .triton_select import token_logprobs as on_device
 
-        return Choice(*on_device(logits, wanted, masks, rows, contract))
+        return Chosen(*on_device(logits, wanted, masks, rows, contract))
     flat = flatten(logits, masks, rows, contract)
     _, status, masked, raw = _scan(flat, contract, CHOSEN_AND_RAW)
-    return Choice(wanted, status, *_logprobs(flat, wanted, masked, raw))
+    return Chosen(wanted, status, *_logprobs(flat, wanted, masked, raw))
 
 
 def _sampling(

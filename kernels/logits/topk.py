@@ -112,9 +112,9 @@ def topk_kernel(
     best[:], rows[:], tokens[:] = -np.inf, -1, -1
     normaliser[:], status[:] = 0.0, EMPTY
     group = numbers.size // max(best.shape[0], 1)
-    for lead in range(best.shape[0]):
+    for number in range(best.shape[0]):
         found = ZERO
-        for row in range(lead * group, (lead + 1) * group):
+        for row in range(number * group, (number + 1) * group):
             if added[row] == -np.inf:
                 continue
             logits = bits[row * stride : row * stride + size]
@@ -125,5 +125,5 @@ def topk_kernel(
                 normaliser[row] = total
             if what != NAN and what != EMPTY:
                 offset = added[row] - normaliser[row]
-                found = merge_row(row, offset, heap, taken, best[lead], rows[lead], tokens[lead], found)
+                found = merge_row(row, offset, heap, taken, best[number], rows[number], tokens[number], found)
     return wrong

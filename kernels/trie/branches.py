@@ -7,6 +7,7 @@ import numpy as np
 from ..jit.aliases import Bits, Bytes, Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
+from ..utf8 import FIRST_NEXT, PLACES, begins, utf8_step
 
 # Columns of Branches.tokens and of Branches.below. In the last one the most characters begun are above two bits, which
 # say whether there is no byte above ASCII below the node, only well-formed UTF-8, or something else.
@@ -14,21 +15,6 @@ OWN, OWN_END, SUBTREE_END = range(3)
 BELOW_LOW, BELOW_HIGH, BEYOND = range(3)
 NO_HIGH, WELL_FORMED, ILL_FORMED = 0, 1, 2
 BEGUN_SHIFT, KIND_MASK = np.uint64(2), np.uint64(3)
-# What every well-formed character of more than one byte looks like: lead bytes, second bytes, bytes after that.
-LEAD, LAST_LEAD, SECOND, LAST_SECOND, MORE = range(5)
-FORMS = np.array(
-    [
-        (0xC2, 0xDF, 0x80, 0xBF, 0),
-        (0xE0, 0xE0, 0xA0, 0xBF, 1),
-        (0xE1, 0xEC, 0x80, 0xBF, 1),
-        (0xED, 0xED, 0x80, 0x9F, 1),
-        (0xEE, 0xEF, 0x80, 0xBF, 1),
-        (0xF0, 0xF0, 0x90, 0xBF, 2),
-        (0xF1, 0xF3, 0x80, 0xBF, 2),
-        (0xF4, 0xF4, 0x80, 0x8F, 2),
-    ],
-    dtype=np.int32,
-)
 
 
 class TokenTrie(Arrays):
@@ -68,31 +54,11 @@ class Branches(Arrays):
     deepest: int
 
 
-@inner_njit
-def utf8_step(state: Int, byte: Int) -> Int:
-    """A small automaton of well-formed UTF-8: 0 is a character boundary, -1 is ill-formed."""
-    if state == 0:
-        if byte < 0x80:
-            return 0
-        for i in range(len(FORMS)):
-            if FORMS[i, LEAD] <= byte <= FORMS[i, LAST_LEAD]:
-                return i + 1
-        return -1
-    if state <= 8:
-        form = state - 1
-        if FORMS[form, SECOND] <= byte <= FORMS[form, LAST_SECOND]:
-            return 0 if FORMS[form, MORE] == 0 else 8 + FORMS[form, MORE]
-        return -1
-    if 0x80 <= byte <= 0xBF:
-        return 0 if state == 9 else 9
-    return -1
-
-
 @njit
 def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
     """Fill `Branches.below` for the nodes of a trie in preorder, bottom up."""
     count = len(byte)
-    formed = np.full(count, (1 << 11) - 1, np.int32)
+    formed = np.full(count, (1 << PLACES) - 1, np.int32)
     for node in range(count - 1, -1, -1):
         child = node + 1
         has_high = False
@@ -101,12 +67,12 @@ def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
             value = np.int32(byte[child])
             below[node, BELOW_LOW] |= below[child, BELOW_LOW]
             below[node, BELOW_HIGH] |= below[child, BELOW_HIGH]
-            if value < 0x80:
+            if value < FIRST_NEXT:
                 below[node, value >> 6] |= np.uint64(1) << np.uint64(value & 63)
-            has_high |= value >= 0x80 or below[child, BEYOND] & KIND_MASK != NO_HIGH
-            begun = np.int64(below[child, BEYOND] >> BEGUN_SHIFT) + (1 if value & 0xC0 != 0x80 else 0)
+            has_high |= value >= FIRST_NEXT or below[child, BEYOND] & KIND_MASK != NO_HIGH
+            begun = np.int64(below[child, BEYOND] >> BEGUN_SHIFT) + (1 if begins(value) else 0)
             most = max(most, begun)
-            for state in range(11):
+            for state in range(PLACES):
                 after = utf8_step(state, value)
                 if after < 0 or formed[child] >> after & 1 == 0:
                     formed[node] &= ~(1 << state)

@@ -12,7 +12,7 @@ from ..chart.layout import Chart, Graph
 from ..chart.rows import HIGH_KNOWN, HIGH_LOOPS, ROOM, fill_range, fill_row
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, shared_njit
-from .branches import FORMS, LAST_LEAD, LAST_SECOND, LEAD, MORE, SECOND
+from ..utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 
 
 @inner_njit
@@ -38,7 +38,7 @@ def form_loops(graph: Graph, chart: Chart, state: Int, form: Int, target: Int) -
             return 0
         if last == 0:
             return 1
-        state, first, final, last = after, 0x80, 0xBF, last - 1
+        state, first, final, last = after, FIRST_NEXT, LAST_NEXT, last - 1
 
 
 @inner_njit
@@ -60,7 +60,7 @@ def high_loops(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
     info = chart.loops[row, ROOM]
     if info & HIGH_KNOWN:
         return 1 if info & HIGH_LOOPS else 0
-    code = fill_range(graph, chart, state, row, 0x80, 0x100)
+    code = fill_range(graph, chart, state, row, FIRST_NEXT, 256)
     if code < 0:
         return code
     target = loop_target(chart, row)

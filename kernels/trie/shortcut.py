@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..answers import DEAD
-from ..chart.bundles import signature
 from ..chart.interning import HI, LO
 from ..chart.layout import HEADER, ITEM, ITEM_NODE, SPAN, SPAN_HIGH, SPAN_LOW, SPAN_OTHERS, Chart, Graph
+from ..chart.return_sets import signature
 from ..chart.rows import ASCII_HIGH, ASCII_LOW, fill_low
 from ..jit.aliases import Bits, Int
 from ..jit.wide import inner_njit, njit
@@ -43,12 +43,12 @@ def usual_state(chart: Chart, state: Int, row: Int) -> Int:
 
     The majority is found as by Boyer and Moore.
     """
-    usual, lead, count = DEAD, 0, 0
+    usual, votes, count = DEAD, 0, 0
     for byte in range(0x20, 0x7F):
         after = chart.rows[row, byte]
-        if lead == 0:
+        if votes == 0:
             usual = after
-        lead += 1 if after == usual else -1
+        votes += 1 if after == usual else -1
     for byte in range(0x20, 0x7F):
         count += chart.rows[row, byte] == usual
     return usual if usual >= 0 and usual != state and count >= MANY else DEAD

@@ -37,72 +37,62 @@ def grow_tree(
     edges: [n, 3], byte range and target; ends: [nodes], where the edges of each node end
     """
     states = len(offsets) - 1
-    places[0, PLACE_FIRST], places[0, PLACE_LAST], places[0, PLACE_DEPTH], places[0, PLACE_STATE] = (
-        0,
-        len(bounds) - 1,
-        0,
-        start,
-    )
+    _note(places, 0, 0, len(bounds) - 1, 0, start)
     at, known, count = 0, 1, 0
     while at < known:
-        first, last, depth, state = (
-            places[at, PLACE_FIRST],
-            places[at, PLACE_LAST],
-            places[at, PLACE_DEPTH],
-            places[at, PLACE_STATE],
-        )
+        first, last = places[at, PLACE_FIRST], places[at, PLACE_LAST]
+        depth, state = places[at, PLACE_DEPTH], places[at, PLACE_STATE]
         run, end_of_runs = (offsets[state], offsets[state + 1]) if state >= 0 else (0, 0)
         low = 0
         while first < last:
             byte = int(texts[bounds[first] + depth])
             while run < end_of_runs and runs[run, EDGE_LAST] < byte:
-                count = _write(
-                    edges, count, max(low, runs[run, EDGE_FIRST]), runs[run, EDGE_LAST], runs[run, EDGE_TARGET]
-                )
+                begin = max(low, runs[run, EDGE_FIRST])
+                count = _write(edges, count, begin, runs[run, EDGE_LAST], runs[run, EDGE_TARGET])
                 run += 1
             after = NOWHERE
             if run < end_of_runs and runs[run, EDGE_FIRST] <= byte:
-                count = _write(edges, count, max(low, runs[run, EDGE_FIRST]), byte - 1, runs[run, EDGE_TARGET])
                 after = runs[run, EDGE_TARGET]
+                count = _write(edges, count, max(low, runs[run, EDGE_FIRST]), byte - 1, after)
             low = byte + 1
             end = first + 1
             while end < last and texts[bounds[end] + depth] == byte:
                 end += 1
-            if bounds[first] + depth + 1 == bounds[first + 1]:
-                if behind != NOWHERE:
-                    count = _write(edges, count, byte, byte, behind)
-            else:
-                places[known, PLACE_FIRST], places[known, PLACE_LAST], places[known, PLACE_DEPTH] = (
-                    first,
-                    end,
-                    depth + 1,
-                )
-                places[known, PLACE_STATE] = NOWHERE if after < 0 else after
-                edges[count, EDGE_FIRST], edges[count, EDGE_LAST], edges[count, EDGE_TARGET] = (
-                    byte,
-                    byte,
-                    states + known,
-                )
-                count += 1
+            if bounds[first] + depth + 1 < bounds[first + 1]:
+                _note(places, known, first, end, depth + 1, NOWHERE if after < 0 else after)
+                count = _write(edges, count, byte, byte, states + known - 1)
                 known += 1
+            elif behind != NOWHERE:
+                count = _write(edges, count, byte, byte, behind)
             first = end
-        for rest in range(run, end_of_runs):
-            count = _write(
-                edges, count, max(low, runs[rest, EDGE_FIRST]), runs[rest, EDGE_LAST], runs[rest, EDGE_TARGET]
-            )
+        count = _write_runs(edges, count, runs, run, end_of_runs, low)
         ends[at + states if at else 0] = count
         if at == 0:
-            for state in range(states):
-                for run in range(offsets[state], offsets[state + 1]):
-                    count = _write(edges, count, runs[run, EDGE_FIRST], runs[run, EDGE_LAST], runs[run, EDGE_TARGET])
-                ends[1 + state] = count
+            for other in range(states):
+                count = _write_runs(edges, count, runs, offsets[other], offsets[other + 1], 0)
+                ends[1 + other] = count
         at += 1
     return known + states
 
 
 @inner_njit
+def _note(places: Ints, at: int, first: int, last: int, depth: int, state: int) -> None:
+    places[at, PLACE_FIRST], places[at, PLACE_LAST] = first, last
+    places[at, PLACE_DEPTH], places[at, PLACE_STATE] = depth, state
+
+
+@inner_njit
+def _write_runs(edges: Ints, count: int, runs: Ints, first: int, last: int, low: int) -> int:
+    """Write runs first ... last - 1 as edges, as far as they are not below `low`; how many edges there are."""
+    for run in range(first, last):
+        begin = max(low, runs[run, EDGE_FIRST])
+        count = _write(edges, count, begin, runs[run, EDGE_LAST], runs[run, EDGE_TARGET])
+    return count
+
+
+@inner_njit
 def _write(edges: Ints, count: int, low: int, high: int, target: int) -> int:
-    """Write an edge to a state of the automaton, unless it is empty; how many edges there are."""
+    """Write an edge, unless no byte is in its range; how many edges there are. Node 1 + s is that of state s."""
     if low > high:
         return count
     edges[count, EDGE_FIRST], edges[count, EDGE_LAST] = low, high

@@ -3,7 +3,7 @@
 A walk visits the trie in preorder and drops a subtree as soon as its bytes lead nowhere. Two shortcuts keep
 it from visiting what it need not: a subtree all of whose bytes stay in a *loop* of the state (as inside a
 JSON string) is allowed whole, and a state that is such a loop is answered from the vocabulary's tables for
-that loop (see `Split`), so that only the tokens that leave it are walked.
+that loop (see `LoopSlice`), so that only the tokens that leave it are walked.
 
 Kernels answer as kernels/answers.py says.
 """

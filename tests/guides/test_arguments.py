@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
 from trellm.guides import FSMGuide, GoalGuide, RegexGuide, SubstringGuide
-from trellm.guides.goals import AllOf, AnyOf, Gap, Ordered, Phrase, Template
+from trellm.guides.goals import AllOf, AnyOf, ByteFragment, Gap, Ordered, Phrase
 from trellm.guides.limits import Limits
 from trellm.guides.quoting.quotation import Quote
 from trellm.tokenizers_adapter import Vocabulary
@@ -102,7 +102,7 @@ def test_goals(goals: object) -> None:
         GoalGuide(RegexGuide(".*", BYTES), goals)
 
 
-@pytest.mark.parametrize("goal", [Phrase, AnyOf, Ordered, AllOf, Template])
+@pytest.mark.parametrize("goal", [Phrase, AnyOf, Ordered, AllOf, ByteFragment])
 @pytest.mark.parametrize("part", [None, 3, 1.5, object(), "\ud800", "", b"", [], {}])
 def test_parts_of_goals(goal: type, part: object) -> None:
     with pytest.raises(OptionError):
@@ -121,7 +121,7 @@ def test_goals_that_are_too_much() -> None:
     deep = Phrase("a")
     for _ in range(3000):
         deep = AnyOf(deep)
-    for goal in ("a" * 100_000, "a" * 9_000, Template("a", Gap(max_words=10**9), "b"), deep):
+    for goal in ("a" * 100_000, "a" * 9_000, ByteFragment("a", Gap(max_words=10**9), "b"), deep):
         with pytest.raises((LimitError, OptionError)) as caught:
             GoalGuide(child, [goal], limits=Limits(work=20_000_000))
         assert len(str(caught.value)) < 1000

@@ -11,7 +11,7 @@ from trellm.guides.laws import LawBroken
 from trellm.guides.protocol import DEAD, Mask
 from trellm.tokenizers_adapter import Vocabulary
 
-from .naive_guide import PartialMatchGuide
+from .regex.naive_guide import PartialMatchGuide
 from .vocabularies import CHARACTERS, LONG, PIECEMEAL, SMALL
 
 ARITHMETIC = r"""

@@ -206,5 +206,5 @@ def test_what_is_copied_while_room_is_made() -> None:
     """All that making room writes to is copied first."""
     chart = RegexGuide("[ab]+", SMALL).automaton.chart
     copy = chart_arrays.to_be_compacted(chart)
-    for name in ("states", "bundles", "signatures", "sets", "sizes", "set_sizes"):
+    for name in ("states", "return_sets", "signatures", "sets", "sizes", "set_sizes"):
         assert not np.shares_memory(getattr(copy, name), getattr(chart, name))

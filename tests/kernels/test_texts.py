@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.guides.graph.text_tree import WAY_OUT, all_but_texts, beside, text_tree
-from trellm.guides.graph.utf8 import Template
+from trellm.guides.graph.utf8 import ByteFragment
 
 END = 3
 # Texts of a, b, c and of the pair xy, with a dot at the end: state 0, inside a pair 1, behind the dot 3.
@@ -14,7 +14,7 @@ AUTOMATON = beside([[(low, high, WAY_OUT if to == END else to) for low, high, to
 texts = st.lists(st.text("abcxyz", max_size=5).map(lambda text: text.encode() + b"."), min_size=1, max_size=9)
 
 
-def is_in(template: Template, text: bytes) -> bool:
+def is_in(template: ByteFragment, text: bytes) -> bool:
     node = 0
     for at, byte in enumerate(text):
         first = template.ends[node - 1] if node else 0

@@ -28,9 +28,9 @@ from trellm.guides import (
     RegexGuide,
     SubstringGuide,
 )
-from trellm.guides.automata.minimize import minimize
+from trellm.guides.automata.minimise import minimise
 from trellm.guides.limits import Cancellation, Limits
-from trellm.guides.protocol import DEAD, UNREACHABLE, mask_within, tokens_of
+from trellm.guides.protocol import DEAD, NEVER, mask_within, tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 
 BYTES = Vocabulary.from_bytes()
@@ -85,8 +85,8 @@ def test_what_follows_dead_is_dead(kind: str) -> None:
     assert (guide.after_tokens(DEAD) == DEAD).all()
     assert len(guide.after_tokens(DEAD)) == len(guide.after_tokens(guide.start))
     assert not guide.mask_below(DEAD, 0).any()
-    assert guide.distance_below(DEAD, 0) >= UNREACHABLE
-    assert guide.bytes_needed(np.array([DEAD, guide.start]))[0] >= UNREACHABLE
+    assert guide.distance_below(DEAD, 0) >= NEVER
+    assert guide.bytes_needed(np.array([DEAD, guide.start]))[0] >= NEVER
     for node in (-1, 10**6, 2**40, 1.5):
         with pytest.raises(OptionError, match="node"):
             guide.mask_below(guide.start, node)  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ def test_minimising_keeps_the_language() -> None:
         transitions = random.integers(-1, states, (states, classes)).astype(np.int32)
         accepting = random.random(states) < random.choice([0.3, 0.6, 2.0])
         accepting[random.integers(states)] = True
-        fewer, final = minimize(transitions, accepting)
+        fewer, final = minimise(transitions, accepting)
         if not len(final) or not reaches_acceptance(transitions, accepting):
             continue
         for text in product(range(classes), repeat=6):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -38,6 +39,12 @@ def test_empty_special_and_end_tokens_have_no_bytes() -> None:
 def test_wrong_ids_are_refused(eos: object, special: list[int], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Vocabulary([b"a", None], eos, special)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tokens", [np.array("a"), {b"a"}, {"a": 0}, b"ab", 5])
+def test_tokens_that_are_no_list_are_refused(tokens: object) -> None:
+    with pytest.raises(OptionError, match="tokens must be a list with the bytes of each token"):
+        Vocabulary(tokens, [0])  # type: ignore[arg-type]
 
 
 def test_fingerprint_tells_vocabularies_apart() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ....errors import GrammarError
 from .common import COMMON_TERMINALS
-from .syntax import Choice, Definition, Expression, Ignore, Import, Name, Regex, Statement
+from .syntax import Alternatives, Definition, Expression, Ignore, Import, Name, Regex, Statement
 
 
 class Names:
@@ -23,7 +23,7 @@ class Names:
             self.add(statement)
         for name, bodies in self._more.items():
             known = self.definitions[name]
-            self.definitions[name] = replace(known, body=Choice((known.body, *bodies)))
+            self.definitions[name] = replace(known, body=Alternatives((known.body, *bodies)))
 
     def add(self, statement: Statement) -> None:
         if isinstance(statement, Ignore):

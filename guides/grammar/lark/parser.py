@@ -8,8 +8,8 @@ from ....errors import GrammarError, LimitError
 from ...limits import spend
 from .lexer import Token, tokenize
 from .syntax import (
+    Alternatives,
     Call,
-    Choice,
     Definition,
     Expression,
     Ignore,
@@ -63,7 +63,7 @@ class _Group:
     def close(self) -> Expression:
         self.close_alternative()
         whole = self.alternatives
-        return whole[0] if len(whole) == 1 else Choice(tuple(whole))
+        return whole[0] if len(whole) == 1 else Alternatives(tuple(whole))
 
 
 class _Parser:

@@ -80,7 +80,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternatives:
     """Any one of the items."""
 
     items: tuple[Expression, ...]
@@ -100,7 +100,7 @@ STEPS_PER_PART = 60
 
 Pattern = Text | Regex | Range | Quotation
 Value = Name | Pattern | Call
-Expression = Value | Series | Choice | Many
+Expression = Value | Series | Alternatives | Many
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def leaves(expression: Expression) -> Iterator[Value]:
     todo = [expression]
     while todo:
         item = todo.pop()
-        if isinstance(item, Series | Choice):
+        if isinstance(item, Series | Alternatives):
             todo.extend(reversed(item.items))
         elif isinstance(item, Many):
             todo.append(item.item)
@@ -152,7 +152,7 @@ def fold(expression: Expression, leaf: Callable[[Value], Node]) -> Node:
     while todo:
         spend(STEPS_PER_PART)
         item, has_items = todo.pop()
-        if isinstance(item, Series | Choice):
+        if isinstance(item, Series | Alternatives):
             if not has_items:
                 todo.append((item, True))
                 todo.extend((inner, False) for inner in reversed(item.items))

@@ -18,7 +18,7 @@ from ..read.dialects import is_array
 from .cases import ANY, Array, Normal, Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .objects import lacking, requiring
-from .translate import Place, references
+from .translate import ScopedSchema, references
 
 
 class SchemaReader(Protocol):
@@ -34,11 +34,11 @@ class SchemaReader(Protocol):
         """How many alternatives are too many."""
         ...
 
-    def place(self, formula: Formula) -> Place:
+    def place(self, formula: Formula) -> ScopedSchema:
         """The subschema of a formula."""
         ...
 
-    def parts(self, place: Place) -> list[Formula]:
+    def parts(self, place: ScopedSchema) -> list[Formula]:
         """The conjuncts of a subschema."""
         ...
 
@@ -81,11 +81,11 @@ class Reader:
         self._formulas = reader.formulas
         self._depth = 0
 
-    def formula(self, place: Place) -> Formula:
+    def formula(self, place: ScopedSchema) -> Formula:
         """What a subschema with unevaluated members asks for."""
         return self._formulas.any_of(formula for formula, _ in self.alternatives(place))
 
-    def alternatives(self, place: Place) -> list[Alternative]:
+    def alternatives(self, place: ScopedSchema) -> list[Alternative]:
         """The ways in which a subschema can hold, and what each evaluates."""
         found: list[Alternative] = [(EVERYTHING, NOTHING_EVALUATED)]
         if place.schema.resource.dialect.ref_alone and place.has("$ref"):
@@ -128,7 +128,7 @@ class Reader:
         both = self._formulas.all_of
         return self._simplified([(both((f, g)), seen | more) for f, seen in a for g, more in b])
 
-    def _parts(self, place: Place) -> Iterator[list[Alternative]]:
+    def _parts(self, place: ScopedSchema) -> Iterator[list[Alternative]]:
         kept = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas")
         yield [(self._without(place, kept), self._own(place))]
         for formula in references(place):
@@ -147,7 +147,7 @@ class Reader:
             held = self._both([(having, NOTHING_EVALUATED)], self._of(place.inner(schema)))
             yield [(without, NOTHING_EVALUATED), *held]
 
-    def _without(self, place: Place, keywords: tuple[str, ...]) -> Formula:
+    def _without(self, place: ScopedSchema, keywords: tuple[str, ...]) -> Formula:
         """The bounds of a subschema with some keywords, and the unevaluated ones, left out."""
         gone = {*keywords, "unevaluatedItems", "unevaluatedProperties"}
         schema = place.schema
@@ -155,7 +155,7 @@ class Reader:
         bare = type(schema)(value, schema.resource, schema.parent, schema.keys)
         return self._formulas.all_of(self._reader.parts(replace(place, schema=bare)))
 
-    def _own(self, place: Place) -> Evaluated:
+    def _own(self, place: ScopedSchema) -> Evaluated:
         items: Any = place.keyword("items")
         prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
         closed = place.has("additionalItems") if is_array(items) else items is not None
@@ -194,13 +194,13 @@ class Reader:
             result.extend(self._both(self._of(branch), alone))
         return self._simplified(result)
 
-    def _conditional(self, place: Place) -> list[Alternative]:
+    def _conditional(self, place: ScopedSchema) -> list[Alternative]:
         condition = place.inner(place.keyword("if"))
         then = self._both(self._of(condition), self._of(place.inner(place.keyword("then", True))))
         otherwise = [(self._formulas.negation(condition), NOTHING_EVALUATED)]
         return then + self._both(otherwise, self._of(place.inner(place.keyword("else", True))))
 
-    def _close_members(self, place: Place, formula: Formula, seen: Evaluated) -> Alternative:
+    def _close_members(self, place: ScopedSchema, formula: Formula, seen: Evaluated) -> Alternative:
         inner = place.inner(place.keyword("unevaluatedProperties"))
         if not seen.every_member and inner is not EVERYTHING:
             others = Rule(String(not_patterns=seen.patterns, excluded=seen.names), inner)
@@ -208,7 +208,7 @@ class Reader:
             formula = self._formulas.all_of((formula, closed))
         return formula, replace(seen, every_member=True)
 
-    def _close_items(self, place: Place, formula: Formula, seen: Evaluated) -> Alternative:
+    def _close_items(self, place: ScopedSchema, formula: Formula, seen: Evaluated) -> Alternative:
         inner = place.inner(place.keyword("unevaluatedItems"))
         rest = self._formulas.any_of((inner, *seen.matching))
         if not seen.every_item and rest is not EVERYTHING:

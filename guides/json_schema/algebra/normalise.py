@@ -175,12 +175,12 @@ class Normaliser:
 
     def enter(self, root: Subschema) -> Formula:
         """The formula of a document's root."""
-        return translate.Place(root, (), self.formulas, self.documents).enter(root)
+        return translate.ScopedSchema(root, (), self.formulas, self.documents).enter(root)
 
-    def place(self, formula: Formula) -> translate.Place:
+    def place(self, formula: Formula) -> translate.ScopedSchema:
         """The subschema of a formula, ready to be read."""
         schema, scope = formula.subject
-        return translate.Place(schema, scope, self.formulas, self.documents)
+        return translate.ScopedSchema(schema, scope, self.formulas, self.documents)
 
     def _read(self, formula: Formula) -> Formula:
         place = self.place(formula)
@@ -190,7 +190,7 @@ class Normaliser:
             return annotations.Reader(self).formula(place)
         return self.formulas.all_of(self.parts(place))
 
-    def parts(self, place: translate.Place) -> list[Formula]:
+    def parts(self, place: translate.ScopedSchema) -> list[Formula]:
         """The conjuncts of a subschema, without its unevaluated members."""
         found = translate.groups(place)
         own = translate.plain(place, found, self.formats) if found & translate.BOUNDS else ANY

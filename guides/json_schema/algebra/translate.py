@@ -53,7 +53,7 @@ NO_PATTERNS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScopedSchema:
     """A subschema entered in a dynamic scope, with what its keywords need to become formulas."""
 
     schema: Subschema
@@ -101,16 +101,16 @@ class Place:
         dialect = self.schema.resource.dialect
         return dialect.ref_alone or sum(key in GROUPS and key in dialect.keywords for key in self.schema.value) == 1
 
-    def after_reference(self) -> Place | bool:
+    def after_reference(self) -> ScopedSchema | bool:
         """The place that the reference of the subschema leads to."""
         target = self.documents.resolve(self.schema, "$ref")
         return target if isinstance(target, bool) else replace(self, schema=target, scope=self._scope_in(target))
 
 
-def _read(place: Place) -> Formula:
+def _read(place: ScopedSchema) -> Formula:
     """The formula of a subschema; chains of references are followed without recursion."""
-    passed: list[Place] = []
-    end: Place | bool = place
+    passed: list[ScopedSchema] = []
+    end: ScopedSchema | bool = place
     while not isinstance(end, bool) and end.only_refers():
         spend(500)
         passed.append(end)
@@ -123,7 +123,7 @@ def _read(place: Place) -> Formula:
     return found
 
 
-def _entered(place: Place) -> Formula:
+def _entered(place: ScopedSchema) -> Formula:
     """The formula of a subschema: simple ones are told apart by what they say, not by where they stand."""
     found = groups(place)
     value = place.schema.value
@@ -140,7 +140,7 @@ def _entered(place: Place) -> Formula:
     return formulas.schema(place.schema, place.scope)
 
 
-def _constants(place: Place) -> Formula:
+def _constants(place: ScopedSchema) -> Formula:
     """The formula of a subschema that says nothing but which constants it allows, and of which types."""
     types = place.keyword("type", TYPES)
     allowed = (types,) if isinstance(types, str) else types
@@ -159,12 +159,12 @@ def _is_of(value: Any, types: Iterable[str]) -> bool:
     return type_of(value) in types
 
 
-def _listed(place: Place) -> list[list[Any]]:
+def _listed(place: ScopedSchema) -> list[list[Any]]:
     listed: list[list[Any]] = [place.keyword("enum")] if place.has("enum") else []
     return [*listed, [place.keyword("const")]] if place.has("const") else listed
 
 
-def groups(place: Place) -> int:
+def groups(place: ScopedSchema) -> int:
     """Which groups of keywords a subschema has."""
     found = 0
     keywords = place.schema.resource.dialect.keywords
@@ -175,7 +175,7 @@ def groups(place: Place) -> int:
     return found
 
 
-def plain(place: Place, found: int, assert_formats: bool) -> Normal:
+def plain(place: ScopedSchema, found: int, assert_formats: bool) -> Normal:
     """The bounds that a subschema sets by itself, without its combinators."""
     null, booleans, number, integer, string, array, object_ = _types(place)
     numbers_: tuple[Number, ...] = ()
@@ -199,7 +199,7 @@ def plain(place: Place, found: int, assert_formats: bool) -> Normal:
     return Normal(null, BOOLEANS if booleans else frozenset(), numbers_, strings, arrays, objects)
 
 
-def _types(place: Place) -> tuple[bool, ...]:
+def _types(place: ScopedSchema) -> tuple[bool, ...]:
     named: Any = place.keyword("type")
     if named is None:
         return (True,) * 7
@@ -207,7 +207,7 @@ def _types(place: Place) -> tuple[bool, ...]:
     return tuple(name in names for name in ("null", "boolean", "number", "integer", "string", "array", "object"))
 
 
-def _number(place: Place) -> Number | None:
+def _number(place: ScopedSchema) -> Number | None:
     minimum, exclusive_minimum = _bound(place, "minimum", "exclusiveMinimum", max)
     maximum, exclusive_maximum = _bound(place, "maximum", "exclusiveMaximum", min)
     multiple_of = place.keyword("multipleOf")
@@ -223,7 +223,7 @@ def _number(place: Place) -> Number | None:
 
 
 def _bound(
-    place: Place, inclusive: str, exclusive: str, tighter: Callable[..., Rational]
+    place: ScopedSchema, inclusive: str, exclusive: str, tighter: Callable[..., Rational]
 ) -> tuple[Rational | None, bool]:
     closed, open_ = place.keyword(inclusive), place.keyword(exclusive)
     bound = None if closed is None else exact(closed)
@@ -237,13 +237,13 @@ def _bound(
     return bound, False
 
 
-def _count(place: Place, keyword: str) -> int | None:
+def _count(place: ScopedSchema, keyword: str) -> int | None:
     """A count; a greatest one that no text reaches is none."""
     value = place.keyword(keyword)
     return None if value is None or (value >= UNREACHED and keyword.startswith("max")) else int(value)
 
 
-def _string(place: Place, assert_formats: bool) -> String | None:
+def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
     minimum, maximum = _count(place, "minLength") or 0, _count(place, "maxLength")
     pattern, name = place.keyword("pattern"), place.keyword("format")
     patterns = NO_PATTERNS if pattern is None else frozenset((pattern,))
@@ -264,7 +264,7 @@ def _string(place: Place, assert_formats: bool) -> String | None:
     return String(minimum, maximum, patterns, formats=formats)
 
 
-def _array(place: Place) -> Array | None:
+def _array(place: ScopedSchema) -> Array | None:
     items = place.keyword("items", True)
     if is_array(items):
         first: list[Any] = items
@@ -284,7 +284,7 @@ def _array(place: Place) -> Array | None:
     )
 
 
-def _object(place: Place) -> Object | None:
+def _object(place: ScopedSchema) -> Object | None:
     named = {name: place.inner(schema) for name, schema in place.keyword("properties", {}).items()}
     patterns: dict[str, Any] = place.keyword("patternProperties", {})
     rules = [
@@ -304,7 +304,7 @@ def _object(place: Place) -> Object | None:
     return Object(named, tuple(rules), required, (), minimum, maximum)
 
 
-def joined(place: Place) -> list[Formula]:
+def joined(place: ScopedSchema) -> list[Formula]:
     """The formulas of a subschema's combinators."""
     formulas = place.formulas
     parts: list[Formula] = references(place)
@@ -326,7 +326,7 @@ def joined(place: Place) -> list[Formula]:
     return parts
 
 
-def references(place: Place) -> list[Formula]:
+def references(place: ScopedSchema) -> list[Formula]:
     """The formulas of the schemas that a subschema refers to."""
     found: list[Formula] = []
     if place.has("$ref"):
@@ -338,7 +338,7 @@ def references(place: Place) -> list[Formula]:
     return found
 
 
-def _dynamic(place: Place) -> Subschema | bool:
+def _dynamic(place: ScopedSchema) -> Subschema | bool:
     target = place.documents.resolve(place.schema, "$dynamicRef")
     name = place.keyword("$dynamicRef").rpartition("#")[2]
     if isinstance(target, bool) or target.resource.dynamic_anchors.get(name) is not target:
@@ -349,7 +349,7 @@ def _dynamic(place: Place) -> Subschema | bool:
     return target
 
 
-def _recursive(place: Place) -> Subschema | bool:
+def _recursive(place: ScopedSchema) -> Subschema | bool:
     target = place.documents.resolve(place.schema, "$recursiveRef")
     if isinstance(target, bool) or not target.resource.is_recursive:
         return target
@@ -359,13 +359,13 @@ def _recursive(place: Place) -> Subschema | bool:
     return target
 
 
-def _only(place: Place, **cases: Any) -> Formula:
+def _only(place: ScopedSchema, **cases: Any) -> Formula:
     """Values of the other types, or those of the given cases."""
     normal = {name: getattr(ANY, name) for name in ("null", "booleans", "numbers", "strings", "arrays", "objects")}
     return place.formulas.plain(Normal(**(normal | cases)))
 
 
-def _conditional(place: Place) -> Formula:
+def _conditional(place: ScopedSchema) -> Formula:
     formulas = place.formulas
     condition = place.inner(place.keyword("if"))
     then = place.inner(place.keyword("then", True))
@@ -373,14 +373,14 @@ def _conditional(place: Place) -> Formula:
     return formulas.any_of((formulas.all_of((condition, then)), formulas.all_of((formulas.negation(condition), other))))
 
 
-def _contains(place: Place) -> Formula:
+def _contains(place: ScopedSchema) -> Formula:
     minimum, maximum = _count(place, "minContains"), _count(place, "maxContains")
     part = Contains(place.inner(place.keyword("contains")), 0, 1 if minimum is None else minimum, maximum)
     case = containing(part, place.formulas)
     return _only(place, arrays=() if case is None else (case,))
 
 
-def _dependencies(place: Place) -> list[Formula]:
+def _dependencies(place: ScopedSchema) -> list[Formula]:
     """`a` implies what depends on it: nothing is called `a`, or what depends on it holds."""
     parts: list[Formula] = []
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):

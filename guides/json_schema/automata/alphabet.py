@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...automata.charsets import intersect, normalize
 from ...graph.graph import Edge
-from ...regex.charsets import intersect, normalize
 from ...syntax import Ranges
 from .spelling import PLAIN, Escapes
 

@@ -11,17 +11,19 @@ from functools import cached_property
 from heapq import heappop, heappush
 
 from ....errors import LimitError
+from ....kernels.answers import DEAD, NEVER
+from ...automata.conditions import Condition, subsets_of
+from ...automata.numbers import Numbers
+from ...automata.positions import Subsets
+from ...automata.product import Joint, Product
 from ...limits import spend
 from ...syntax import Alternation, Literal, Node, Ranges
 from ..algebra.cases import String
 from ..read.dialects import is_writable
 from ..read.formats import PATTERNS
 from ..read.patterns import parse
-from .characters import DEAD, Condition, ConditionMachine, collect, partition
-from .counting import NEVER
 from .spelling import bytes_of
 
-Joint = tuple[int, ...]
 Met = tuple[bool, ...]
 Verdict = Callable[[Met], int]
 """The bytes after a string that meets these of the conditions and not the others; NEVER if it must not."""
@@ -41,62 +43,50 @@ class Conjunction:
         least: int = 0,
         most: int | None = None,
     ) -> None:
-        found: set[Ranges] = set()
-        for node in nodes:
-            collect(node, found)
-        self.atoms, classes = partition(found)
-        self._machines = [ConditionMachine(node, classes, len(self.atoms), True) for node in nodes]
+        self.atoms, self._machines = subsets_of(nodes)
+        self._product = Product(self._machines, len(self.atoms), self._is_lost)
         self._verdict = verdict
         self._wanted = wanted
         self._least, self._most = least, most
         self._costs = [bytes_of(ranges) for ranges in self.atoms]
         self._order = sorted(range(len(self.atoms)), key=lambda atom: (self._costs[atom], atom))
         self._far = None if wanted is None else [_steps(*pair) for pair in zip(self._machines, wanted, strict=True)]
-        self._numbers: dict[Joint, int] = {}
-        self._states: list[Joint] = []
-        self._rows: list[list[int] | None] = []
+        # A state is one of the product, and the length as far as it matters.
+        self._numbers: Numbers[tuple[int, int]] = Numbers()
+        self._rows: dict[int, list[int]] = {}
         self._needed: dict[int, int] = {}
-        self.start = self._number((0,) * len(self._machines) + (0,))
+        self.start = self._numbers[0, 0]
 
-    def _number(self, joint: Joint) -> int:
-        known = self._numbers.get(joint)
-        if known is None:
-            known = self._numbers[joint] = len(self._states)
-            self._states.append(joint)
-            self._rows.append(None)
-        return known
+    def _at(self, state: int) -> tuple[Joint, int]:
+        """Where the automata of all conditions are in a state, and the length as far as it matters."""
+        place, length = self._numbers.states[state]
+        return self._product.states[place], length
 
     def row(self, state: int) -> list[int]:
         """The state after each atom, DEAD where a condition that must be met cannot be any more."""
-        row = self._rows[state]
+        row = self._rows.get(state)
         if row is None:
-            *places, length = self._states[state]
-            nowhere = [DEAD] * len(self.atoms)
-            columns = [
-                machine.row(at) if at >= 0 else nowhere for machine, at in zip(self._machines, places, strict=True)
-            ]
-            spend(len(self.atoms) * (100 + 40 * len(columns)))
+            place, length = self._numbers.states[state]
             longer = length + 1 if self._most is not None else min(length + 1, self._least)
+            spend(50 * len(self.atoms))
             if self._most is not None and longer > self._most:
-                row = nowhere
+                row = [DEAD] * len(self.atoms)
             else:
-                lengths = [longer] * len(self.atoms)
-                row = [DEAD if self._is_lost(at) else self._number(at) for at in zip(*columns, lengths, strict=True)]
+                numbers = self._numbers
+                row = [DEAD if at == DEAD else numbers[at, longer] for at in self._product.row(place)]
             self._rows[state] = row
         return row
 
     def _is_lost(self, joint: Joint) -> bool:
-        return self._far is not None and any(
-            steps[at] >= NEVER for steps, at in zip(self._far, joint[:-1], strict=True)
-        )
+        return self._far is not None and any(steps[at] >= NEVER for steps, at in zip(self._far, joint, strict=True))
 
     def cost_at_end(self, state: int) -> int:
         """The bytes after a string that ends in a state, NEVER if none may."""
-        return NEVER if self._states[state][-1] < self._least else self._verdict(self.met(state))
+        return NEVER if self._numbers.states[state][1] < self._least else self._verdict(self.met(state))
 
     def met(self, state: int) -> Met:
         """Which conditions a string meets that ends in a state."""
-        places = self._states[state][:-1]
+        places, _ = self._at(state)
         return tuple(at >= 0 and machine.accepting[at] for machine, at in zip(self._machines, places, strict=True))
 
     def needed(self, state: int) -> int:
@@ -135,11 +125,11 @@ class Conjunction:
 
     def _distance(self, state: int) -> int:
         """How far a state is from what is wanted, at a guess."""
-        joint = self._states[state]
-        missing = max(self._least - joint[-1], 0)
+        places, length = self._at(state)
+        missing = max(self._least - length, 0)
         if self._far is None:
             return missing
-        return missing + sum(steps[at] for steps, at in zip(self._far, joint[:-1], strict=True))
+        return missing + sum(steps[at] for steps, at in zip(self._far, places, strict=True))
 
     def example(self, choose: Callable[[Ranges], str]) -> str | None:
         """A string, its characters chosen from sets that all conditions take alike; None if there is none."""
@@ -167,7 +157,7 @@ class Conjunction:
         """
         if not self.is_endless:
             return self.needed(state)
-        *places, length = self._states[state]
+        places, length = self._at(state)
         missing = max(self._least - length, 0) * min(self._costs)
         turns = zip(self._machines, self._turns, places, strict=True)
         unmet = sum(turn for machine, turn, at in turns if at != machine.everything)
@@ -225,14 +215,14 @@ def any_of(texts: Iterable[str]) -> Node:
     return Alternation(tuple(Literal(text.encode()) for text in sorted(texts) if is_writable(text)))
 
 
-def _steps(machine: ConditionMachine, wanted: bool) -> list[int]:
+def _steps(machine: Subsets, wanted: bool) -> list[int]:
     """For each state the fewest characters to one that meets the condition, or does not; the last is for DEAD."""
     machine.complete()
     ends = [accepting == wanted for accepting in machine.accepting]
     return [*machine.steps_to(ends, not wanted), NEVER if wanted else 0]
 
 
-def _can_always_be_met(machine: ConditionMachine) -> bool:
+def _can_always_be_met(machine: Subsets) -> bool:
     """Whether from every state, met as DEAD too, a state is reached from which every string is accepted."""
     machine.complete()
     if machine.everything == DEAD or any(DEAD in row for row in machine.rows):
@@ -241,7 +231,7 @@ def _can_always_be_met(machine: ConditionMachine) -> bool:
     return all(steps < NEVER for steps in machine.steps_to(ends, False))
 
 
-def _bytes_to(machine: ConditionMachine, end: int, costs: Sequence[int]) -> list[int]:
+def _bytes_to(machine: Subsets, end: int, costs: Sequence[int]) -> list[int]:
     """For each state of a complete machine the bytes of a way of fewest characters to a state that all lead to."""
     steps = machine.steps_to([state == end for state in range(len(machine.accepting))], False)
     needed = [0] * len(steps)

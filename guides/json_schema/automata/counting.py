@@ -6,14 +6,16 @@ a counter tells the length. Near the bounds it depends on the length, and each l
 
 from __future__ import annotations
 
+from ....kernels.answers import NEVER
+from ...automata.atoms import bits
+from ...automata.charsets import normalize
+from ...automata.conditions import Automaton
+from ...automata.distances import steps_to
 from ...limits import spend
-from ...regex.charsets import normalize
 from ...syntax import Ranges
 from .alphabet import Alphabet, Ways
-from .characters import DEAD, Automaton, bits
 from .spelling import Escapes, bytes_of
 
-NEVER = 2**30
 MAX_REACHED = 32
 
 
@@ -31,7 +33,7 @@ class Counting:
         self.automaton = automaton
         self.least = least
         self.most = most
-        self.to_end = self._steps_to_end()
+        self.to_end = steps_to(automaton.rows, automaton.accepting)
         self.edges = self._edges()
         self._bytes_to_end = self._bytes()
         self.steady = 0
@@ -132,24 +134,6 @@ class Counting:
 
     def _ranges(self, atoms: int) -> Ranges:
         return normalize(pair for atom in bits(atoms) for pair in self.automaton.atoms[atom])
-
-    def _steps_to_end(self) -> list[int]:
-        """Breadth-first search, backwards from where texts may end."""
-        rows, accepting = self.automaton.rows, self.automaton.accepting
-        before: list[list[int]] = [[] for _ in rows]
-        spend(10 * sum(map(len, rows)))
-        for state, row in enumerate(rows):
-            for after in set(row):
-                if after != DEAD:
-                    before[after].append(state)
-        steps = [0 if end else NEVER for end in accepting]
-        queue = [state for state, end in enumerate(accepting) if end]
-        for state in queue:
-            for other in before[state]:
-                if steps[other] == NEVER:
-                    steps[other] = steps[state] + 1
-                    queue.append(other)
-        return steps
 
     def _edges(self) -> list[dict[int, int]]:
         costs = [bytes_of(ranges) for ranges in self.automaton.atoms]

@@ -1,4 +1,10 @@
-"""Syntax trees as automata over characters, by Brzozowski's derivatives: a state is what is left to match."""
+"""Syntax trees as automata over characters, by Brzozowski's derivatives: a state is what is left to match.
+
+A search for a short text comes to few states, and a count is a number in the syntax here: so this goes where automata
+of positions, as in `guides/automata`, which write all turns of a repeat out, take too much before the first step.
+
+Source: J. Brzozowski, "Derivatives of regular expressions" (1964).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ....errors import LimitError
+from ...automata.character_rows import rows_of
 from ...limits import spend
 from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from .narrowing import size
 
-STATE_LIMIT = 20_000
-MAX_CODE_POINT = 0x10FFFF
-LEAD_BYTES = ((0xC0, 0xDF, 1), (0xE0, 0xEF, 2), (0xF0, 0xF4, 3))
-"""First bytes of UTF-8 sequences, with how many bytes follow."""
+MAX_DERIVATIVES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class Expression:
 
     def _add(self, node: Left) -> int:
         number = len(self._nodes)
-        if number >= STATE_LIMIT:
-            raise LimitError(f"a pattern has more than {STATE_LIMIT} states")
+        if number >= MAX_DERIVATIVES:
+            raise LimitError(f"a pattern has more than {MAX_DERIVATIVES:,} states")
         self._numbers[node] = number
         self._nodes.append(node)
         self._steps.append({})
@@ -209,27 +213,8 @@ def first_bounds(node: Left) -> set[int]:
 
 @lru_cache(maxsize=4096)
 def _table_bounds(table: Table, state: int) -> tuple[int, ...]:
-    row = table.transitions[state]
-    found = [0, *(point for point in range(1, 128) if row[point] != row[point - 1]), 0x80]
-    for first, last, follow in LEAD_BYTES:
-        width = 64**follow
-        for lead in range(first, last + 1):
-            base = (lead - first) * width
-            found.append(base)
-            if row[lead] >= 0:
-                found.extend(base + offset for offset, _ in _outcomes(table, int(row[lead]), follow))
-    return tuple(point for point in found if point <= MAX_CODE_POINT)
-
-
-@lru_cache(maxsize=16_384)
-def _outcomes(table: Table, state: int, follow: int) -> tuple[tuple[int, int], ...]:
-    """Where `follow` continuation bytes lead from a state: offsets at which the outcome changes, with it."""
-    if state < 0 or follow == 0:
-        return ((0, state),)
-    width = 64 ** (follow - 1)
-    merged: list[tuple[int, int]] = []
-    for index in range(64):
-        for offset, outcome in _outcomes(table, int(table.transitions[state, 0x80 + index]), follow - 1):
-            if not merged or merged[-1][1] != outcome:
-                merged.append((index * width + offset, outcome))
-    return tuple(merged)
+    found = {0}
+    for ranges in rows_of(table).of(state).values():
+        for low, high in ranges:
+            found |= {low, high + 1}
+    return tuple(sorted(found))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence as ListOf
 
-from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
+from ...regex.measure import ENDLESS
+from ...regex.measure import lengths as plain_lengths
+from ...syntax import EMPTY, NOTHING, Alternation, Node, Repeat, Sequence
+from .spelling import has_table
 
-ENDLESS = 2**60
 MAX_BRANCHES = 16
 MAX_VARYING = 3
 
@@ -15,34 +17,7 @@ Span = tuple[int, int]
 
 def lengths(node: Node) -> Span | None:
     """The fewest and the most characters of its texts, ENDLESS without bound; None if it takes an automaton to tell."""
-    match node:
-        case Chars():
-            return 1, 1
-        case Literal(data):
-            count = len(data.decode())
-            return count, count
-        case Sequence(items):
-            spans = [lengths(item) for item in items]
-            low = high = 0
-            for span in spans:
-                if span is None:
-                    return None
-                low, high = low + span[0], high + span[1]
-            return low, min(high, ENDLESS)
-        case Alternation(items):
-            spans = [span for item in items if (span := lengths(item)) is not None]
-            if len(spans) < len(items) or not items:
-                return None
-            return min(low for low, _ in spans), max(high for _, high in spans)
-        case Repeat(item, least, most):
-            span = lengths(item)
-            if span is None:
-                return None
-            low, high = span
-            above = 0 if high == 0 else ENDLESS if most is None else min(high * most, ENDLESS)
-            return min(low * least, ENDLESS), above
-        case _:
-            return None
+    return None if has_table(node) else plain_lengths(node)
 
 
 def narrow(node: Node, least: int, most: int) -> Node | None:

@@ -10,7 +10,9 @@ from typing import Literal as OneOf
 import numpy as np
 from numpy.typing import NDArray
 
-from ...regex.charsets import intersect, negate, single
+from ....kernels.answers import NEVER
+from ...automata.charsets import ALL, intersect, negate, single
+from ...automata.distances import shortest_in_table
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 
 Escapes = OneOf["canonical", "any"]
@@ -56,10 +58,6 @@ def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
         return Alternation(tuple(_any_escapes(ranges)))
     codes = [code for low, high in intersect(ranges, SPECIAL) for code in range(low, high + 1)]
     return Alternation(tuple(Literal(SHORT.get(code, b"u%04x" % code)) for code in codes))
-
-
-ALL: Ranges = negate(())
-NEVER = 2**30
 
 
 def bytes_of(ranges: Ranges) -> int:
@@ -162,21 +160,9 @@ def fewest_bytes(node: Node) -> int:
         case Repeat(item, least, _):
             return least * fewest_bytes(item) if least else 0
         case Table():
-            return _fewest_steps(node)
+            return shortest_in_table(node)
         case _:
             raise AssertionError("strings refer to no rules")
-
-
-def _fewest_steps(table: Table) -> int:
-    """The length of a table's shortest text, by breadth-first search."""
-    reached = np.zeros(len(table.transitions), np.bool_)
-    reached[table.start] = True
-    steps = 0
-    while not (reached & table.accepting).any():
-        after = table.transitions[reached]
-        reached[after[after >= 0]] = True
-        steps += 1
-    return steps
 
 
 def has_table(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Arrays of a schema as pieces of graph."""
+"""Arrays of a schema as fragments of a graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = 8
 """Up to how many things that must come the shortest way to all of them is looked for."""
 
 
-class Place(NamedTuple):
+class ArrayPlace(NamedTuple):
     """How far an array has come: items so far; for each `contains` how many count, for unique items the bits used."""
 
     length: int
@@ -59,10 +59,10 @@ class Items:
         self._afters: dict[Any, int] = {}
         self._search = Liveness(self._may_end, self._places_after)
         self._kinds_of: dict[tuple[Formula, tuple[Mode, ...]], list[tuple[Formula, tuple[int, ...]]]] = {}
-        self._rests: dict[Place, int] = {}
+        self._rests: dict[ArrayPlace, int] = {}
         self._listed: dict[Formula, list[Value]] = {}
         self._bits: dict[Any, int] = {}
-        self._shortest_values: dict[Place, int] = {}
+        self._shortest_values: dict[ArrayPlace, int] = {}
         spacing = owner.form.spacing
         bracket = owner.text(b"]", target)
         self._close = owner.gap(spacing.at_end(depth), bracket)
@@ -172,7 +172,7 @@ class Items:
         case = self._case
         if case.unique is False:
             raise SchemaError("arrays in which some two items are equal cannot be enforced", "#/uniqueItems")
-        start = Place(0, (0,) * len(case.contains), 0)
+        start = ArrayPlace(0, (0,) * len(case.contains), 0)
         if not self._is_alive(start):
             return []
         links: list[Link] = [(EPSILON, self._close_empty, 0)] if self._may_end(start) else []
@@ -181,13 +181,13 @@ class Items:
             links.append(self._first(self._alternatives(steps)))
         return links
 
-    def _alternatives(self, steps: list[tuple[Formula, Place]]) -> int:
+    def _alternatives(self, steps: list[tuple[Formula, ArrayPlace]]) -> int:
         """The node before an item that may be of any of the formulas, each with the place after it."""
         return self._graph.node(
             links=[(EPSILON, self._item(formula, self._after(place)), 0) for formula, place in steps]
         )
 
-    def _after(self, place: Place) -> int:
+    def _after(self, place: ArrayPlace) -> int:
         node = self._afters.get(place)
         if node is None:
             node = self._afters[place] = self._graph.lazy_node(
@@ -195,19 +195,19 @@ class Items:
             )
         return node
 
-    def _define_after(self, node: int, place: Place) -> None:
+    def _define_after(self, node: int, place: ArrayPlace) -> None:
         links: list[Link] = [(EPSILON, self._close, 0)] if self._may_end(place) else []
         steps = [step for step in self._steps(place) if self._is_alive(step[1])]
         if steps:
             links.append(self._comma(self._alternatives(steps)))
         self._graph.define(node, links=links)
 
-    def _may_end(self, place: Place) -> bool:
+    def _may_end(self, place: ArrayPlace) -> bool:
         case = self._case
         enough = all(count >= part.min for count, part in zip(place.counts, case.contains, strict=True))
         return enough and place.length >= case.min_items
 
-    def _steps(self, place: Place) -> list[tuple[Formula, Place]]:
+    def _steps(self, place: ArrayPlace) -> list[tuple[Formula, ArrayPlace]]:
         """The items that may come next: the formula of each kind, and the place after it."""
         case = self._case
         if case.max_items is not None and place.length >= case.max_items:
@@ -280,7 +280,7 @@ class Items:
             known.sort(key=lambda value: value.length)
         return known
 
-    def _unused(self, place: Place) -> list[tuple[Formula, Place]]:
+    def _unused(self, place: ArrayPlace) -> list[tuple[Formula, ArrayPlace]]:
         """The single values that are not used yet."""
         values = self._values(arrays.item(self._case, place.length))
         spend((100 + place.used.bit_length() // 64) * len(values))
@@ -289,16 +289,16 @@ class Items:
         if self._case.contains:
             counted = ((value, self._counted(place, value)) for value in unused)
             return [
-                (value.formula, Place(length, counts, place.used | value.bit))
+                (value.formula, ArrayPlace(length, counts, place.used | value.bit))
                 for value, counts in counted
                 if counts is not None
             ]
-        steps = [(value.formula, Place(length, (), place.used | value.bit)) for value in unused]
+        steps = [(value.formula, ArrayPlace(length, (), place.used | value.bit)) for value in unused]
         if place.length >= len(self._case.prefix):
             self._note_shortest([after for _, after in steps], [value.length for value in unused])
         return steps
 
-    def _counted(self, place: Place, value: Value) -> tuple[int, ...] | None:
+    def _counted(self, place: ArrayPlace, value: Value) -> tuple[int, ...] | None:
         """The counts after one more value; None if there would be too many of something."""
         counts: list[int] = []
         for count, meets, part in zip(place.counts, value.meets, self._case.contains, strict=True):
@@ -308,7 +308,7 @@ class Items:
             counts.append(more if part.max is not None else min(more, part.min))
         return tuple(counts)
 
-    def _note_shortest(self, places: list[Place], lengths: list[int]) -> None:
+    def _note_shortest(self, places: list[ArrayPlace], lengths: list[int]) -> None:
         """Note the bytes of the shortest values that must still come after each of the unused ones.
 
         places: after each of the unused values; lengths: of these, in ascending order
@@ -318,12 +318,12 @@ class Items:
         for number, (place, length) in enumerate(zip(places, lengths, strict=True)):
             self._shortest_values[place] = few if number >= missing else more - length
 
-    def _is_alive(self, place: Place) -> bool:
+    def _is_alive(self, place: ArrayPlace) -> bool:
         """Whether the array can still be completed."""
         told = self._told(place)
         return self._search(place) if told is None else told
 
-    def _told(self, place: Place) -> bool | None:
+    def _told(self, place: ArrayPlace) -> bool | None:
         """Whether an array can be completed, one item for each thing that is missing; None if that does not tell."""
         case = self._case
         if place.length < max((len(case.prefix), *(part.start for part in case.contains))):
@@ -338,7 +338,7 @@ class Items:
         roomy = case.max_items is None or place.length + max(missing, sum(wanted)) <= case.max_items
         return True if roomy and not bounded else None
 
-    def _enough_values(self, place: Place, missing: int, wanted: list[int]) -> bool:
+    def _enough_values(self, place: ArrayPlace, missing: int, wanted: list[int]) -> bool:
         """Whether there are values for so many items, and for so many of each `contains`."""
         values = self._values(self._case.rest) if self._rest_exists else []
         if not any(wanted) and not self._case.prefix:
@@ -358,11 +358,11 @@ class Items:
             if count
         )
 
-    def _places_after(self, place: Place) -> list[Place]:
+    def _places_after(self, place: ArrayPlace) -> list[ArrayPlace]:
         """The places after one more item, those nearest to the end first."""
         return sorted({after for _, after in self._steps(place)}, key=self._missing)
 
-    def _short_values(self, place: Place) -> int | None:
+    def _short_values(self, place: ArrayPlace) -> int | None:
         """The bytes of the shortest values that must still come, commas and lines included; None if more matters."""
         case = self._case
         if case.contains or place.length < len(case.prefix):
@@ -375,10 +375,10 @@ class Items:
             total = sum(islice((value.length for value in values if not value.bit & place.used), missing))
         return missing * (1 + self._owner.line(self._depth)) + total
 
-    def _shortest(self, place: Place) -> int:
+    def _shortest(self, place: ArrayPlace) -> int:
         """Bytes after an item to after the closing bracket, along short items."""
         told = self._short_values(place) if self._listing else self._short_matches(place)
-        way: list[tuple[Place, int]] = []
+        way: list[tuple[ArrayPlace, int]] = []
         if told is None:
             line = self._owner.line(self._depth)
             while place not in self._rests and not self._may_end(place):
@@ -390,14 +390,14 @@ class Items:
             told = self._rests[passed] = told + length
         return min(told + self._owner.last_line(self._depth) + 1, MOST)
 
-    def _nearest(self, place: Place) -> tuple[Formula, Place]:
+    def _nearest(self, place: ArrayPlace) -> tuple[Formula, ArrayPlace]:
         """The next item on a short way to the end, and the place after it."""
         return min(
             (step for step in self._steps(place) if self._is_alive(step[1])),
             key=lambda step: (self._missing(step[1]), self._owner.shortest(step[0], self._depth + 1)),
         )
 
-    def _short_matches(self, place: Place) -> int | None:
+    def _short_matches(self, place: ArrayPlace) -> int | None:
         """The same with an item for each match that is missing, where they are many and nothing else matters."""
         case, owner = self._case, self._owner
         settled = max((len(case.prefix), *(part.start for part in case.contains)), default=0)
@@ -413,6 +413,6 @@ class Items:
         line = 1 + owner.line(self._depth)
         return sum(count * (line + owner.shortest(formula, self._depth + 1)) for formula, count in pairs)
 
-    def _missing(self, place: Place) -> int:
+    def _missing(self, place: ArrayPlace) -> int:
         parts = zip(place.counts, self._case.contains, strict=True)
         return max(self._case.min_items - place.length, 0) + sum(max(part.min - count, 0) for count, part in parts)

@@ -26,7 +26,7 @@ PERHAPS_ZEROS = Repeat(ZERO_FRACTION, 0, 1)
 Key = str | int
 
 
-class Place(NamedTuple):
+class ConstantPlace(NamedTuple):
     """Which of the constants are left, by their numbers, and which members or items have come."""
 
     left: tuple[int, ...]
@@ -58,13 +58,13 @@ class ConstantPlaces:
         self._named = is_object(constants[0])
         self._brackets = b"{}" if self._named else b"[]"
         self._parts = [_members(one) for one in constants]
-        self._afters: dict[Place, int] = {}
-        self._members: dict[Place, int] = {}
+        self._afters: dict[ConstantPlace, int] = {}
+        self._members: dict[ConstantPlace, int] = {}
 
     def entry(self) -> int:
         """The node before the opening bracket."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
-        start = Place(tuple(range(len(self._parts))), frozenset())
+        start = ConstantPlace(tuple(range(len(self._parts))), frozenset())
         links: list[Link] = []
         for target in self._ends(start):
             close = owner.text(self._brackets[1:], target)
@@ -73,12 +73,12 @@ class ConstantPlaces:
             links.append((EPSILON, owner.gap(spacing.inside(self._depth), self._member(start)), 0))
         return graph.node(((self._brackets[0], self._brackets[0], graph.node(links=links)),))
 
-    def _ends(self, place: Place) -> list[int]:
+    def _ends(self, place: ConstantPlace) -> list[int]:
         """The nodes behind the constants that are complete."""
         count = len(place.used)
         return [self._targets[number] for number in place.left if len(self._parts[number]) == count]
 
-    def _goes_on(self, place: Place) -> bool:
+    def _goes_on(self, place: ConstantPlace) -> bool:
         return any(len(self._parts[number]) > len(place.used) for number in place.left)
 
     def _unused(self, number: int, used: frozenset[Key]) -> Iterable[Key]:
@@ -86,7 +86,7 @@ class ConstantPlaces:
         unused = (key for key in self._parts[number] if key not in used)
         return [next(unused)] if self._in_order and len(self._parts[number]) > len(used) else unused
 
-    def _member(self, place: Place) -> int:
+    def _member(self, place: ConstantPlace) -> int:
         """The node before the next member or item."""
         node = self._members.get(place)
         if node is None:
@@ -96,7 +96,7 @@ class ConstantPlaces:
             )
         return node
 
-    def _define(self, node: int, place: Place) -> None:
+    def _define(self, node: int, place: ConstantPlace) -> None:
         """The names that may come at a place, each with the constants that have it; or the values of the next item."""
         having: dict[Key, list[int]] = {}
         spend(100 * len(place.left))
@@ -143,16 +143,16 @@ class ConstantPlaces:
         links: list[Link] = []
         texts: list[tuple[str, int]] = []
         words: list[tuple[bytes, int]] = []
-        containers: list[tuple[Any, int, Place]] = []
+        containers: list[tuple[Any, int, ConstantPlace]] = []
         for numbers in by_value.values():
             value = self._parts[numbers[0]][key]
-            after = self._after(Place(tuple(numbers), used | {key}))
+            after = self._after(ConstantPlace(tuple(numbers), used | {key}))
             if isinstance(value, str):
                 texts.append((value, after))
             elif value is None or isinstance(value, bool):
                 words.append(({None: b"null", True: b"true", False: b"false"}[value], after))
             elif is_array(value) or is_object(value):
-                containers.append((value, after, Place(tuple(numbers), used | {key})))
+                containers.append((value, after, ConstantPlace(tuple(numbers), used | {key})))
             else:
                 whole = exact(value)
                 if isinstance(whole, int) and 0 < abs(whole) < PLAIN_BELOW:
@@ -167,7 +167,7 @@ class ConstantPlaces:
             links.append((EPSILON, owner.lowering.tree(words), 0))
         return links + self._inner(containers)
 
-    def _inner(self, containers: list[tuple[Any, int, Place]]) -> list[Link]:
+    def _inner(self, containers: list[tuple[Any, int, ConstantPlace]]) -> list[Link]:
         """To arrays and objects that are values, each with the node behind it and the place that that is."""
         links: list[Link] = []
         for named in (True, False):
@@ -185,7 +185,7 @@ class ConstantPlaces:
                 links.append((EPSILON, inner.entry(), 0))
         return links
 
-    def _after(self, place: Place) -> int:
+    def _after(self, place: ConstantPlace) -> int:
         """The node after a member or item: a comma and the next one, or the end."""
         node = self._afters.get(place)
         if node is None:
@@ -194,7 +194,7 @@ class ConstantPlaces:
             )
         return node
 
-    def _define_after(self, node: int, place: Place) -> None:
+    def _define_after(self, node: int, place: ConstantPlace) -> None:
         owner, spacing = self._owner, self._owner.form.spacing
         links: list[Link] = []
         for target in self._ends(place):
@@ -205,7 +205,7 @@ class ConstantPlaces:
             links.append((EPSILON, owner.gap(spacing.before_comma(), comma), 0))
         self._graph.define(node, links=links)
 
-    def _shortest(self, place: Place, going_on: bool) -> int:
+    def _shortest(self, place: ConstantPlace, going_on: bool) -> int:
         """Bytes after a member to after the closing bracket; `going_on`: of constants that have further members."""
         count = len(place.used)
         spend(500 * len(place.left))

@@ -7,27 +7,27 @@ from typing import Generic, TypeVar
 
 from ...limits import spend
 
-Place = TypeVar("Place")
+PlaceT = TypeVar("PlaceT")
 
 
-class Liveness(Generic[Place]):
+class Liveness(Generic[PlaceT]):
     """Answers for places that lead to one another, or to themselves, but never back.
 
     may_end: whether everything may end at a place; after: the places after it, those nearest to an end first
     """
 
-    def __init__(self, may_end: Callable[[Place], bool], after: Callable[[Place], Iterable[Place]]) -> None:
+    def __init__(self, may_end: Callable[[PlaceT], bool], after: Callable[[PlaceT], Iterable[PlaceT]]) -> None:
         self._may_end = may_end
         self._after = after
-        self._known: dict[Place, bool] = {}
+        self._known: dict[PlaceT, bool] = {}
 
-    def __call__(self, place: Place) -> bool:
+    def __call__(self, place: PlaceT) -> bool:
         """Whether an end can be reached from a place."""
         known = self._known.get(place)
         if known is not None:
             return known
-        way: list[tuple[Place, Iterator[Place]]] = []
-        following: Place | None = place
+        way: list[tuple[PlaceT, Iterator[PlaceT]]] = []
+        following: PlaceT | None = place
         while following is not None or way:
             spend(200)
             if following is not None:

@@ -17,12 +17,12 @@ from ..compiled import CompiledSchema
 from .arrays import Items
 from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
+from .fragments import number_fragment, string_fragment
 from .measures import MOST, Measure, Measures
 from .numbers.notation import number_node
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
-from .pieces import number_piece, string_piece
 from .strings.lowering import StringLowering
 
 Rules = dict[tuple[Formula, int], int]
@@ -180,16 +180,16 @@ class SchemaLowering:
     def number_rule(self, case: Number) -> int:
         """The rule of a set of numbers, of which there is one."""
         if case not in self._numbers:
-            piece = number_piece(case)
-            self._numbers[case] = self.graph.insert(piece) if piece else self.lowering.rule(number_node(case))
+            fragment = number_fragment(case)
+            self._numbers[case] = self.graph.insert(fragment) if fragment else self.lowering.rule(number_node(case))
         return self._numbers[case]
 
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""
         if case not in self._strings:
-            piece = string_piece(case, self.form.escapes)
-            if piece is not None:
-                self._strings[case] = rule = self.graph.insert(piece)
+            fragment = string_fragment(case, self.form.escapes)
+            if fragment is not None:
+                self._strings[case] = rule = self.graph.insert(fragment)
                 return rule
             with self.graph.new_rule() as rule:
                 entry = self.strings.entry(case, self.graph.final())

@@ -19,20 +19,20 @@ Counts = tuple[int, ...]
 Item = TypeVar("Item")
 
 
-class Choice(NamedTuple):
+class ItemChain(NamedTuple):
     """The first items of an array: how many satisfy each `contains`, the last of them, and those before it."""
 
     counts: Counts
     size: int
     formula: Formula
     item: Any
-    before: Choice | None
+    before: ItemChain | None
 
     def items(self) -> tuple[list[Formula], list[Any]]:
         """The formulas of all items, and instances of those."""
         formulas: list[Formula] = []
         items: list[Any] = []
-        choice: Choice = self
+        choice: ItemChain = self
         while choice.before is not None:
             formulas.append(choice.formula)
             items.append(choice.item)
@@ -95,8 +95,8 @@ class ArrayWitnesses:
         settled = max(len(case.prefix), *(part.start for part in parts))
         limit = max(settled, case.min_items) + sum(part.min for part in parts) + 1
         limit = limit if case.max_items is None else min(limit, case.max_items)
-        start = Choice((0,) * len(parts), 0, EVERYTHING, None, None)
-        waiting: list[tuple[int, int, int, Choice]] = [(_left(case, start), 0, 0, start)]
+        start = ItemChain((0,) * len(parts), 0, EVERYTHING, None, None)
+        waiting: list[tuple[int, int, int, ItemChain]] = [(_left(case, start), 0, 0, start)]
         seen: set[Any] = set()
         kinds_of: Kinds = {}
         if not self._covers(case, limit, kinds_of, ask):
@@ -120,7 +120,7 @@ class ArrayWitnesses:
                 counts = _counted(choice.counts, chosen, parts)
                 if counts is None:
                     continue
-                after = Choice(counts, choice.size + 1, formula, item, choice)
+                after = ItemChain(counts, choice.size + 1, formula, item, choice)
                 # Of choices with the same counts one will do, whatever their length once all items are
                 # alike; where items must differ, what each of them satisfies matters as well.
                 late = choice.size >= settled and choice.size >= case.min_items and not case.unique
@@ -154,7 +154,7 @@ class ArrayWitnesses:
                     missing -= {number for number in missing if chosen[number]}
         return not missing
 
-    def _kinds(self, choice: Choice) -> frozenset[tuple[Formula, int]]:
+    def _kinds(self, choice: ItemChain) -> frozenset[tuple[Formula, int]]:
         formulas = choice.items()[0]
         spend(50 * len(formulas))
         return frozenset(Counter(formulas).items())
@@ -216,7 +216,7 @@ class ArrayWitnesses:
                     yield changed
 
 
-def _left(case: Array, choice: Choice) -> int:
+def _left(case: Array, choice: ItemChain) -> int:
     """How many items and matches an array still needs."""
     matches = sum(max(part.min - count, 0) for count, part in zip(choice.counts, case.contains, strict=True))
     return matches + max(case.min_items - choice.size, 0)

@@ -11,12 +11,14 @@ from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice, pairwise
 
-from ...limits import spend
+from ...automata.charsets import LAST
+from ...limits import spend, spend_growth
+from ...regex.measure import ENDLESS
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from ..algebra.cases import NO_NAMES, String
 from ..automata.conjunction import conjunction
-from ..automata.derivatives import MAX_CODE_POINT, Expression
-from ..automata.narrowing import ENDLESS, narrow
+from ..automata.derivatives import Expression
+from ..automata.narrowing import narrow
 from ..read import formats
 from ..read.patterns import parse
 
@@ -152,6 +154,7 @@ def _pumped(path: Path, case: String, count: int) -> list[str]:
     wanted = len(case.excluded) + count
     if not path.again or (case.max_length is not None and len(path.text) + wanted > case.max_length):
         return []
+    spend_growth(wanted, wanted * (len(path.text) + wanted // 2))
     texts = (path.text[: path.place] + path.again * more + path.text[path.place :] for more in range(wanted))
     return [text for text in texts if text not in case.excluded][:count]
 
@@ -247,7 +250,7 @@ def _representatives(pairs: Conditions, states: States, count: int) -> list[str]
 
     Counts the steps that it takes to try them, too.
     """
-    bounds = {0, ord("0"), ord("a"), 0xD800, 0xE000, MAX_CODE_POINT + 1}
+    bounds = {0, ord("0"), ord("a"), 0xD800, 0xE000, LAST + 1}
     for (language, _), state in zip(pairs, states, strict=True):
         bounds.update(language.bounds(state))
     points = sorted(bounds)

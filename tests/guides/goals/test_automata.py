@@ -48,7 +48,7 @@ def says(found: GoalAutomaton, text: str) -> bool:
 @given(goals, st.lists(st.text("aab  é", max_size=9), min_size=1, max_size=12))
 def test_a_goal_is_met_where_some_place_in_the_text_meets_it(goal: Goal, texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(automaton, "MAX_STATES", 1500)
+        patch.setattr(automaton, "MAX_GOAL_STATES", 1500)
         try:
             found = automaton_of(goal, BYTES)
         except LimitError:
@@ -118,6 +118,6 @@ def test_token_ids_stand_for_their_text() -> None:
 def test_a_gap_that_counts_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitError, match="its gaps smaller"):
         automaton_of(Template("a", Gap(max_words=100, max_chars=1000), "b"), BYTES)
-    monkeypatch.setattr(automaton, "MAX_STATES", 200)
+    monkeypatch.setattr(automaton, "MAX_GOAL_STATES", 200)
     with pytest.raises(LimitError, match="its gaps smaller"):
         automaton_of(Template("a", Gap(min_words=20, max_words=20), "b"), BYTES)

@@ -14,7 +14,7 @@ from trellm.guides.goals import AnyOf, Gap, Goal, GoalGuide, Ordered, Phrase, Te
 from trellm.guides.laws import allows
 from trellm.guides.protocol import DEAD, tokens_of
 
-from ..naive_guide import PartialMatchGuide
+from ..regex.naive_guide import PartialMatchGuide
 from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 from .naive_goals import met
 

@@ -13,7 +13,7 @@ from trellm.guides.grammar.inlining import inlined
 from trellm.guides.grammar.notation import render_rules
 from trellm.guides.syntax import Alternation, Literal, Node, Reference, Repeat, Sequence
 
-from ..naive_grammar import accepts
+from ..chart.naive_grammar import accepts
 from .test_chart import assert_agree
 
 RULES = ("x", "y", "z")

@@ -9,7 +9,7 @@ from trellm.errors import LanguageError
 from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.grammar import Grammar, parse_lark
 
-from ..naive_grammar import accepts, viable
+from ..chart.naive_grammar import accepts, viable
 from .documentation import NAMES, load
 from .sampling import sample
 from .test_lark_language import grammars

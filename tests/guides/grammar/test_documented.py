@@ -14,7 +14,7 @@ import pytest
 from trellm.errors import GrammarError
 from trellm.guides.grammar import Grammar, check, parse_gbnf, parse_lark
 
-from ..naive_grammar import accepts, viable
+from ..chart.naive_grammar import accepts, viable
 from .documentation import FOLDER, NAMES, load
 from .sampling import sample
 

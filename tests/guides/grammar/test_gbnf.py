@@ -8,7 +8,7 @@ import pytest
 from trellm.errors import GrammarError, LanguageError, LimitError
 from trellm.guides.grammar import parse_gbnf, parse_lark
 
-from ..naive_grammar import accepts
+from ..chart.naive_grammar import accepts
 from .documentation import load
 from .sampling import sample
 

@@ -69,6 +69,12 @@ def test_undefined_rules_are_shown_where_they_are_used() -> None:
         check(Grammar({"a": A, "s": A}, "t"))
 
 
+def test_literals_of_parts_of_characters_are_refused() -> None:
+    with pytest.raises(GrammarError, match=r"has the literal b'a\\xc3'; literals are whole characters") as error:
+        check(Grammar({"r": A, "s": Sequence((R, Literal(b"a\xc3")))}, "s"))
+    assert error.value.line == 2
+
+
 def test_rules_that_cannot_finish_are_named_with_their_lines() -> None:
     source = 'start: "a" loop | "b"\nloop: "x" other\nother: "y" loop\nunused: unused\n'
     with pytest.raises(LanguageError, match=r"rules loop \(line 2\), other \(line 3\) can never finish") as error:

@@ -10,7 +10,7 @@ from trellm.errors import LanguageError
 from trellm.guides.grammar import parse_lark
 from trellm.guides.grammar.lark.common import COMMON_TERMINALS
 
-from ..naive_grammar import accepts
+from ..chart.naive_grammar import accepts
 
 HEAD = """
 A: "a"

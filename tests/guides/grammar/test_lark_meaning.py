@@ -5,7 +5,7 @@ from trellm.errors import LimitError
 from trellm.guides.grammar import Grammar, check, parse_lark
 from trellm.guides.syntax import Literal, Reference, Repeat, Sequence
 
-from ..naive_grammar import accepts
+from ..chart.naive_grammar import accepts
 
 
 def language(grammar: Grammar, *texts: str) -> list[str]:

@@ -10,8 +10,8 @@ from trellm.errors import GrammarError, LanguageError, OptionError
 from trellm.guides import CFGGuide, laws
 from trellm.guides.grammar import parse_lark
 
-from ..naive_quoting import quotations
-from ..test_substring import outputs
+from ..quoting.naive_quoting import quotations
+from ..quoting.test_substring import outputs
 from ..vocabularies import SMALL
 
 DOCUMENT = "é 4 mm, a\n4 mm"

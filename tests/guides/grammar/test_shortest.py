@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.grammar.shortest import INFINITE, shortest_texts
+from trellm.guides.grammar.shortest import shortest_texts
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence
+from trellm.kernels.answers import NEVER
 
 NAMES = ("a", "b", "c", "q")
 
@@ -27,7 +28,7 @@ def nodes() -> st.SearchStrategy[Node]:
 
 
 def by_rounds(rules: Mapping[str, Node], known: Mapping[str, int]) -> dict[str, int]:
-    lengths = {**known, **dict.fromkeys(rules, INFINITE)}
+    lengths = {**known, **dict.fromkeys(rules, NEVER)}
     while True:
         found = {**lengths, **{name: min(lengths[name], naive_length(body, lengths)) for name, body in rules.items()}}
         if found == lengths:
@@ -40,13 +41,13 @@ def naive_length(node: Node, lengths: Mapping[str, int]) -> int:
         case Literal(data):
             return len(data)
         case Chars(ranges):
-            return min((len(chr(low).encode()) for low, _ in ranges), default=INFINITE)
+            return min((len(chr(low).encode()) for low, _ in ranges), default=NEVER)
         case Sequence(items):
-            return min(INFINITE, sum(naive_length(item, lengths) for item in items))
+            return min(NEVER, sum(naive_length(item, lengths) for item in items))
         case Alternation(items):
-            return min((naive_length(item, lengths) for item in items), default=INFINITE)
+            return min((naive_length(item, lengths) for item in items), default=NEVER)
         case Repeat(item, least, _):
-            return min(INFINITE, least * naive_length(item, lengths)) if least else 0
+            return min(NEVER, least * naive_length(item, lengths)) if least else 0
         case Reference(name):
             return lengths[name]
         case _:
@@ -66,7 +67,7 @@ def test_texts_that_are_too_long_to_be_counted() -> None:
         rules[f"r{i + 1}"] = Sequence((Reference(f"r{i}"), Reference(f"r{i}")))
     found = shortest_texts(rules, {})()
     assert found["r29"] == 1 << 29
-    assert found["r30"] == found["r60"] == INFINITE
+    assert found["r30"] == found["r60"] == NEVER
 
 
 def test_the_work_grows_with_the_grammar_whatever_the_order_of_its_rules() -> None:

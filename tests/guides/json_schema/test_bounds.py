@@ -53,6 +53,13 @@ def test_twenty_patterns_of_names(others: bool) -> None:
     assert reads(guide, '{"z": 1}') is others
 
 
+def test_names_that_take_gigabytes_to_list() -> None:
+    schema = {"patternProperties": {"^x+$": {}}, "additionalProperties": False}
+    assert reads(within({**schema, "minProperties": 3}), '{"x": 0, "xx": 1, "xxx": 2}')
+    with pytest.raises(LimitError, match="512 MiB"):
+        within({**schema, "minProperties": 65536})
+
+
 def test_twenty_patterns_of_a_string() -> None:
     guide = within({"type": "string", "allOf": [{"pattern": letter} for letter in LETTERS]})
     assert reads(guide, f'"{LETTERS[::-1]}"')

@@ -10,7 +10,7 @@ import pytest
 from trellm.errors import SchemaError
 from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.lower import pieces
+from trellm.guides.json_schema.lower import fragments
 from trellm.guides.json_schema.lower.objects import name_choice
 from trellm.guides.json_schema.lower.strings import lowering
 
@@ -20,7 +20,7 @@ PATTERNS = ["a", "^a", "b$", "ab", "^[ab]*$", "^.{0,2}$", "c|é", "^a{2,3}$", "(
 
 
 def guide_of(schema: dict[str, Any], **options: Any) -> JSONGuide:
-    for cached in (lowering.plan, lowering.counted, pieces.string_piece):
+    for cached in (lowering.plan, lowering.counted, fragments.string_fragment):
         cached.cache_clear()
     return JSONGuide(schema, BYTES, whitespace="compact", **options)
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 import regex
+from trellm.guides.automata.charsets import negate
 from trellm.guides.regex import parse
 from trellm.guides.regex.casing import cases_of, orbits
-from trellm.guides.regex.charsets import negate
 from trellm.guides.syntax import Chars, Ranges
 
 CODES = [*range(0xD800), *range(0xE000, 0x110000)]

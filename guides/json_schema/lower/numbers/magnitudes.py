@@ -21,7 +21,7 @@ from .bounds import ABOVE, BELOW, bound
 from .exponents import Digits, Exponents, digit_edges, is_member
 from .multiples import multiple
 
-MAX_STATES = 20_000
+MAX_DIGIT_STATES = 20_000
 EXPONENTS_FROM = 10**21
 # Those of floats, but for the greatest, up to which only some mantissas are finite.
 LEAST_EXPONENT, GREATEST_EXPONENT = -324, 307
@@ -251,7 +251,7 @@ class MagnitudeAutomaton:
 def magnitude_table(magnitude: Magnitude) -> Table | None:
     """The automaton of a set as a table; None if nothing is in the set.
 
-    Raises LimitError if it has more than MAX_STATES states.
+    Raises LimitError if it has more than MAX_DIGIT_STATES states.
     """
     automaton = MagnitudeAutomaton(magnitude)
     states: list[State] = [automaton.start()]
@@ -266,7 +266,7 @@ def magnitude_table(magnitude: Magnitude) -> Table | None:
                 target = numbers[after] = len(states)
                 states.append(after)
             found.append((source, first, last, target))
-        if len(states) > MAX_STATES:
+        if len(states) > MAX_DIGIT_STATES:
             raise _too_many(magnitude)
     return _trimmed(found, [automaton.is_accepting(state) for state in states])
 
@@ -297,4 +297,4 @@ def _trimmed(edges: list[tuple[int, int, int, int]], accepting: list[bool]) -> T
 def _too_many(magnitude: Magnitude) -> LimitError:
     steps = [*(() if magnitude.step is None else (magnitude.step,)), *sorted(magnitude.not_steps)]
     reason = f"multipleOf {', '.join(map(str, steps))}" if steps else "the bounds on a number"
-    return LimitError(f"{reason} needs an automaton of more than {MAX_STATES:,} states; simplify the schema")
+    return LimitError(f"{reason} needs an automaton of more than {MAX_DIGIT_STATES:,} states; simplify the schema")

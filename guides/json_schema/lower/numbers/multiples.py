@@ -11,10 +11,10 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
+from .....kernels.answers import DEAD
 from ....limits import spend
 from ...algebra.cases import Rational
 
-NEVER = -1
 ALL_DIGITS = tuple(range(1, 10))
 
 
@@ -46,7 +46,7 @@ class Multiple:
     """Tells multiples of a step while a numeral is read. States are integers.
 
     Before the point a state is a remainder, standing for all remainders with the same future; after the point
-    it is the number that the places to come have to spell, and how many they are; NEVER if they cannot.
+    it is the number that the places to come have to spell, and how many they are; DEAD if they cannot.
     """
 
     def __init__(self, step: Rational) -> None:
@@ -79,7 +79,7 @@ class Multiple:
         while power <= room * self._scale:
             spend(100)
             missing = -remainder * power % self.modulus
-            future.append(missing if missing < power else NEVER)
+            future.append(missing if missing < power else DEAD)
             power *= 10
         return (*future, remainder * power % self.modulus)
 
@@ -88,15 +88,15 @@ class Multiple:
         return self._fraction(-remainder * self._scale % self.modulus, self.places)
 
     def _fraction(self, missing: int, places: int) -> int:
-        return missing * (self.places + 1) + places if missing < 10**places else NEVER
+        return missing * (self.places + 1) + places if missing < 10**places else DEAD
 
     def fraction_digit(self, state: int, digit: int) -> int:
         """The state after one more digit behind the point."""
-        if state == NEVER:
-            return NEVER
+        if state == DEAD:
+            return DEAD
         missing, places = divmod(state, self.places + 1)
         if places == 0:
-            return state if digit == 0 else NEVER
+            return state if digit == 0 else DEAD
         return self._fraction((missing - digit * 10 ** (places - 1)) % self.modulus, places - 1)
 
     def is_whole_multiple(self, remainder: int) -> bool:
@@ -113,7 +113,7 @@ class Multiple:
 
     def fraction_breaks(self, state: int) -> tuple[int, ...]:
         """The same behind the point."""
-        if state == NEVER:
+        if state == DEAD:
             return ()
         if state % (self.places + 1) == 0:
             return (1,)

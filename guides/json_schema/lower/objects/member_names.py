@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .....kernels.answers import NEVER
 from ...algebra.cases import Object, Rule, String
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
-from ...automata.counting import NEVER
 from ..protocol import MemberLowering
 from .name_choice import NameChoice, suits
 

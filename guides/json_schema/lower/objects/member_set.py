@@ -1,4 +1,4 @@
-"""Objects as pieces of graph where it matters only which members there are already: a set in the items."""
+"""Objects as fragments of a graph where it matters only which members there are already: a set in the items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as pieces of graph with a node for each place: what has come decides what may come, and when to end."""
+"""Objects as fragments of a graph with a node for each place: what has come decides what may come, and when to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..protocol import MemberLowering
 from .member_names import MemberNames
 
 
-class Place(NamedTuple):
+class MemberPlace(NamedTuple):
     """How far an object has come.
 
     used: which of the named members can come no more, as bits; members: how many there are, as far as
@@ -29,12 +29,12 @@ class Place(NamedTuple):
     unmet: int
 
 
-class Choice(NamedTuple):
+class NextMember(NamedTuple):
     """A member that may come next: its name in the list of names, or -1 - its region; its value; the place after it."""
 
     name: int
     formula: Formula
-    after: Place
+    after: MemberPlace
 
 
 class Members:
@@ -46,11 +46,11 @@ class Members:
         self._case = case
         self._depth = depth
         self._target = target
-        self._members: dict[Place, int] = {}
-        self._afters: dict[Place, int] = {}
-        self._tails: dict[Choice, int] = {}
+        self._members: dict[MemberPlace, int] = {}
+        self._afters: dict[MemberPlace, int] = {}
+        self._tails: dict[NextMember, int] = {}
         self._alive = Liveness(self._may_end, self._places_after)
-        self._rests: dict[Place, int] = {}
+        self._rests: dict[MemberPlace, int] = {}
         self._member_lengths: dict[tuple[int, Formula], int] = {}
         self._lengths: list[tuple[int, int]] | None = None
         self._lengths_from: list[int] | None = None
@@ -72,7 +72,7 @@ class Members:
     def entry(self) -> int:
         """The node before the opening brace."""
         owner, graph = self._owner, self._graph
-        start = Place(0, 0, (1 << len(self._case.some)) - 1)
+        start = MemberPlace(0, 0, (1 << len(self._case.some)) - 1)
         links: list[Link] = []
         if self._may_end(start):
             links.append((EPSILON, owner.gap(owner.form.spacing.when_empty(), owner.text(b"}", self._target)), 0))
@@ -82,7 +82,7 @@ class Members:
             raise SchemaError("the counts of members and the members themselves leave no object", "#")
         return graph.node(((0x7B, 0x7B, graph.node(links=links)),))
 
-    def _member(self, place: Place) -> int:
+    def _member(self, place: MemberPlace) -> int:
         """The node before the name of the next member."""
         node = self._members.get(place)
         if node is None:
@@ -91,7 +91,7 @@ class Members:
             )
         return node
 
-    def _define(self, node: int, place: Place) -> None:
+    def _define(self, node: int, place: MemberPlace) -> None:
         """The names that may come at a place."""
         owner = self._owner
         named: list[tuple[bytes, int]] = []
@@ -114,12 +114,12 @@ class Members:
             links.append((EPSILON, owner.lowering.tree(named), 0))
         self._graph.define(node, links=links)
 
-    def _other_name(self, choice: Choice, tail: int) -> int | None:
+    def _other_name(self, choice: NextMember, tail: int) -> int | None:
         """The entry of the names of a region; they are one rule, since they are the same at every place."""
         names = self._owner.string_rule(self._regions[-1 - choice.name][0])
         return None if names is None else self._graph.node(links=((CALL, names, tail),))
 
-    def _tail(self, choice: Choice) -> int:
+    def _tail(self, choice: NextMember) -> int:
         """The node after a name: colon, value, and what comes after the member."""
         node = self._tails.get(choice)
         if node is None:
@@ -130,11 +130,11 @@ class Members:
             )
         return node
 
-    def _define_tail(self, node: int, choice: Choice) -> None:
+    def _define_tail(self, node: int, choice: NextMember) -> None:
         entry = self._owner.after_name(choice.formula, self._depth, self._after(choice.after))
         self._graph.define(node, links=((EPSILON, entry, 0),))
 
-    def _after(self, place: Place) -> int:
+    def _after(self, place: MemberPlace) -> int:
         """The node after a member: a comma and the next one, or the end."""
         node = self._afters.get(place)
         if node is None:
@@ -149,17 +149,17 @@ class Members:
             node = self._afters[place] = self._graph.node(links=links)
         return node
 
-    def _may_end(self, place: Place) -> bool:
+    def _may_end(self, place: MemberPlace) -> bool:
         case = self._case
         enough = place.members >= case.min_properties or not self._ceiling
         return enough and not place.unmet and not self._required & ~place.used
 
-    def _choices(self, place: Place) -> list[Choice]:
+    def _choices(self, place: MemberPlace) -> list[NextMember]:
         """The members that may come next."""
         case = self._case
         if case.max_properties is not None and place.members >= case.max_properties:
             return []
-        found: list[Choice] = []
+        found: list[NextMember] = []
         for index in range(self._come(place), self._schema_names):
             used = (1 << (index + 1)) - 1
             found += self._variants(index, self._formulas[index], self._names[index], place, used)
@@ -173,23 +173,25 @@ class Members:
             found += self._variants(-1 - index, formula, names, place, place.used | self._in_order)
         return found
 
-    def _come(self, place: Place) -> int:
+    def _come(self, place: MemberPlace) -> int:
         """How many of the names that come in order can come no more."""
         return (place.used & self._in_order).bit_length()
 
-    def _variants(self, name: int, formula: Formula, names: str | String, place: Place, used: int) -> list[Choice]:
+    def _variants(
+        self, name: int, formula: Formula, names: str | String, place: MemberPlace, used: int
+    ) -> list[NextMember]:
         """A member with each set of the unmet rules that it may meet."""
         schema = self._owner.schema
         spend(200 + place.used.bit_length() // 64)
         count = min(place.members + 1, self._ceiling)
-        found = [Choice(name, formula, Place(used, count, place.unmet))]
+        found = [NextMember(name, formula, MemberPlace(used, count, place.unmet))]
         for index, rule in enumerate(self._case.some):
             if place.unmet >> index & 1 and self._concerns(rule.names, names):
                 for choice in list(found):
                     both = schema.formulas.all_of((choice.formula, rule.formula))
                     if schema.has_instance(both):
                         unmet = choice.after.unmet & ~(1 << index)
-                        found.append(Choice(name, both, choice.after._replace(unmet=unmet)))
+                        found.append(NextMember(name, both, choice.after._replace(unmet=unmet)))
         return found
 
     def _concerns(self, rule: String, names: str | String) -> bool:
@@ -198,7 +200,7 @@ class Members:
             return self._owner.schema.language.contains(rule, names)
         return self._owner.schema.overlaps(rule, names)
 
-    def _is_alive(self, place: Place) -> bool:
+    def _is_alive(self, place: MemberPlace) -> bool:
         """Whether the object can still be completed."""
         if not self._ceiling and not place.unmet:
             return True
@@ -206,7 +208,7 @@ class Members:
             return self._has_room(place)
         return self._alive(place)
 
-    def _has_room(self, place: Place) -> bool:
+    def _has_room(self, place: MemberPlace) -> bool:
         """Whether what is missing can come, where no rule asks for a member: required members, and enough of them."""
         case = self._case
         missing = (self._required & ~place.used).bit_count()
@@ -215,34 +217,34 @@ class Members:
             return False
         return bool(self._regions) or needed <= len(self._names) - place.used.bit_count()
 
-    def _places_after(self, place: Place) -> list[Place]:
+    def _places_after(self, place: MemberPlace) -> list[MemberPlace]:
         """The places after one more member, those nearest to the end first."""
         return sorted({choice.after for choice in self._choices(place)}, key=self._still)
 
-    def _shortest(self, place: Place) -> int:
+    def _shortest(self, place: MemberPlace) -> int:
         """Bytes from before a name to after the closing brace, along the members that must come."""
         if self._counts_nothing(place) and self._required & ~place.used:
             return max(self._rest(place) - 1 - self._owner.line(self._depth), 0)
         choice = self._nearest(place)
         return min(self._length(choice) + self._rest(choice.after), MOST)
 
-    def _nearest(self, place: Place) -> Choice:
+    def _nearest(self, place: MemberPlace) -> NextMember:
         """The next member on a short way to the end."""
         return min(
             (choice for choice in self._choices(place) if self._is_alive(choice.after)),
             key=lambda choice: (self._still(choice.after), self._length(choice)),
         )
 
-    def _counts_nothing(self, place: Place) -> bool:
+    def _counts_nothing(self, place: MemberPlace) -> bool:
         """Whether nothing must come any more but required members."""
         return not self._ceiling and not place.unmet
 
-    def _still(self, place: Place) -> int:
+    def _still(self, place: MemberPlace) -> int:
         """How much is still missing: required members, members, and rules to be met; some member makes it less."""
         few = max(self._case.min_properties - place.members, 0) if self._ceiling else 0
         return (self._required & ~place.used).bit_count() + few + place.unmet.bit_count()
 
-    def _length(self, choice: Choice) -> int:
+    def _length(self, choice: NextMember) -> int:
         """Bytes of a member: name, colon, value."""
         key = (choice.name, choice.formula)
         known = self._member_lengths.get(key)
@@ -255,12 +257,12 @@ class Members:
             self._member_lengths[key] = known
         return known
 
-    def _rest(self, place: Place) -> int:
+    def _rest(self, place: MemberPlace) -> int:
         """Bytes after a member to after the closing brace."""
         between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):
             return min(end + self._missing_lengths(place, between), MOST)
-        way: list[tuple[Place, int]] = []
+        way: list[tuple[MemberPlace, int]] = []
         while place not in self._rests and not self._may_end(place):
             choice = self._nearest(place)
             way.append((place, between + self._length(choice)))
@@ -270,7 +272,7 @@ class Members:
             total = self._rests[passed] = min(total + length, MOST)
         return total
 
-    def _missing_lengths(self, place: Place, between: int) -> int:
+    def _missing_lengths(self, place: MemberPlace, between: int) -> int:
         """The bytes of the required members that have not come, each with what stands before it."""
         if not self._schema_names:
             missing = self._required & ~place.used

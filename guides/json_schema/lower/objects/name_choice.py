@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ....regex.charsets import ALL
+from .....kernels.answers import NEVER
+from ....automata.charsets import ALL
 from ....syntax import Chars, Node, Repeat
 from ...algebra.cases import Object, String
 from ...algebra.formula import Formula
 from ...automata.conjunction import Conjunction, Met, any_of, conditions_of
-from ...automata.counting import NEVER
 from ..protocol import MemberLowering
 from ..strings.conjunction import ConjunctionPlaces
 

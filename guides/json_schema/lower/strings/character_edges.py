@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .....kernels.chart.layout import EPSILON
+from ....automata.charsets import intersect
 from ....graph.graph import Edge
 from ....graph.lowering import Lowering
-from ....graph.utf8 import template
-from ....regex.charsets import intersect
+from ....graph.utf8 import byte_fragment
 from ....syntax import Alternation, Chars, Ranges
 from ...automata.alphabet import Alphabet, Ways
 from ...automata.spelling import PLAIN, Escapes, after_backslash, spell_chars
@@ -59,9 +59,9 @@ class CharacterEdges:
             ranges = self._alphabet.union(numbers)
             beyond = intersect(ranges, BEYOND_ASCII)
             if beyond:
-                piece = template(beyond)
-                first = self._lowering.graph.instantiate(piece, target)
-                for low, high, after in piece.edges[: int(piece.ends[0])].tolist():
+                fragment = byte_fragment(beyond)
+                first = self._lowering.graph.instantiate(fragment, target)
+                for low, high, after in fragment.edges[: int(fragment.ends[0])].tolist():
                     known.append((low, high, target if after < 0 else first + after))
             escaped = self._lowering.lower(after_backslash(ranges, self._alphabet.escapes), target)
             if escaped is not None:

@@ -1,14 +1,14 @@
-"""Strings under many conditions as pieces of graph: each common state of their automata a node, made when reached."""
+"""Strings under many conditions: a node for each common state of their automata, made when it is reached."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from .....kernels.answers import NEVER
 from ....graph.lowering import Lowering
 from ....limits import spend
 from ...automata.alphabet import Alphabet
 from ...automata.conjunction import Conjunction
-from ...automata.counting import NEVER
 from ...automata.spelling import PLAIN, Escapes
 from .character_edges import CharacterEdges
 

@@ -1,4 +1,4 @@
-"""Strings of an automaton over characters as pieces of graph, counted where their length is bounded.
+"""Strings of an automaton over characters as fragments of a graph, counted where their length is bounded.
 
 Every state is a node at which a character begins. While the length matters only in that a bound comes
 nearer, it is a counter of the items; nearer to the bounds, where it decides what may follow, each length has
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .....kernels.answers import NEVER
 from .....kernels.chart.layout import EPSILON, INCREMENT, LEAVE
+from ....automata.charsets import intersect
 from ....graph.graph import Link
 from ....graph.lowering import Lowering
-from ....regex.charsets import intersect
-from ...automata.counting import NEVER, Counting
+from ...automata.counting import Counting
 from ...automata.spelling import PLAIN, Escapes
 from .character_edges import CharacterEdges
 
@@ -35,7 +36,7 @@ class Stretch(NamedTuple):
     anytime: int
 
 
-class Place(NamedTuple):
+class CountedPlace(NamedTuple):
     """What a node stands for: a state before a character at a length; or after one, anywhere in the stretch."""
 
     state: int
@@ -53,9 +54,9 @@ class CountedStrings:
         self._counting = counting
         self._target = target
         self._close = self._graph.node(((0x22, 0x22, target),))
-        self._nodes: dict[Place, int] = {}
+        self._nodes: dict[CountedPlace, int] = {}
         self._heads: dict[tuple[int, int], int] = {}
-        self._undefined: dict[int, Place] = {}
+        self._undefined: dict[int, CountedPlace] = {}
         self._together = FEW // 2
         self._steady = self._stretch(0, counting.steady)
         self._free = self._stretch(counting.least, counting.free)
@@ -85,13 +86,13 @@ class CountedStrings:
         counting = self._counting
         if counting.most is None:
             length = min(length, counting.least)
-        return self._node(Place(state, length, None), self._target)
+        return self._node(CountedPlace(state, length, None), self._target)
 
     def _after(self, state: int, stretch: Stretch) -> int:
         """The node after a character that is counted."""
-        return self._node(Place(state, stretch.begin, stretch), -1)
+        return self._node(CountedPlace(state, stretch.begin, stretch), -1)
 
-    def _node(self, place: Place, target: int) -> int:
+    def _node(self, place: CountedPlace, target: int) -> int:
         node = self._nodes.get(place)
         if node is None:
             counter, self._graph.counter = self._graph.counter, 0
@@ -101,7 +102,7 @@ class CountedStrings:
             self._undefined[node] = place
         return node
 
-    def _needed(self, place: Place) -> int:
+    def _needed(self, place: CountedPlace) -> int:
         """The bytes to the end; what is needed beyond a turn before the least length is the counter's to tell."""
         if place.within is not None and place.within is self._steady:
             return 0
@@ -120,7 +121,7 @@ class CountedStrings:
                 if defined == self._together:
                     break
 
-    def _define(self, node: int, place: Place) -> list[int]:
+    def _define(self, node: int, place: CountedPlace) -> list[int]:
         """Define a node; the nodes after one more character."""
         state, length, stretch = place
         if stretch is None:

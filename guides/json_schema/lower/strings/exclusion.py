@@ -11,7 +11,7 @@ from .....kernels.trie.texts import WAY_OUT
 from ....automata.dfa import Dfa, byte_runs
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Edge, Graph
-from ....graph.lowering import Lowering, table_template
+from ....graph.lowering import Lowering, fragment_of_table
 from ....graph.text_tree import Beside, all_but_texts, beside
 from ....syntax import Literal, Repeat, Table
 from ....syntax import Sequence as InSequence
@@ -74,7 +74,7 @@ class Exclusion:
         self._string = _free_string()
         self._graph = graph
         self._target = target
-        self._free = graph.instantiate(table_template(self._string.table), target)
+        self._free = graph.instantiate(fragment_of_table(self._string.table), target)
         self._texts = texts
 
     def entry(self) -> int:

@@ -1,4 +1,4 @@
-"""Strings of a schema as pieces of graph: everything between and including the quotes."""
+"""Strings of a schema as fragments of a graph: everything between and including the quotes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from functools import lru_cache
 from itertools import chain
 
 from .....errors import LimitError
+from .....kernels.answers import NEVER
+from ....automata.charsets import ALL, single
+from ....automata.conditions import automaton, without
+from ....automata.positions import MAX_SUBSETS
 from ....graph.lowering import Lowering
 from ....graph.text_tree import text_tree
 from ....limits import spend
-from ....quoting.quotation import template_of
-from ....regex.charsets import ALL, single
+from ....quoting.quotation import fragment_of_quote
+from ....regex.measure import ENDLESS
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ...algebra.cases import String
 from ...algebra.strings import is_plain
-from ...automata.characters import MAX_STATES, automaton, without
 from ...automata.conjunction import Conjunction, conditions_of, conjunction, listed
-from ...automata.counting import NEVER, Counting
-from ...automata.narrowing import ENDLESS, narrow, size
+from ...automata.counting import Counting
+from ...automata.narrowing import narrow, size
 from ...automata.spelling import Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
 from ...read.formats import PATTERNS
 from ...read.patterns import parse
@@ -55,7 +58,7 @@ class StringLowering:
             return self.literals(case.values, target)
         if case.quote is not None:
             end = self._graph.literal(b'"', target)
-            return self._graph.literal(b'"', self._graph.instantiate(template_of(case.quote, True), end))
+            return self._graph.literal(b'"', self._graph.instantiate(fragment_of_quote(case.quote, True), end))
         if _only_excludes(case):
             return self._all_but(_writable(case.excluded), target)
         found = plan(case, self._escapes)
@@ -176,7 +179,7 @@ def counted(case: String) -> Counting:
     """A set of strings as an automaton with its lengths. Raises LimitError."""
     conditions = conditions_of(case)
     try:
-        machine = automaton(conditions, MAX_STATES if len(conditions) < MANY_CONDITIONS else MAX_JOINT_STATES)
+        machine = automaton(conditions, MAX_SUBSETS if len(conditions) < MANY_CONDITIONS else MAX_JOINT_STATES)
         if case.excluded:
             machine = without(machine, _writable(sorted(case.excluded)))
         return Counting(machine, case.min_length, case.max_length)

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from .....kernels.chart.layout import EPSILON
+from ....automata.charsets import ALL, LAST, negate, single
 from ....graph.graph import Link
 from ....graph.lowering import Lowering
-from ....regex.charsets import ALL, LAST, negate, single
 from ....syntax import Ranges
 from ...automata.spelling import Escapes, bytes_of
 from .character_edges import read_character

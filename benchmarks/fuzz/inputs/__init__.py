@@ -1,0 +1,1 @@
+"""Random inputs: patterns, schemas, grammars, options, files, by rules and by changes to known ones."""

@@ -1,0 +1,218 @@
+"""A guide as the loop asks it: which tokens a step may choose from, and when the text must end."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...guides import AlignedGuide
+from ...guides.goals import GoalGuide
+from ...guides.healing.crossing import Crossings
+from ...guides.limits import Limits
+from ...guides.locks import new_lock
+from ...guides.protocol import ByteGuide, Guide, Mask, mask_within
+from ...kernels.logits.mask import allowed_ids, popcount
+from .arrays import as_list
+
+
+class Allowed(NamedTuple):
+    """The tokens that a step may choose from; with neither ids nor mask, all of them.
+
+    ids: int64 tensor of all of them where they are few, else None
+    mask: uint32 [words]; what `GuideCache.allowed` remembers has none, ask for it where there are no ids
+    forced: the one token, where there is just one and it does not end the text, else -1
+    ends: nothing but EOS is allowed
+    """
+
+    ids: Tensor | None = None
+    mask: Mask | None = None
+    forced: int = -1
+    ends: bool = False
+
+
+class GuideCache:
+    """A guide with what its states allow, as far as they were met; shared by rows and calls, safe between threads.
+
+    sparse_head_limit: up to how many allowed tokens are listed, for the logits of these alone
+    free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
+    limits: of what stands before the guide, the end of a prompt
+    """
+
+    def __init__(
+        self, guide: Guide, sparse_head_limit: int, *, free: bool = False, limits: Limits | None = None
+    ) -> None:
+        self.guide = guide
+        self.limits = limits
+        self.sparse_head_limit = sparse_head_limit
+        self.free = free
+        self.goals = guide if isinstance(guide, GoalGuide) else None
+        self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
+        self._eos = frozenset(guide.vocabulary.eos_ids)
+        self._allowed: dict[int, Allowed] = {}
+        self._enough: dict[int, int] = {}
+        self._listed = 0
+        self._advancing: dict[int, NDArray[np.int32]] = {}
+        self._behind: OrderedDict[bytes, BehindPrompt] = OrderedDict()
+        self._lock = new_lock()
+
+    @property
+    def distance(self) -> int:
+        """Fewest tokens that complete a text."""
+        return self.guide.distance(self.guide.start)
+
+    @cached_property
+    def crossings(self) -> Crossings | None:
+        """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
+        return Crossings(self.guide) if isinstance(self.guide, ByteGuide) else None
+
+    def behind(self, tail: bytes) -> BehindPrompt:
+        """This constraint behind a text that is to be spelt first; the last ones are remembered."""
+        with self._lock:
+            found = self._behind.get(tail)
+            if found is None:
+                found = self._behind[tail] = BehindPrompt(self, tail)
+                if len(self._behind) > _TAILS:
+                    self._behind.popitem(last=False)
+            else:
+                self._behind.move_to_end(tail)
+            return found
+
+    def allowed(self, state: int) -> Allowed:
+        """What `state` allows; remembered, up to a million listed ids."""
+        found = self._allowed.get(state)
+        if found is None:
+            found = self.listed(self.guide.mask(state))._replace(mask=None)
+            self._listed += 1 if found.ids is None else len(found.ids)
+            if self._listed > _REMEMBERED:
+                self._allowed.clear()
+                self._enough.clear()
+                self._listed = 0
+            self._allowed[state] = found
+        return found
+
+    def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+        """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
+
+        Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
+        """
+        mask = (self.guide.mask(state) if left is None else mask_within(self.guide, state, left)).copy()
+        if stop_ids:
+            stops = np.zeros_like(mask)
+            for token in stop_ids:
+                stops[token >> 5] |= np.uint32(1 << (token & 31))
+            if self.guide.is_accepting(state):
+                mask |= stops
+            elif (mask & ~stops).any():
+                mask &= ~stops
+        return mask
+
+    def progress(self, state: int) -> int:
+        """How far the text is with the goals; 0 if there are none."""
+        return 0 if self.goals is None else self.goals.progress(state)
+
+    def progress_after(self, state: int, token: int) -> int:
+        """How far it is after an allowed token."""
+        return 0 if self.goals is None else self.goals.progress_after(state, token)
+
+    def advancing(self, state: int) -> NDArray[np.int32]:
+        """The allowed tokens that lead on to a goal, ascending: int32 [n]."""
+        found = self._advancing.get(state)
+        if found is None:
+            found = np.zeros(0, np.int32) if self.goals is None else allowed_ids(self.goals.advancing(state))
+            if len(self._advancing) > _TAILS:
+                self._advancing.clear()
+            self._advancing[state] = found
+        return found
+
+    def listed(self, mask: Mask) -> Allowed:
+        """What a mask allows."""
+        count = int(popcount(mask[None])[0])
+        if count > max(self.sparse_head_limit, len(self._eos)):
+            return Allowed(mask=mask)
+        ids = allowed_ids(mask)
+        ends = count <= len(self._eos) and self._eos.issuperset(as_list(ids))
+        forced = int(ids[0]) if count == 1 and not ends else -1
+        listed = torch.as_tensor(ids, dtype=torch.int64) if count <= self.sparse_head_limit else None
+        return Allowed(listed, mask, forced, ends)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `left` tokens are enough to complete the text.
+
+        Asks the guide about half of them first, so that a state that is met again and again, with ever less
+        left, costs a question only every time that is halved.
+        """
+        known = self._enough.get(state)
+        if known is not None and known <= left:
+            return True
+        for enough in (left // 2, left):
+            if enough >= 0 and self._guide_fits(state, enough):
+                self._enough[state] = enough
+                return True
+        return False
+
+    def _guide_fits(self, state: int, left: int) -> bool:
+        if self._quick_fits is not None:
+            return self._quick_fits(state, left)
+        return self.guide.distance(state) <= left
+
+    def tight(self, state: int, left: int) -> bool:
+        """Whether so little is left that most tokens would not fit."""
+        return not self.fits(state, left - 2)
+
+
+class BehindPrompt(GuideCache):
+    """A constraint behind the end of a prompt. Once that is spelt, what is known of the constraint is used.
+
+    Tokens that lie within the end of the prompt count neither in distances nor against budgets.
+    """
+
+    def __init__(self, guide_cache: GuideCache, tail: bytes) -> None:
+        assert isinstance(guide_cache.guide, ByteGuide)
+        crossings, limits = guide_cache.crossings, guide_cache.limits
+        self._aligned = AlignedGuide(guide_cache.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
+        super().__init__(self._aligned, guide_cache.sparse_head_limit, free=guide_cache.free, limits=guide_cache.limits)
+        self.goals = guide_cache.goals
+        self._guide_cache = guide_cache
+        self._begin = len(tail)
+
+    def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
+        """What a step may choose from; within the end of the prompt nothing stops."""
+        return super().mask(state, frozenset() if state < self._begin else stop_ids, left)
+
+    def progress(self, state: int) -> int:
+        """How far the text is with the goals, of which none begins within the prompt."""
+        return self._guide_cache.progress(max(state - self._begin, 0))
+
+    def progress_after(self, state: int, token: int) -> int:
+        """How far it is after an allowed token."""
+        if state >= self._begin:
+            return self._guide_cache.progress_after(state - self._begin, token)
+        return self.progress(self.guide.advance(state, token))
+
+    def advancing(self, state: int) -> NDArray[np.int32]:
+        """The allowed tokens that lead on to a goal, by what they have beyond the end of the prompt."""
+        if state >= self._begin:
+            return self._guide_cache.advancing(state - self._begin)
+        node = self._aligned.end_node(state)
+        if self.goals is None or node is None:
+            return np.zeros(0, np.int32)
+        return allowed_ids(self.goals.advancing_below(self.goals.start, node))
+
+    def allowed(self, state: int) -> Allowed:
+        """What `state` allows."""
+        return super().allowed(state) if state < self._begin else self._guide_cache.allowed(state - self._begin)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `left` tokens of output are enough to complete the text."""
+        return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
+
+
+_REMEMBERED = 1 << 20
+_TAILS = 256

@@ -1,0 +1,220 @@
+"""A node of syntax as an automaton over atoms, made deterministic state by state.
+
+A pattern becomes a position automaton, whose sets of positions are integers: a subset is found with one AND per atom,
+which is why this is not the construction of `guides/chart`, over bytes and for grammars, nor that of
+`guides/regex/lookaround.py` or `guides/goals/automaton.py`, whose states are formulas or counts and not plain subsets.
+
+Source: V. M. Glushkov, "The abstract theory of automata" (1961).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as ListOf
+from typing import NamedTuple
+
+from ...errors import LimitError
+from ...kernels.answers import DEAD
+from ..limits import spend
+from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
+from .atoms import bits
+from .character_rows import character_rows
+from .charsets import single
+from .distances import steps_to
+
+MAX_SUBSETS = 8_000
+MAX_POSITIONS = 20_000
+
+
+class Part(NamedTuple):
+    """Of a piece of pattern: whether it may be empty, and the positions (as bits) at which it begins and ends."""
+
+    nullable: bool
+    first: int
+    last: int
+
+
+class _Positions:
+    """The position automaton of a node. Position 0 stands before the text.
+
+    sets: the atoms of each position, as bits; follow: the positions after each, as bits; last: where a text may end
+    """
+
+    def __init__(self, node: Node, classes: dict[Ranges, int]) -> None:
+        self._classes = classes
+        self.sets = [0]
+        self.follow = [0]
+        whole = self._add(node)
+        self.follow[0] = whole.first
+        self.last = whole.last | (1 if whole.nullable else 0)
+
+    def _position(self, ranges: Ranges) -> int:
+        spend(100 + len(self.sets) // 32)
+        if len(self.sets) >= MAX_POSITIONS:
+            raise LimitError(f"a pattern has more than {MAX_POSITIONS:,} characters when its repeats are written out")
+        self.sets.append(self._classes[ranges])
+        self.follow.append(0)
+        return 1 << (len(self.sets) - 1)
+
+    def _link(self, last: int, first: int) -> None:
+        follow = self.follow
+        spend((100 + len(follow) // 32) * last.bit_count())
+        for position in bits(last):
+            follow[position] |= first
+
+    def _add(self, node: Node) -> Part:
+        match node:
+            case Chars(ranges):
+                here = self._position(ranges)
+                return Part(False, here, here)
+            case Literal(data):
+                return self._chain(Chars(single(ord(char))) for char in data.decode())
+            case Sequence(items):
+                return self._chain(items)
+            case Alternation(items):
+                parts = [self._add(item) for item in items]
+                first = last = 0
+                for part in parts:
+                    first, last = first | part.first, last | part.last
+                return Part(any(part.nullable for part in parts), first, last)
+            case Repeat(item, least, most):
+                return self._repeat(item, least, most)
+            case Table():
+                return self._table(node)
+            case _:
+                raise AssertionError("patterns refer to no rules")
+
+    def _chain(self, items: Iterable[Node]) -> Part:
+        nullable, first, last = True, 0, 0
+        for item in items:
+            part = self._add(item)
+            self._link(last, part.first)
+            first |= part.first if nullable else 0
+            last = part.last | (last if part.nullable else 0)
+            nullable = nullable and part.nullable
+        return Part(nullable, first, last)
+
+    def _repeat(self, item: Node, least: int, most: int | None) -> Part:
+        """Turns one behind the other; after the last one, or any that may be the last, the repeat may end."""
+        first = last = before = 0
+        nullable = least == 0
+        part = Part(True, 0, 0)
+        for turn in range(1, (max(least, 1) if most is None else most) + 1):
+            part = self._add(item)
+            if part.nullable:
+                least, nullable = 0, True
+            self._link(before, part.first)
+            first = first or part.first
+            if turn >= least:
+                last |= part.last
+            before = part.last
+        if most is None:
+            self._link(before, part.first)
+        return Part(nullable, first, last)
+
+    def _table(self, table: Table) -> Part:
+        """A position for each pair of states that follow each other."""
+        rows = character_rows(table)
+        begins = dict.fromkeys(rows, 0)
+        ends = dict.fromkeys(rows, 0)
+        for state, row in rows.items():
+            for target, ranges in row.items():
+                here = self._position(ranges)
+                begins[state] |= here
+                ends[target] |= here
+        last = 0
+        for state in rows:
+            self._link(ends[state], begins[state])
+            if table.accepting[state]:
+                last |= ends[state]
+        return Part(bool(table.accepting[table.start]), begins[table.start], last)
+
+
+class Subsets:
+    """The deterministic automaton of a node; a state is what may follow, and whether a text may end.
+
+    classes: the atoms of each set of characters of the node, as bits, of `atoms` atoms in all; see `partition`
+    everything: the state from which every text is accepted, DEAD while none was met
+    """
+
+    def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
+        positions = _Positions(node, classes)
+        self._follow, self._last = positions.follow, positions.last
+        self._of_atom = [0] * atoms
+        every = (1 << atoms) - 1
+        self._universal = 0
+        of_set: dict[int, int] = {}
+        for index, atom_bits in enumerate(positions.sets):
+            of_set[atom_bits] = of_set.get(atom_bits, 0) | 1 << index
+            if atom_bits == every and self._follow[index] >> index & 1 and self._last >> index & 1:
+                self._universal |= 1 << index
+        for atom_bits, indices in of_set.items():
+            for atom in bits(atom_bits):
+                self._of_atom[atom] |= indices
+        self._numbers: dict[tuple[int, bool], int] = {}
+        self._after: dict[int, int] = {0: DEAD}
+        self._befores: list[int] = []
+        self._rows: list[list[int] | None] = []
+        self.accepting: list[bool] = []
+        self.everything = DEAD
+        self._number(1)
+
+    def _number(self, reached: int) -> int:
+        """The state in which these positions have been reached."""
+        known = self._after.get(reached)
+        if known is None:
+            follow = 0
+            universal = reached & self._universal
+            spend((50 + len(self._follow) // 32) * reached.bit_count())
+            for position in (universal.bit_length() - 1,) if universal else bits(reached):
+                follow |= self._follow[position]
+            key = (follow, reached & self._last != 0)
+            known = self._numbers.get(key)
+            if known is None:
+                known = self._numbers[key] = len(self.accepting)
+                if known >= MAX_SUBSETS:
+                    raise too_many_states(MAX_SUBSETS)
+                self._befores.append(follow)
+                self._rows.append(None)
+                self.accepting.append(key[1])
+            if universal:
+                self.everything = known
+            self._after[reached] = known
+        return known
+
+    def row(self, state: int) -> list[int]:
+        """The state after each atom."""
+        known = self._rows[state]
+        if known is None:
+            follow, universal, after = self._befores[state], self._universal, self._after
+            row: list[int] = []
+            spend((20 + len(self._follow) // 32) * len(self._of_atom))
+            for positions in self._of_atom:
+                reached = follow & positions
+                if reached & universal:
+                    reached = universal
+                number = after.get(reached)
+                row.append(self._number(reached) if number is None else number)
+            known = self._rows[state] = row
+        return known
+
+    def complete(self) -> None:
+        """Work out all rows."""
+        state = 0
+        while state < len(self.accepting):
+            self.row(state)
+            state += 1
+
+    def steps_to(self, ends: ListOf[bool], from_dead: bool) -> list[int]:
+        """For each state of a complete machine the fewest characters to one of `ends`; see `distances.steps_to`."""
+        return steps_to(self.rows, ends, from_dead)
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """All rows, once they are complete."""
+        return [row for row in self._rows if row is not None]
+
+
+def too_many_states(most: int) -> LimitError:
+    """The error for conditions that take too large an automaton."""
+    return LimitError(f"these conditions take an automaton of more than {most:,} states; simplify them")

@@ -1,0 +1,75 @@
+"""Automata over the same atoms, read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from ...kernels.answers import DEAD
+from ..limits import spend
+from .positions import Subsets, too_many_states
+
+Joint = tuple[int, ...]
+
+
+class Product:
+    """The states that several automata are in together, numbered as they are met.
+
+    machines: each over `atoms` atoms; is_lost: of which joint states nothing is wanted, so that they are DEAD. A
+    machine that is DEAD itself stays so, and is a part of the state as any other.
+    states: for each state that of every machine. `row` raises LimitError beyond `max_states` of them, if given.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Subsets],
+        atoms: int,
+        is_lost: Callable[[Joint], bool],
+        max_states: int | None = None,
+    ) -> None:
+        self._machines = machines
+        self._atoms = atoms
+        self._is_lost = is_lost
+        self._max_states = max_states
+        start = (0,) * len(machines)
+        self._numbers: dict[Joint, int] = {start: 0}
+        self.states: list[Joint] = [start]
+        self._rows: list[list[int] | None] = [None]
+
+    def row(self, state: int) -> list[int]:
+        """The state after each atom."""
+        known = self._rows[state]
+        if known is None:
+            pairs = zip(self._machines, self.states[state], strict=True)
+            columns = [machine.row(at) if at >= 0 else self._nowhere for machine, at in pairs]
+            spend((30 + 20 * len(columns)) * self._atoms)
+            numbers = self._numbers
+            row: list[int] = []
+            for joint in zip(*columns, strict=True):
+                number = numbers.get(joint)
+                row.append(self._number(joint) if number is None else number)
+            known = self._rows[state] = row
+        return known
+
+    @cached_property
+    def _nowhere(self) -> list[int]:
+        return [DEAD] * self._atoms
+
+    def _number(self, joint: Joint) -> int:
+        """The number of a state that was not met before."""
+        number = DEAD
+        if not self._is_lost(joint):
+            number = len(self.states)
+            if self._max_states is not None and number >= self._max_states:
+                raise too_many_states(self._max_states)
+            self.states.append(joint)
+            self._rows.append(None)
+        self._numbers[joint] = number
+        return number
+
+    def complete(self) -> list[list[int]]:
+        """All rows."""
+        rows: list[list[int]] = []
+        while len(rows) < len(self.states):
+            rows.append(self.row(len(rows)))
+        return rows

@@ -1,0 +1,61 @@
+"""The rules of numbers and strings that many schemas have, lowered once in a process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ....kernels.chart.layout import EPSILON
+from ...graph.fragment import Fragment
+from ...graph.graph import Graph
+from ...graph.lowering import Lowering
+from ...syntax import Node
+from ..algebra.cases import Number, String
+from ..automata.counting import Counting
+from ..automata.spelling import Escapes, spell
+from ..read.regex_format import INSIDE, rules
+from .numbers.notation import number_node
+from .strings.lowering import REGEX, in_quotes, plan
+
+MAX_NODES = 2000
+"""Up to how many nodes a piece has that is kept."""
+
+
+@lru_cache(maxsize=512)
+def number_fragment(case: Number) -> Fragment | None:
+    """The rule of a set of numbers; None if there are none, or it is too large."""
+    return _lowered(number_node(case))
+
+
+@lru_cache(maxsize=512)
+def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
+    """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
+    if case.values is not None or case.quote is not None or case.excluded:
+        return None
+    if case == REGEX:
+        return _regexes(escapes)
+    found = plan(case, escapes)
+    return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
+
+
+def _lowered(node: Node) -> Fragment | None:
+    graph = Graph()
+    with graph.new_rule() as start:
+        entry = Lowering(graph).lower(node, graph.final())
+    if entry is None or graph.node_count > MAX_NODES:
+        return None
+    graph.define(start, links=((EPSILON, entry, 0),))
+    return graph.fragment()
+
+
+def _regexes(escapes: Escapes) -> Fragment:
+    """The format `regex` alone: groups may nest, which no pattern and no condition on lengths can say."""
+    graph = Graph()
+    whole, inside = rules()
+    start = graph.begin_rule()
+    with graph.new_rule() as group:
+        pass
+    lowering = Lowering(graph, {INSIDE: group}.__getitem__)
+    lowering.body(start, in_quotes(spell(whole, escapes)))
+    graph.rule = group
+    lowering.body(group, spell(inside, escapes))
+    return graph.fragment()

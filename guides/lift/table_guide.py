@@ -1,0 +1,54 @@
+"""What guides whose masks are rows of their vocabulary's table have in common."""
+
+from __future__ import annotations
+
+from ...tokenizers_adapter import Vocabulary
+from ..shared import Shared
+from .mask_table import Cache, Mask, MaskTable
+from .tables import VocabularyTables
+
+
+class TableGuide(Shared):
+    """A guide that has its masks from the table of its vocabulary; see `guides.protocol.RowGuide`."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._tables = VocabularyTables.of(vocabulary)
+        self._eos = frozenset(vocabulary.eos_ids)
+        self._rows: Cache = {}
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary whose token ids the masks speak of."""
+        return self._vocabulary
+
+    @property
+    def table(self) -> MaskTable:
+        """The table that holds the masks; one per vocabulary."""
+        return self._tables.masks
+
+    def mask(self, state: int) -> Mask:
+        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
+        row = self.row(state)
+        return self._tables.masks.masks[row]
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        raise NotImplementedError
+
+
+class StateTableGuide(TableGuide):
+    """One that has a row for each state, made when the state is first asked for."""
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        state = self._check(state)
+        return self._tables.row_of(self._rows, state, lambda: self._made(state))
+
+    def _check(self, state: int) -> int:
+        """The state, which may be DEAD, as an int. Raises StateError for what is neither."""
+        raise NotImplementedError
+
+    def _made(self, state: int) -> Mask:
+        """The mask of a state that has no row, DEAD among them: uint32 [ceil(V / 32)]. Takes what locks it needs."""
+        raise NotImplementedError

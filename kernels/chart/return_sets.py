@@ -1,0 +1,282 @@
+"""Return sets, the call entries that are open when a rule is predicted, and how they and states are interned.
+
+Kernels answer as kernels/answers.py says; the sources are those of layout.py.
+"""
+
+from __future__ import annotations
+
+from ..answers import CROWDED, EXHAUSTED, spend
+from ..jit.aliases import Int, Ints
+from ..jit.wide import inner_njit, njit
+from .entries import BEFORE, FEW, add_entry, next_to_end
+from .interning import HI, LO, intern, sort_records
+from .layout import (
+    ACCEPTING,
+    CANON,
+    COUNTER,
+    ENTRY,
+    ENTRY_COUNT,
+    ENTRY_ORIGIN,
+    ENTRY_RULE,
+    ENTRY_TARGET,
+    FLAGS,
+    GREATEST,
+    HEADER,
+    HORIZON,
+    ITEM,
+    ITEM_COUNT,
+    ITEM_NODE,
+    ITEM_ORIGIN,
+    LEAST,
+    OF_RETURN_SET,
+    OF_STATE,
+    OWN_RETURN_SET,
+    RETURN_SETS,
+    ROOT,
+    RULE,
+    SELF,
+    SIGNATURE,
+    SIGNATURES,
+    STATES,
+    TAIL,
+    Chart,
+    Graph,
+    is_set,
+)
+
+
+@inner_njit
+def first_entry(chart: Chart, return_set: Int, rule: Int) -> Int:
+    """Where the entries of `rule` begin among the words of a return set, which are in order of their rules."""
+    words = chart.words
+    lo = chart.return_sets[return_set, LO]
+    low, high = 0, (chart.return_sets[return_set, HI] - lo) // ENTRY
+    while low < high:
+        middle = (low + high) // 2
+        if words[lo + ENTRY * middle + ENTRY_RULE] < rule:
+            low = middle + 1
+        else:
+            high = middle
+    return lo + ENTRY * low
+
+
+@inner_njit
+def flatten_tails(graph: Graph, chart: Chart, entry_count: Int) -> Int:
+    """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
+
+    Or a code. Those of rules called in this state say which rule hands on to which, and stay as they are meanwhile;
+    all that does not return to the end of a rule is handed on along them, once for each of them.
+    """
+    entries = chart.entries
+    called = entry_count  # entries that return to the end of a rule called in this state are all among these
+    at = 0
+    while at < entry_count:
+        tried = 1
+        if returns_to_end(graph, chart, at):
+            if entries[at, ENTRY_ORIGIN] != SELF:
+                entry_count = flatten_entry(graph, chart, at, entry_count)
+        else:
+            rule, target, count, origin = (
+                entries[at, ENTRY_RULE],
+                entries[at, ENTRY_TARGET],
+                entries[at, ENTRY_COUNT],
+                entries[at, ENTRY_ORIGIN],
+            )
+            i = next_to_end(graph, chart, rule, -1, called)
+            while i >= 0 and entry_count >= 0:
+                entry_count = add_entry(graph, chart, entries[i, ENTRY_RULE], target, count, origin, entry_count)
+                i = next_to_end(graph, chart, rule, i, called)
+                tried += 1
+        if entry_count < 0:
+            return entry_count
+        if spend(chart, tried) < 0:
+            return EXHAUSTED
+        at += 1
+    kept = 0
+    for i in range(entry_count):
+        if not returns_to_end(graph, chart, i):
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
+            kept += 1
+    return kept
+
+
+@inner_njit
+def returns_to_end(graph: Graph, chart: Chart, at: Int) -> bool:
+    """Whether an entry returns to the end of a rule, and not to that of the text."""
+    entries = chart.entries
+    return graph.nodes[entries[at, ENTRY_TARGET], FLAGS] & TAIL != 0 and entries[at, ENTRY_ORIGIN] != ROOT
+
+
+@inner_njit
+def flatten_entry(graph: Graph, chart: Chart, at: Int, entry_count: Int) -> Int:
+    """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
+
+    The new number of entries, or a code. The return set was flattened when it was made.
+    """
+    entries, words = chart.entries, chart.words
+    caller, rule, origin = (
+        entries[at, ENTRY_RULE],
+        graph.nodes[entries[at, ENTRY_TARGET], RULE],
+        entries[at, ENTRY_ORIGIN],
+    )
+    tried = 0
+    w, end = first_entry(chart, origin, rule), chart.return_sets[origin, HI]
+    while w < end and words[w + ENTRY_RULE] == rule and entry_count >= 0:
+        back = origin if words[w + ENTRY_ORIGIN] == SELF else words[w + ENTRY_ORIGIN]
+        target, count = words[w + ENTRY_TARGET], words[w + ENTRY_COUNT]
+        entry_count = add_entry(graph, chart, caller, target, count, back, entry_count)
+        w += ENTRY
+        tried += 1
+    return EXHAUSTED if tried > FEW and spend(chart, tried) < 0 else entry_count
+
+
+@inner_njit
+def first_record(entries: Ints, count: Int, rule: Int) -> Int:
+    """Where the entries of `rule` begin among those in order of their rules."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle, ENTRY_RULE] < rule:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner_njit
+def need(chart: Chart, rule: Int, needed: Int, count: Int) -> Int:
+    """Note that the entries of a rule are needed; the new number of those that are."""
+    entries, done = chart.entries, chart.done
+    is_sorted = count >= FEW
+    at = first_record(entries, count, rule) if is_sorted else 0
+    while at < count:
+        if entries[at, ENTRY_RULE] == rule:
+            if done[at]:
+                return needed
+            done[at] = 1
+            entries[needed, BEFORE] = at
+            needed += 1
+        elif is_sorted:
+            return needed
+        at += 1
+    return needed
+
+
+@inner_njit
+def prune_entries(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
+    """Keep the entries, in order, of rules that can still be completed from this state's return set; their number."""
+    entries, done = chart.entries, chart.done
+    if entry_count >= FEW:
+        sort_records(entries, entry_count, ENTRY, chart.buffer)
+    for i in range(entry_count):
+        done[i] = 0
+    needed, last = 0, -1
+    for i in range(leaf_count):
+        if chart.leaves[i, ITEM_ORIGIN] == SELF:
+            rule = graph.nodes[chart.leaves[i, ITEM_NODE], RULE]
+            if rule != last:
+                needed = need(chart, rule, needed, entry_count)
+                last = rule
+    k = 0
+    while k < needed:
+        i = entries[k, BEFORE]
+        if entries[i, ENTRY_ORIGIN] == SELF:
+            needed = need(chart, graph.nodes[entries[i, ENTRY_TARGET], RULE], needed, entry_count)
+        k += 1
+    kept = 0
+    for i in range(entry_count):
+        if done[i]:
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
+            kept += 1
+    if entry_count < FEW:
+        sort_records(entries, kept, ENTRY, chart.buffer)
+    return kept
+
+
+@inner_njit
+def clamp(graph: Graph, horizon: Int, node: Int, count: Int) -> Int:
+    """What a text of `horizon` bytes can tell of the count at `node`: how near its bounds it is."""
+    counter = graph.nodes[node, COUNTER]
+    if counter == 0:
+        return 0
+    if is_set(graph, counter):
+        return count
+    below = min(max(graph.counters[counter, LEAST] - count, 0), horizon + 1)
+    above = min(graph.counters[counter, GREATEST] - count, horizon + 1)
+    return below * (horizon + 2) + above
+
+
+@inner_njit
+def intern_return_set(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
+    """The number of the return set in entries[:entry_count], after flattening and pruning."""
+    entry_count = flatten_tails(graph, chart, entry_count)
+    if entry_count < 0:
+        return entry_count
+    entry_count = prune_entries(graph, chart, leaf_count, entry_count)
+    if entry_count == 0:
+        return 1
+    buffer, entries = chart.buffer, chart.entries
+    length = ENTRY * entry_count
+    if length + 1 > len(buffer):
+        return CROWDED
+    for i in range(entry_count):
+        for k in range(ENTRY):
+            buffer[ENTRY * i + k] = entries[i, k]
+    return_set = intern(
+        chart.words, chart.return_sets, chart.return_set_index, buffer, length, chart.sizes, RETURN_SETS
+    )
+    if return_set < 0 or chart.return_sets[return_set, CANON] >= 0:
+        return return_set
+    horizon = chart.sizes[HORIZON]
+    for i in range(entry_count):
+        buffer[ENTRY * i + ENTRY_COUNT] = clamp(graph, horizon, entries[i, ENTRY_TARGET], entries[i, ENTRY_COUNT])
+        if entries[i, ENTRY_ORIGIN] != SELF:
+            buffer[ENTRY * i + ENTRY_ORIGIN] = chart.return_sets[entries[i, ENTRY_ORIGIN], CANON]
+    buffer[length] = OF_RETURN_SET
+    canon = intern(chart.words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
+    if canon < 0:
+        return canon
+    chart.return_sets[return_set, CANON] = canon
+    return return_set
+
+
+@inner_njit
+def intern_state(chart: Chart, return_set: Int, accepting: Int, leaf_count: Int) -> Int:
+    """The number of the state with this return set and the items in leaves[:leaf_count]."""
+    sort_records(chart.leaves, leaf_count, ITEM, chart.buffer)
+    length = HEADER + ITEM * leaf_count
+    buffer = chart.buffer
+    if length + 1 > len(buffer):
+        return CROWDED
+    buffer[OWN_RETURN_SET] = return_set
+    buffer[ACCEPTING] = accepting
+    for i in range(leaf_count):
+        for k in range(ITEM):
+            buffer[HEADER + ITEM * i + k] = chart.leaves[i, k]
+    return intern(chart.words, chart.states, chart.state_index, buffer, length, chart.sizes, STATES)
+
+
+@njit
+def signature(graph: Graph, chart: Chart, state: Int) -> Int:
+    """A number that states share when no text of up to `horizon` bytes tells them apart; FULL without room."""
+    known = chart.states[state, SIGNATURE]
+    if known >= 0:
+        return known
+    lo: Int = chart.states[state, LO]
+    length: Int = chart.states[state, HI] - lo
+    buffer, words = chart.buffer, chart.words
+    buffer[OWN_RETURN_SET] = chart.return_sets[words[lo + OWN_RETURN_SET], CANON]
+    buffer[ACCEPTING] = words[lo + ACCEPTING]
+    horizon = chart.sizes[HORIZON]
+    for at in range(HEADER, length, ITEM):
+        node, origin = words[lo + at + ITEM_NODE], words[lo + at + ITEM_ORIGIN]
+        buffer[at + ITEM_NODE] = node
+        buffer[at + ITEM_ORIGIN] = SELF if origin == SELF else chart.return_sets[origin, CANON]
+        buffer[at + ITEM_COUNT] = clamp(graph, horizon, node, words[lo + at + ITEM_COUNT])
+    buffer[length] = OF_STATE
+    number = intern(words, chart.signatures, chart.signature_index, buffer, length + 1, chart.sizes, SIGNATURES)
+    if number >= 0:
+        chart.states[state, SIGNATURE] = number
+    return number

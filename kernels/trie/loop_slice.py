@@ -1,0 +1,361 @@
+"""Masks of states that loop: tokens that stay in the loop from a table, tokens that leave it by short walks.
+
+Inside a JSON string nearly every token is allowed, and which ones stay inside the string depends on the
+set of looping characters alone. A `LoopSlice` keeps that part once per vocabulary and set: the tokens that stay,
+in order of the characters they add, and the trie nodes at which a token leaves, by the byte it leaves with.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..answers import DEAD, EXHAUSTED, EXPAND, spend
+from ..chart.interning import HI, LO, intern
+from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, LEAST, ROW, STATES, Chart, Graph, is_set
+from ..chart.rows import (
+    ASCII_HIGH,
+    ASCII_LOW,
+    NO_SHIFT,
+    PENDING,
+    ROOM,
+    ROOM_SHIFT,
+    SHIFTED,
+    fill_row,
+    is_shift,
+    open_row,
+    step,
+)
+from ..jit.aliases import Int, Ints, Words
+from ..jit.arrays import Arrays, Table, Vector
+from ..jit.wide import inner_njit, njit
+from ..utf8 import FIRST_NEXT, utf8_step
+from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse
+from .loops import high_loops, loop_target
+from .walk import leave
+
+UNSLICEABLE = 1
+# Columns of LoopSlice.way.
+NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
+
+
+class LoopSlice(Arrays):
+    """How the tokens of a vocabulary divide at one set of looping characters.
+
+    row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
+    exit_node, exit_chars: int32 [m], where a token leaves (a node of Branches) and after how many characters, by byte
+    and then characters; exit_reach: int32 [m], the length of the longest token there; exit_start: int32 [257], where
+    the exits of each byte begin
+    way: int32 [k, 5], the nodes on the way to an exit, in preorder: the node of Branches, the place in `way` after its
+    subtree, whether it is an exit, its byte and its depth (here as well, since the trie does not fit the caches)
+    tails: the trie of what tokens have from the byte on with which they leave; tail_root: int32 [256], its node
+    after each byte, -1 if there is none
+    """
+
+    row: Vector[np.uint32]
+    ids: Vector[np.int32]
+    chars: Vector[np.int32]
+    exit_node: Vector[np.int32]
+    exit_chars: Vector[np.int32]
+    exit_reach: Vector[np.int32]
+    exit_start: Vector[np.int32]
+    way: Table[np.int32]
+    tails: Branches
+    tail_root: Vector[np.int32]
+
+
+@njit
+def divide(trie: TokenTrie, low: np.uint64, high: np.uint64, wide: bool, stay_chars: Ints, exit_chars: Ints) -> None:
+    """Mark the trie nodes: stay_chars (int32 [n]) or exit_chars is the characters begun, both -1 where neither.
+
+    low, high: the looping ASCII bytes; wide: whether all other characters loop as well. A node stays if the
+    bytes to it stay in the loop; it is an exit if only its last byte leaves, at a character's boundary.
+    """
+    stay_chars[:] = -1
+    exit_chars[:] = -1
+    within = np.zeros(trie.deepest + 1, np.int32)
+    begun = np.zeros(trie.deepest + 1, np.int32)
+    node: Int = 1
+    while node < len(trie.byte):
+        level: Int = trie.depth[node]
+        byte = np.int32(trie.byte[node])
+        place = within[level - 1]
+        after = -1
+        if place > 0 or byte >= FIRST_NEXT:
+            after = utf8_step(place, byte) if wide else -1
+        else:
+            bits = low if byte < 64 else high
+            if bits >> np.uint64(byte & 63) & np.uint64(1):
+                after = 0
+        if after < 0:
+            if place == 0:
+                exit_chars[node] = begun[level - 1]
+            node = trie.skip[node]
+            continue
+        within[level] = after
+        begun[level] = begun[level - 1] + (1 if place == 0 else 0)
+        stay_chars[node] = begun[level]
+        node += 1
+
+
+@inner_njit
+def stay(loop_slice: LoopSlice, room: Int, out: Words) -> None:
+    """Allow the tokens that stay in the loop and begin at most `room` characters."""
+    count = len(loop_slice.chars)
+    if count == 0:
+        return
+    fitting = count
+    if loop_slice.chars[count - 1] > room:
+        fitting = np.searchsorted(loop_slice.chars, room, side="right")
+    if 2 * fitting < count:
+        for at in range(fitting):
+            token = loop_slice.ids[at]
+            out[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
+        return
+    out |= loop_slice.row
+    for at in range(fitting, count):
+        token = loop_slice.ids[at]
+        out[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
+
+
+@inner_njit
+def next_in_loop(graph: Graph, chart: Chart, row: Int, state: Int) -> Int:
+    """The state after one more looping character, if all looping characters lead there; -1 if not, or a code."""
+    target = loop_target(chart, row)
+    if target < 0 or target == state:
+        return target
+    after = fill_row(graph, chart, target)
+    if after < 0:
+        return after
+    shift = is_shift(graph, chart, state, target)
+    if shift == SHIFTED or chart.loops[after, ASCII_LOW] | chart.loops[after, ASCII_HIGH] == 0:
+        return target
+    same = (
+        chart.loops[after, ASCII_LOW] == chart.loops[row, ASCII_LOW]
+        and chart.loops[after, ASCII_HIGH] == chart.loops[row, ASCII_HIGH]
+    )
+    if shift == NO_SHIFT or not same:
+        return -1
+    before, now = high_loops(graph, chart, state, row), high_loops(graph, chart, target, after)
+    if before < 0 or now < 0:
+        return min(before, now)
+    return target if before == now else -1
+
+
+@inner_njit
+def goes_on(chart: Chart, row: Int, full: Int) -> bool:
+    """Whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
+    for byte in range(256):
+        low = chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) if byte < 128 else np.uint64(1)
+        if low and chart.rows[full, byte] >= 0:
+            return True
+    return False
+
+
+@inner_njit
+def shifted(graph: Graph, chart: Chart, state: Int, more: Int) -> Int:
+    """The state that is `state` with every counter so much higher, or a code."""
+    lo, length = chart.states[state, LO], chart.states[state, HI] - chart.states[state, LO]
+    words, buffer = chart.words, chart.buffer
+    for at in range(length):
+        buffer[at] = words[lo + at]
+    for at in range(HEADER, length, ITEM):
+        counter = graph.nodes[buffer[at + ITEM_NODE], COUNTER]
+        if counter and not is_set(graph, counter):
+            buffer[at + ITEM_COUNT] += more
+    return intern(words, chart.states, chart.state_index, buffer, length, chart.sizes, STATES)
+
+
+@inner_njit
+def row_shifted(graph: Graph, chart: Chart, state: Int, more: Int) -> Int:
+    """The complete row of the state that is `state` with every counter so much higher, or a code."""
+    other = shifted(graph, chart, state, more)
+    return fill_row(graph, chart, other) if other >= 0 else other
+
+
+@inner_njit
+def row_at(graph: Graph, chart: Chart, rows: Ints, state: Int, place: Int, room: Int, settled: Int) -> Int:
+    """The row after so many looping characters, settled <= place <= room, from the state after `settled`; or a code.
+
+    Until the loop is full all that changes is the counters. `rows` keeps what was found.
+    """
+    if rows[place] < 0:
+        if place == room:
+            last = row_shifted(graph, chart, state, place - 1 - settled)
+            state = loop_target(chart, last) if last >= 0 else last
+            rows[place] = fill_row(graph, chart, state) if state >= 0 else state
+        else:
+            rows[place] = row_shifted(graph, chart, state, place - settled)
+    return rows[place]
+
+
+@inner_njit
+def lacking(graph: Graph, chart: Chart, state: Int) -> Int:
+    """How many more characters the counted loops of `state` must have."""
+    most = 0
+    words = chart.words
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        counter = graph.nodes[words[at + ITEM_NODE], COUNTER]
+        if counter and not is_set(graph, counter):
+            most = max(most, graph.counters[counter, LEAST] - words[at + ITEM_COUNT])
+    return most
+
+
+@inner_njit
+def count_on(graph: Graph, chart: Chart, rows: Ints, known: Int, wanted: Int, state: Int) -> Int:
+    """Extend rows[: known + 1], after so many looping characters each, to `wanted`; the last state or -1; or a code."""
+    while known < wanted:
+        state = next_in_loop(graph, chart, rows[known], state)
+        if state < 0:
+            return state
+        known += 1
+        rows[known] = fill_row(graph, chart, state)
+        if rows[known] < 0:
+            return rows[known]
+    return state
+
+
+@njit
+def walk_slice(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
+    """The mask of a looping state; 0, UNSLICEABLE if its loop turns out not to be uniform, or a code.
+
+    Once the loop has as many characters as it must have, it does not matter to tokens how many more it has, as long
+    as they are too short to fill it: what leaves then is walked together. Other exits are walked for themselves.
+    """
+    row = fill_row(graph, chart, state)
+    if row < 0:
+        return row
+    if spend(chart, len(loop_slice.exit_node)) < 0:
+        return EXHAUSTED
+    room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
+    rows = np.full(trie.deepest + 1, -1, np.int32)
+    rows[0] = row
+    settled = min(lacking(graph, chart, state), room, trie.deepest)
+    state = count_on(graph, chart, rows, 0, settled, state)
+    if state < 0:
+        return UNSLICEABLE if state == -1 else state
+    target = loop_target(chart, rows[settled])
+    if target >= 0 and target != state and is_shift(graph, chart, state, target) != SHIFTED:
+        return UNSLICEABLE
+    if room < trie.deepest:
+        full = row_at(graph, chart, rows, state, room, room, settled)
+        if full < DEAD:
+            return full
+        if full == DEAD or goes_on(chart, row, full):
+            return UNSLICEABLE
+    for byte in range(256):
+        first, end = loop_slice.exit_start[byte], loop_slice.exit_start[byte + 1]
+        if first == end:
+            continue
+        common = chart.rows[rows[settled], byte]
+        if common >= 0:
+            code = leave(graph, chart, loop_slice.tails, loop_slice.tail_root[byte], common, out)
+            if code < 0:
+                return code
+        if settled == 0 and room >= trie.deepest:
+            continue
+        for at in range(first, end):
+            place = loop_slice.exit_chars[at]
+            if place >= settled and loop_slice.exit_reach[at] <= room:
+                continue
+            node = loop_slice.exit_node[at]
+            if common >= 0:
+                refuse(trie, trie.tokens[node, OWN], trie.tokens[node, SUBTREE_END], out)
+            if place > room:
+                continue
+            there = rows[place]
+            if place > settled:
+                there = row_at(graph, chart, rows, state, place, room, settled)
+                if there < 0:
+                    return UNSLICEABLE if there == DEAD else there
+            after = chart.rows[there, byte]
+            if after >= 0:
+                code = leave(graph, chart, trie, node, after, out)
+                if code < 0:
+                    return code
+    stay(loop_slice, room, out)
+    return 0
+
+
+@inner_njit
+def follow_way(graph: Graph, chart: Chart, trie: Branches, way: Ints, state: Int, afters: Ints) -> Int:
+    """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
+    row = open_row(graph, chart, state)
+    if row < 0:
+        return row
+    stack, passed = np.empty(trie.deepest + 1, np.int32), np.empty(trie.deepest + 1, np.int32)
+    stack[0], passed[0] = row, state
+    missing = 0
+    at: Int = 0
+    while at < len(way):
+        level: Int = way[at, DEPTH]
+        here: Int = stack[level - 1]
+        byte: Int = way[at, BYTE]
+        after = chart.rows[here, byte]
+        if after == PENDING:
+            after = step(graph, chart, passed[level - 1], here, byte)
+        row = DEAD
+        if after >= 0 and not way[at, IS_EXIT]:
+            row = chart.states[after, ROW]
+            if row < 0:
+                row = open_row(graph, chart, after)
+        if after == EXPAND or row == EXPAND:
+            missing = EXPAND
+            after = row = DEAD
+        elif after < DEAD or row < DEAD:
+            return min(after, row)
+        afters[at] = after
+        if row < 0:
+            at = way[at, NEXT]
+            continue
+        stack[level], passed[level] = row, after
+        at += 1
+    return missing
+
+
+@inner_njit
+def majorities(way: Ints, afters: Ints) -> Ints:
+    """For each byte the state after it that most exits have, if one has the majority: int32 [256] (Boyer and Moore)."""
+    found = np.full(256, DEAD, np.int32)
+    votes = np.zeros(256, np.int32)
+    for at in range(len(way)):
+        if way[at, IS_EXIT]:
+            byte = way[at, BYTE]
+            if votes[byte] == 0:
+                found[byte] = afters[at]
+            votes[byte] += 1 if found[byte] == afters[at] else -1
+    return found
+
+
+@njit
+def walk_span(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
+    """The mask of a state from which every text of the slice's characters can be read; 0 or a code.
+
+    The tails of all exits with one byte are walked together, for the state that most of them lead to; then those
+    of the others by themselves.
+    """
+    way = loop_slice.way
+    if spend(chart, len(way)) < 0:
+        return EXHAUSTED
+    afters = np.full(len(way), DEAD, np.int32)
+    missing = follow_way(graph, chart, trie, way, state, afters)
+    if missing < 0:
+        return missing
+    common = majorities(way, afters)
+    for byte in range(256):
+        if common[byte] >= 0:
+            code = leave(graph, chart, loop_slice.tails, loop_slice.tail_root[byte], common[byte], out)
+            missing = min(missing, code)
+            if missing < DEAD and missing != EXPAND:
+                return missing
+    for at in range(len(way)):
+        byte = way[at, BYTE]
+        if way[at, IS_EXIT] and afters[at] != common[byte]:
+            if common[byte] >= 0:
+                refuse(trie, trie.tokens[way[at, NODE], OWN], trie.tokens[way[at, NODE], SUBTREE_END], out)
+            if afters[at] >= 0:
+                code = leave(graph, chart, trie, way[at, NODE], afters[at], out)
+                missing = min(missing, code)
+                if missing < DEAD and missing != EXPAND:
+                    return missing
+    out |= loop_slice.row
+    return missing

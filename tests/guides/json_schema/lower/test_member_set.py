@@ -1,0 +1,116 @@
+"""Objects told by a set of bits and objects told by places are the same language, equally far from its end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from trellm.guides.automata.dfa import Dfa
+from trellm.guides.json_guide import JSONGuide
+from trellm.guides.json_schema.lower.objects import member_names, member_set
+
+from ..test_guide_suite import BYTES
+
+ONE, TWO = {"const": 1}, {"enum": [2, 20]}
+CLOSED = {"additionalProperties": False}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "optional": {"properties": {"a": ONE, "b": TWO}, **CLOSED},
+    "required": {"properties": {"a": ONE, "ab": TWO, "c": ONE}, "required": ["ab"], **CLOSED},
+    "all required": {"properties": {"a": ONE, "b": TWO, "c": ONE}, "required": ["c", "a", "b"], **CLOSED},
+    "required and unlisted": {"properties": {"a": ONE}, "required": ["z"], "additionalProperties": TWO},
+    "open": {"properties": {"a": ONE, "b": TWO}, "required": ["b"], "additionalProperties": {"const": 3}},
+    "regions": {"properties": {"a": ONE}, "patternProperties": {"^x": TWO}, "required": ["a"], **CLOSED},
+    "names": {"propertyNames": {"enum": ["p", "q"]}, "additionalProperties": ONE, "required": ["q"]},
+    "nested": {
+        "properties": {"a": {"type": "object", "properties": {"b": ONE}, "required": ["b"], **CLOSED}, "b": TWO},
+        **CLOSED,
+    },
+    "empty": {"properties": {}, **CLOSED},
+}
+WITH_PLACES_TOO = [
+    (name, order, space) for name in SCHEMAS for order in ("any", "schema") for space in ("compact", "pretty")
+]
+
+
+def guide_of(name: str, order: Any, whitespace: Any) -> JSONGuide:
+    return JSONGuide({"type": "object", **SCHEMAS[name]}, BYTES, order=order, whitespace=whitespace)
+
+
+@pytest.mark.parametrize(("name", "order", "whitespace"), WITH_PLACES_TOO)
+def test_sets_and_places_are_the_same(name: str, order: Any, whitespace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_set = guide_of(name, order, whitespace)
+    monkeypatch.setattr(member_names, "MAX_NAMES", -1)
+    by_place = JSONGuide(
+        {"type": "object", "$comment": "by place", **SCHEMAS[name]}, BYTES, order=order, whitespace=whitespace
+    )
+    ones, others = Dfa.of(by_set.automaton).minimised(), Dfa.of(by_place.automaton).minimised()
+    assert np.array_equal(ones.transitions, others.transitions)
+    assert np.array_equal(ones.accepting, others.accepting)
+    assert by_set.distance(by_set.start) == by_place.distance(by_place.start)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_large_sets_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_set = guide_of(name, "any", "pretty")
+    monkeypatch.setattr(member_set, "MAX_BITS", -1)
+    by_large_set = JSONGuide(
+        {"type": "object", "$comment": "by large set", **SCHEMAS[name]}, BYTES, order="any", whitespace="pretty"
+    )
+    ones, others = Dfa.of(by_set.automaton), Dfa.of(by_large_set.automaton)
+    assert np.array_equal(ones.transitions, others.transitions)
+    assert np.array_equal(ones.accepting, others.accepting)
+    assert all(by_set.distance(state) == by_large_set.distance(state) for state in range(len(ones)))
+
+
+def test_many_names_leave_few_nodes() -> None:
+    """Every name at most once, and the required ones: the graph does not grow with what has come."""
+    names = [f"name {index}" for index in range(100)]
+    guide = JSONGuide(
+        {"properties": dict.fromkeys(names, ONE), "required": names[30:95], "type": "object", **CLOSED}, BYTES
+    )
+    state = guide.read(guide.start, b"{" + b",".join(f'"{name}":1'.encode() for name in names[94:10:-1]))
+    nodes = guide.automaton.graph.node_count
+    assert guide.distance(state) == len("}")
+    assert guide.read(state, b',"name 50"') < 0
+    states = [guide.read(state, f',"{name}":1'.encode()) for name in names[:11]]
+    assert all(state >= 0 and guide.distance(state) == 1 for state in states)
+    automaton = guide.automaton
+    kept = automaton.collect()
+    assert kept.states[states].all()
+    assert not kept.states.all()
+    ends = [guide.read(state, f',"{name}":1}}'.encode()) for name, state in zip(names[1:12], states, strict=True)]
+    assert all(guide.is_accepting(end) for end in ends[:10])
+    assert ends[10] < 0, "name 11 has come before"
+    assert automaton.graph.node_count == nodes
+
+
+@pytest.mark.parametrize("order", ["any", "schema"])
+def test_every_order_and_choice_of_members(order: Any) -> None:
+    guide = guide_of("required", order, "compact")
+    members = {"a": 1, "ab": 20, "c": 1}
+    for count in range(4):
+        for names in itertools.permutations(members, count):
+            text = json.dumps({name: members[name] for name in names}, separators=(",", ":")).encode()
+            state = guide.read(guide.start, text)
+            fine = "ab" in names and (order == "any" or list(names) == sorted(names))
+            assert (state >= 0 and guide.is_accepting(state)) == fine
+    assert guide.read(guide.start, b'{"ab":2,"ab"') < 0
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_distances_are_those_of_the_shortest_texts(name: str) -> None:
+    """Breadth first over all states by bytes, with a vocabulary of single bytes: nothing is shorter or longer."""
+    guide = guide_of(name, "any", "compact")
+    dfa = Dfa.of(guide.automaton)
+    fewest = np.where(dfa.accepting, 0, 1 << 20)
+    for _ in range(len(dfa)):
+        after = np.where(dfa.transitions >= 0, fewest[dfa.transitions], 1 << 20).min(axis=1)
+        better = np.minimum(fewest, after + 1)
+        if np.array_equal(better, fewest):
+            break
+        fewest = better
+    assert guide.distance(guide.start) == fewest[guide.start]
+    assert all(guide.distance(state) >= fewest[state] for state in range(len(dfa)))
