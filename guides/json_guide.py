@@ -14,6 +14,7 @@ from ..errors import SchemaError
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
+from .distinct.distinct_guide import DistinctGuide
 from .gc_pause import paused
 from .given import vocabulary_of
 from .graph.graph import Graph
@@ -21,6 +22,7 @@ from .graph.spans import span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, Spelling, check
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import MOST_LEFT_OUT, Covered, FinalCheck, Unenforced, coverage, separable, without
+from .json_schema.lower.unique import Watch
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
 from .lift.lifted_guide import LiftedGuide
@@ -91,6 +93,7 @@ class JSONGuide(LiftedGuide):
         if known is not None:
             check_cancelled()
             self.__dict__ = known.__dict__  # all that the other one has found out, and will
+            object.__setattr__(self, "__class__", type(known))
             return
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
@@ -126,17 +129,25 @@ class JSONGuide(LiftedGuide):
     ) -> None:
         self._formats = options.formats
         self._left_out: dict[str, str] = {}
-        self.schema = schema = self._enforceable(given, options, quotes, form)
+        schema, watch = self._enforceable(given, options, quotes, form)
+        self.schema = schema
         self._final_check = FinalCheck(*_loaded(given), self._left_out) if self._left_out else None
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.loop_slice(span_of(PLAIN), at_once=True)
 
+        marks: set[int] = set()
+
         def make() -> tuple[Graph, int]:
-            lowering = SchemaLowering(schema, form)
+            lowering = SchemaLowering(schema, form, marks, repeating=watch.repeating)
             return lowering.graph, lowering.root()
 
         super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
+        if watch.any:
+            # Of a class of its own, so that it costs nothing where nothing is watched.
+            object.__setattr__(self, "__class__", WatchingJSONGuide)
+            assert isinstance(self, WatchingJSONGuide)
+            self.watch(marks, canonical=form.escapes == "canonical", by_bytes=watch.repeating)
 
     def _enforceable(
         self,
@@ -144,15 +155,14 @@ class JSONGuide(LiftedGuide):
         options: Options,
         quotes: dict[str, Quote],
         form: Form,
-    ) -> CompiledSchema:
-        """The schema, or if that is allowed, the schema without what cannot be enforced."""
+    ) -> tuple[CompiledSchema, Watch]:
+        """The schema, or if that is allowed, the schema without what cannot be enforced; what is to be watched."""
         value, resources = given
         while True:
             try:
                 schema = CompiledSchema(value, dict(resources), options, contexts=quotes)
                 schema.check_has_instance()
-                check(schema, form)
-                return schema
+                return schema, check(schema, form)
             except SchemaError as error:
                 pointer = separable(error.pointer) if self._unenforced == "allow" else None
                 left = None if pointer is None else without(_loaded((value, {}))[0], pointer)
@@ -181,6 +191,15 @@ class JSONGuide(LiftedGuide):
 
     def __repr__(self) -> str:
         return f"JSONGuide({self.schema.root!r})"
+
+
+class WatchingJSONGuide(DistinctGuide, JSONGuide):
+    """A JSONGuide with arrays whose items must differ and are out of more values than can be listed."""
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the guide takes, with what its texts have in such arrays."""
+        return super().held_bytes + self.trail_bytes
 
 
 remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..chart.automaton import DEAD, ChartAutomaton
 from ..chart.protocol import TableAutomaton
@@ -19,6 +19,28 @@ class Automatic(Protocol):
     @property
     def automaton(self) -> TableAutomaton:
         """The automaton."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A guide that remembers more of a text than its automaton does, so that it is the guide that must read."""
+
+    @property
+    def start(self) -> int:
+        """The state before the first byte."""
+        ...
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, or DEAD."""
+        ...
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete."""
+        ...
+
+    def chart_state(self, state: int) -> int:
+        """The automaton's part of a state."""
         ...
 
 
@@ -59,14 +81,17 @@ class Verdict:
 def explain(constraint: Automatic | ChartAutomaton, text: str) -> Verdict:
     """Reads a text character by character. Raises LimitError if that leads through too many states."""
     automaton: TableAutomaton = constraint if isinstance(constraint, ChartAutomaton) else constraint.automaton
-    state, count = automaton.start, 0
-    complete = 0 if automaton.is_accepting(state) else None
+    reader = constraint if isinstance(constraint, Remembering) else automaton
+    state, count = reader.start, 0
+    complete = 0 if reader.is_accepting(state) else None
     for character in text:
         # A lone surrogate becomes bytes that no automaton accepts.
-        after = automaton.read(state, character.encode("utf-8", "surrogatepass"))
+        after = reader.read(state, character.encode("utf-8", "surrogatepass"))
         if after == DEAD:
             break
         state, count = after, count + 1
-        if automaton.is_accepting(state):
+        if reader.is_accepting(state):
             complete = count
+    if isinstance(constraint, Remembering):
+        state = constraint.chart_state(state)
     return Verdict(text, complete == len(text), count, complete, expectation(automaton, state, with_places=False))

@@ -98,6 +98,10 @@ class CompiledSchema:
             raise SchemaError("no value satisfies this schema", "#")
         return witness
 
+    def several(self, formula: Formula, count: int) -> list[Any]:
+        """Up to `count` different values of a formula; fewer if there are no more, or if more are hard to find."""
+        return self._witnesses.several(formula, count, self._witnesses.find)
+
     def member(self, case: Object, name: str) -> Formula:
         """What the member called `name` of an object satisfies, all rules included."""
         return member(case, name, self.formulas, self.language)

@@ -13,7 +13,7 @@ from ...errors import LimitError
 from ...kernels.answers import DEAD, NEVER
 from ...kernels.chart.cost import state_costs
 from ...kernels.chart.interning import WORDS
-from ...kernels.chart.node_cost import NEXT, TOKENS, Costs, settle_nodes
+from ...kernels.chart.node_cost import BYTE, NEXT, TOKENS, Costs, settle_nodes
 from ...kernels.chart.shortest_path import nearest, spell
 from ...kernels.jit.calling import call
 from ...kernels.trie.walk import successors
@@ -72,6 +72,8 @@ class Closing:
         self._by_nearest: dict[int, int] = {}
         self._nodes_settled = 0
         self.gave_up = False
+        # Whether to look along shortest texts only, for whoever knows that these are allowed and no other
+        self.only_shortest = False
         self._costs = _NO_COSTS
 
     def forget(self, kept: NDArray[np.bool_]) -> None:
@@ -197,7 +199,7 @@ class Closing:
         if needed > FAR:
             return needed
         fewest = self._by_shortest(state)
-        if needed > NEAR or (fewest - 1) * self._tables.trie.deepest < needed:
+        if self.only_shortest or needed > NEAR or (fewest - 1) * self._tables.trie.deepest < needed:
             return fewest
         return min(fewest, self._tokens_by_nearest(state, needed))
 
@@ -209,6 +211,12 @@ class Closing:
         """How few tokens spell a shortest text, which must not be too long to be counted."""
         known = self._costs.shortest.item(state, TOKENS)
         return known if known >= 0 else self._spelt(state)
+
+    def shortest_step(self, state: int) -> tuple[int, int]:
+        """The first byte of a shortest text from a state that is not accepting, and the state after it."""
+        self._by_shortest(self._automaton.ready(state))
+        byte, after = self._costs.shortest[state, BYTE : NEXT + 1].tolist()
+        return byte, after
 
     def _spelt(self, state: int) -> int:
         """As `_by_shortest`, worked out by pieces of the text, so that not all of its states have their rows at once.

@@ -16,6 +16,7 @@ from ..algebra.formula import NOTHING, Formula, json_key
 from .liveness import Liveness
 from .measures import MOST
 from .protocol import ItemLowering
+from .unique import different_values, is_watched
 
 MUCH = 3
 FEW = 8
@@ -47,12 +48,13 @@ class Value(NamedTuple):
 
 
 class Items:
-    """One array case at one depth, in the current rule, before the node `target`."""
+    """One array case of a formula at one depth, in the current rule, before the node `target`."""
 
-    def __init__(self, owner: ItemLowering, case: Array, depth: int, target: int) -> None:
+    def __init__(self, owner: ItemLowering, case: Array, formula: Formula, depth: int, target: int) -> None:
         self._owner = owner
         self._graph = owner.graph
         self._case = case
+        self._formula = formula
         self._depth = depth
         self._afters: dict[Any, int] = {}
         self._search = Liveness(self._may_end, self._places_after)
@@ -67,17 +69,37 @@ class Items:
         self._close_empty = owner.gap(spacing.when_empty(), bracket)
         self._target = target
         self._rest_exists = case.rest is not NOTHING and owner.schema.has_instance(case.rest)
+        self._is_watched = is_watched(owner.schema, case)
+        self._listing = bool(case.unique) and not self._is_watched
 
     def entry(self) -> int | None:
         """The node before the opening bracket; None if there is no such array."""
-        links = self._tracked() if self._case.contains or self._case.unique is not None else self._plain()
+        is_tracked = self._case.contains or self._listing or self._case.unique is False
+        links = self._tracked() if is_tracked else self._plain()
         if not links:
             return None
         return self._graph.node(((0x5B, 0x5B, self._graph.node(links=links)),))
 
     def _item(self, formula: Formula, after: int) -> int:
         """The node before an item of a formula that leads to the node `after`."""
-        return self._graph.node(links=((CALL, self._owner.value(formula, self._depth + 1), after),))
+        graph, owner = self._graph, self._owner
+        rule = owner.value(formula, self._depth + 1)
+        if not self._is_watched:
+            return graph.node(links=((CALL, rule, after),))
+        back = graph.node(links=((EPSILON, after, 0),))
+        owner.marks.add(back)
+        call: Link = (CALL, rule, back)
+        if self._case.min_items < 2:
+            return graph.node(links=(call,))
+        return graph.lazy_node(lambda node: self._define_item(node, call), lambda: self._fresh(formula), back)
+
+    def _define_item(self, node: int, call: Link) -> None:
+        self._graph.define(node, links=(call,))
+
+    def _fresh(self, formula: Formula) -> int:
+        """The bytes that are enough for an item that must be there, whatever the items before are."""
+        values = different_values(self._owner.schema, self._case, formula, self._formula)
+        return max(self._owner.length_of(value, self._depth + 1) for value in values)
 
     def _first(self, item: int) -> Link:
         """From the opening bracket to the first item."""
@@ -190,7 +212,7 @@ class Items:
         case = self._case
         if case.max_items is not None and place.length >= case.max_items:
             return []
-        if case.unique and not (case.max_items is not None and case.max_items <= 1):
+        if self._listing and not (case.max_items is not None and case.max_items <= 1):
             return self._unused(place)
         length = self._following(place.length)
         modes = tuple(map(self._mode, case.contains, place.counts, repeat(place.length)))
@@ -310,7 +332,7 @@ class Items:
         wanted = [max(part.min - count, 0) for part, count in zip(case.contains, place.counts, strict=True)]
         if not missing and not any(wanted):
             return True
-        if not (self._enough_values(place, missing, wanted) if case.unique else self._enough_kinds(wanted)):
+        if not (self._enough_values(place, missing, wanted) if self._listing else self._enough_kinds(wanted)):
             return False
         bounded = any(part.max is not None for part in case.contains)
         roomy = case.max_items is None or place.length + max(missing, sum(wanted)) <= case.max_items
@@ -343,7 +365,7 @@ class Items:
     def _short_values(self, place: ArrayPlace) -> int | None:
         """The bytes of the shortest values that must still come, commas and lines included; None if more matters."""
         case = self._case
-        if not case.unique or case.contains or place.length < len(case.prefix):
+        if case.contains or place.length < len(case.prefix):
             return None
         missing = max(case.min_items - place.length, 0)
         total = self._shortest_values.get(place)
@@ -355,7 +377,7 @@ class Items:
 
     def _shortest(self, place: ArrayPlace) -> int:
         """Bytes after an item to after the closing bracket, along short items."""
-        told = self._short_values(place) if self._case.unique else self._short_matches(place)
+        told = self._short_values(place) if self._listing else self._short_matches(place)
         way: list[tuple[ArrayPlace, int]] = []
         if told is None:
             line = self._owner.line(self._depth)

@@ -9,13 +9,14 @@ from ...graph.graph import Graph
 from ...graph.lowering import Lowering
 from ...limits import spend
 from ..algebra.cases import Array, Normal, Number
-from ..algebra.formula import NOTHING, Formula
+from ..algebra.formula import Formula
 from ..compiled import CompiledSchema
 from .form import Form
 from .numbers.multiples import decimal_step
 from .numbers.texts import spelt_numbers
 from .objects.name_choice import suits as many_rules
 from .strings.lowering import StringLowering
+from .unique import Watch, check_watched, is_watched, unclear
 
 MAX_CHECKED = 20_000
 FEW_REMAINDERS = 1000
@@ -30,13 +31,14 @@ RISKY = frozenset(
 )
 
 
-def check(schema: CompiledSchema, form: Form) -> None:
-    """Raise SchemaError for sets that cannot be enforced, LimitError for what is too large.
+def check(schema: CompiledSchema, form: Form) -> Watch:
+    """Raise SchemaError for sets that cannot be enforced, LimitError for what is too large; what is to be watched.
 
     Follows the formulas from the root, up to MAX_CHECKED of them.
     """
+    watch = Watch()
     if not schema.mentions(RISKY):
-        return
+        return watch
     strings = StringLowering(Lowering(Graph()), form.escapes)
     todo = [schema.root]
     seen = set(todo)
@@ -46,13 +48,23 @@ def check(schema: CompiledSchema, form: Form) -> None:
         for case in normal.strings:
             strings.shortest(case)
         for array in normal.arrays:
-            _check_unique(schema, array, formula)
+            watch = _check_unique(schema, array, formula, watch)
         for number in normal.numbers:
             _check_multiples(schema, number, formula, form)
         for part in _parts(schema, normal, strings):
             if part not in seen:
                 seen.add(part)
                 todo.append(part)
+    if todo and schema.mentions(frozenset(("uniqueItems",))):
+        watch = Watch(True, True)
+    if watch.any:
+        found = unclear(schema)
+        if found is not None:
+            raise SchemaError(
+                "uniqueItems over many values cannot be enforced where another alternative allows equal items",
+                schema.formulas.pointer_of(found),
+            )
+    return watch
 
 
 def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> Iterator[Formula]:
@@ -94,13 +106,12 @@ def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, for
         raise SchemaError(str(error), schema.formulas.keyword_of(formula, "multipleOf")) from None
 
 
-def _check_unique(schema: CompiledSchema, array: Array, formula: Formula) -> None:
-    most = array.max_items
-    if array.unique is None or (array.unique and most is not None and most <= 1):
-        return
-    finite = all(part is NOTHING or schema.constants(part) is not None for part in (*array.prefix[:most], array.rest))
-    if not array.unique or not finite:
-        raise SchemaError(
-            "uniqueItems can be enforced only for items out of finitely many values (enum, const, boolean)",
-            schema.formulas.keyword_of(formula, "uniqueItems"),
-        )
+def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch: Watch) -> Watch:
+    """Check one array; what is to be watched so far, with it."""
+    pointer = schema.formulas.keyword_of(formula, "uniqueItems")
+    if array.unique is False:
+        raise SchemaError("arrays in which some two items are equal cannot be enforced", pointer)
+    if not is_watched(schema, array):
+        return watch
+    check_watched(schema, array, pointer)
+    return Watch(True, watch.repeating or array.min_items > 1)

@@ -35,10 +35,12 @@ class Measures:
     """Measures the texts that json.dumps writes: without any white space, or with so many blanks for each level.
 
     But for numbers, which are written as the spelling has it; one that stands for a set as the shortest of the set.
+    uniform: whether every item counts as long as the longest of its array, where nobody knows which of them are left
     """
 
-    def __init__(self, indent: int | None, spelling: Spelling = "any") -> None:
+    def __init__(self, indent: int | None, spelling: Spelling = "any", *, uniform: bool = False) -> None:
         self._indent = indent
+        self._uniform = uniform
         self._spelling: Spelling = spelling
         # The containers themselves are kept, so that their numbers stay theirs.
         self._known: dict[int, tuple[Any, Measure]] = {}
@@ -72,6 +74,8 @@ class Measures:
         colon = 1 if self._indent is None else 2
         names = [len(spelt(name)) + colon for name in value] if is_object(value) else [0] * len(value)
         parts = [self._told(part) for part in (value.values() if is_object(value) else value)]
+        if self._uniform and is_array(value):
+            parts = [Measure(max(part.length for part in parts), max(part.lines for part in parts))] * len(parts)
         length = 1 + len(parts) + sum(names) + sum(part.length for part in parts)
         if self._indent is None:
             return Measure(min(length, MOST), 0)

@@ -48,6 +48,11 @@ class ItemLowering(ContainerLowering, Protocol):
     """What arrays need besides: their items."""
 
     @property
+    def marks(self) -> set[int]:
+        """The nodes that items return to which must differ, but are not told apart by the graph."""
+        ...
+
+    @property
     def schema(self) -> CompiledSchema:
         """The schema, with its formulas."""
         ...
@@ -58,6 +63,10 @@ class ItemLowering(ContainerLowering, Protocol):
 
     def shortest(self, formula: Formula, depth: int = 0) -> int:
         """The bytes of a short text of a formula's values, in a container at `depth`."""
+        ...
+
+    def length_of(self, value: Any, depth: int) -> int:
+        """The bytes of a short text of one value, in a container at `depth`."""
         ...
 
 

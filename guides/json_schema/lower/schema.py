@@ -32,10 +32,17 @@ Promise = Callable[[Formula, int], int]
 
 
 class SchemaLowering:
-    """Adds the values of a schema's formulas to a graph."""
+    """Adds the values of a schema's formulas to a graph.
 
-    def __init__(self, schema: CompiledSchema, form: Form) -> None:
+    marks: the nodes that items return to which must differ, and which the graph does not tell apart; filled as they are
+    made; repeating: whether some of these must be there, so that a shortest text of the graph may repeat them
+    """
+
+    def __init__(
+        self, schema: CompiledSchema, form: Form, marks: set[int] | None = None, *, repeating: bool = False
+    ) -> None:
         self.schema = schema
+        self.marks: set[int] = set() if marks is None else marks
         self.form = form
         self.graph = Graph()
         self.lowering = Lowering(self.graph)
@@ -43,7 +50,8 @@ class SchemaLowering:
         self._values: Rules = {}
         self._members: Rules = {}
         self._shortest: dict[Formula, Measure] = {}
-        self._measures = Measures(form.spacing.indent if form.spacing.depends_on_depth else None, form.spelling)
+        indent = form.spacing.indent if form.spacing.depends_on_depth else None
+        self._measures = Measures(indent, form.spelling, uniform=repeating)
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}
@@ -157,14 +165,14 @@ class SchemaLowering:
             entries.append(places.entry())
         constants = () if many else [as_case(constant, self.schema.formulas) for constant in normal.constants]
         for case in (*normal.arrays, *normal.objects, *constants):
-            entries.append(self._container(case, depth, final))
+            entries.append(self._container(case, formula, depth, final))
         links += [(EPSILON, entry, 0) for entry in entries if entry is not None]
         return links
 
-    def _container(self, case: Array | Object, depth: int, target: int) -> int | None:
-        """The node before an array or object that goes on at `target`; None if there is none."""
+    def _container(self, case: Array | Object, formula: Formula, depth: int, target: int) -> int | None:
+        """The node before an array or object of a formula that goes on at `target`; None if there is none."""
         if isinstance(case, Array):
-            return Items(self, case, depth, target).entry()
+            return Items(self, case, formula, depth, target).entry()
         if case.either:
             return Choices(self, case, depth, target).entry()
         names = MemberNames(self, case, depth)

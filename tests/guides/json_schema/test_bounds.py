@@ -192,7 +192,7 @@ def test_more_work_may_be_allowed() -> None:
     within(schema, 10**7)
 
 
-@pytest.mark.parametrize("where", ["contains", "not", "additionalProperties"])
+@pytest.mark.parametrize("where", ["contains", "not"])
 def test_what_cannot_be_enforced_below_is_refused_up_front(where: str) -> None:
     inner = {"type": "array", "uniqueItems": True, "minItems": 2}
     with pytest.raises(SchemaError, match=r"uniqueItems|two items"):

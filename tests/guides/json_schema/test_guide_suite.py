@@ -31,7 +31,7 @@ def guide_of(schema: Any, **options: Any) -> JSONGuide | str:
 
 def reads(guide: JSONGuide, text: str) -> bool:
     """Whether the text is an instance."""
-    state = guide.automaton.read(guide.start, text.encode())
+    state = guide.read(guide.start, text.encode())
     return state >= 0 and guide.is_accepting(state)
 
 

@@ -1,0 +1,206 @@
+"""The states of a guide that remembers what has been written: a chart's states, each with a trail or without one."""
+
+from __future__ import annotations
+
+from ...errors import LimitError, SchemaError
+from ...kernels.answers import DEAD
+from ...kernels.chart.interning import HI, LO
+from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
+from ...kernels.chart.ways import follow
+from ..gc_pause import paused
+from ..given import MOST_LEFT, bytes_of, no_state, state_of
+from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
+from .heads import Heads
+from .trail import SPACE, Trail, Trails
+from .ways import Ways
+
+FIRST_NUMBER = 1 << 30
+"""From here on states have a trail; those below are the chart's own."""
+EACH_STATE = 400
+"""About how many bytes a state with a trail takes."""
+
+Place = tuple[int, Trail | None]
+
+
+class RememberingGuide(LiftedGuide):
+    """The states of a `DistinctGuide`: those of the chart with trails, and where bytes and tokens lead from them."""
+
+    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
+        """Begin to remember; before the first use.
+
+        marks: the nodes that the items of arrays to be watched return to, also those that are made later
+        canonical: whether every string has one spelling
+        by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
+        Raises SchemaError where the vocabulary has no tokens for some bytes.
+        """
+        if not self._tables.spells_all_bytes:
+            raise SchemaError(
+                "uniqueItems over infinitely many values takes a vocabulary with tokens for all single bytes", "#"
+            )
+        self._marks = marks
+        self._heads = Heads.of(self.vocabulary)
+        self._trails = Trails(self._heads, canonical=canonical)
+        self._ways = Ways(self._automaton, self._trails, self._differs, self._closing)
+        self._by_bytes = by_bytes
+        self._closing.only_shortest = True
+        self._places: list[tuple[int, Trail]] = []
+        self._numbers: dict[tuple[int, Trail], int] = {}
+        self._begins: dict[int, bool] = {}
+        self._chart_steps: dict[int, int] = {}
+        self._is_thin = False
+
+    def _place(self, state: int) -> Place:
+        """The chart's state and the trail of a state. Raises StateError."""
+        if state < FIRST_NUMBER:
+            return state, None
+        if state - FIRST_NUMBER >= len(self._places):
+            raise no_state(state)
+        return self._places[state - FIRST_NUMBER]
+
+    def _number(self, place: Place) -> int:
+        """The number of a state."""
+        state, trail = place
+        if trail is None:
+            return state
+        number = self._numbers.get((state, trail))
+        if number is None:
+            count = len(self._places)
+            limits = self._meter.limits
+            if count >= limits.states:
+                raise LimitError(
+                    f"the constraint has led through more than {limits.states:,} states; simplify it, or raise states= "
+                    "of its limits=Limits(...)"
+                )
+            if count % 1024 == 0:
+                self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
+            number = FIRST_NUMBER + count
+            self._places.append((state, trail))
+            self._numbers[state, trail] = number
+        return number
+
+    @property
+    def trail_bytes(self) -> int:
+        """About how much memory the states with a trail take."""
+        return EACH_STATE * len(self._places) + self._trails.held_bytes
+
+    def _differs(self, state: int) -> bool:
+        """Whether an item of a watched array may begin in a state of the chart."""
+        known = self._begins.get(state)
+        if known is None:
+            if len(self._begins) >= MAX_STEPS:
+                self._begins.clear()
+            state = self._automaton.ready(state)
+            chart = self._automaton.chart
+            return_set = chart.words.item(chart.states.item(state, LO) + OWN_RETURN_SET)
+            first, last = chart.return_sets.item(return_set, LO), chart.return_sets.item(return_set, HI)
+            targets = chart.words[first + ENTRY_TARGET : last : ENTRY].tolist()
+            known = self._begins[state] = not self._marks.isdisjoint(targets)
+        return known
+
+    def _follow(self, place: Place, data: bytes, after: int) -> Place | None:
+        """Where `data` leads, which leads to `after` in the chart; None if it must not be there, or has no end."""
+        if after == DEAD:
+            return None
+        state, trail = place
+        if trail is None:
+            if b"[" not in data and data[0] not in SPACE and not self._differs(state):
+                return after, None
+            found = self._entered(state, data)
+        else:
+            found = self._read(state, trail, data, 0)
+        if found is None:
+            return None
+        trail = found[0]
+        if trail is None:
+            return after, None
+        return (after, trail) if self._ways.is_alive(after, trail) else None
+
+    def _entered(self, state: int, data: bytes) -> tuple[Trail | None] | None:
+        """The trail after data that begins outside of watched arrays; None if a value is there that must not be."""
+        at = 0
+        while True:
+            while at < len(data) and data[at] in SPACE:
+                at += 1
+            if at == len(data):
+                return (None,)
+            if data[at] != 0x5D and self._differs(self._automaton.read(state, data[:at]) if at else state):
+                trail, at = self._read_on(state, self._trails.begin(), data, at)
+                if at < 0:
+                    return None
+                if trail is not None:
+                    return (trail,)
+            at = data.find(b"[", at) + 1
+            if at == 0:
+                return (None,)
+
+    def _read(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None] | None:
+        """As `_entered`, from within a watched array."""
+        found, end = self._read_on(state, trail, data, at)
+        if end < 0:
+            return None
+        if found is None and data.find(b"[", end) >= 0:
+            rest = self._automaton.read(state, data[:end])
+            return self._entered(rest, data[end:])
+        return (found,)
+
+    def _read_on(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None, int]:
+        """As `Trails.read`, in a state of the chart before `data`."""
+        read = self._automaton.read
+        found, end = self._trails.read(trail, data, at, lambda i: self._differs(read(state, data[:i]) if i else state))
+        if end >= 0 and not self._is_thin:
+            for place, ended in list(self._trails.ended):
+                self._is_thin |= not self._ways.is_alive(read(state, data[:place]) if place else state, ended)
+        return found, end
+
+    @paused
+    def _new_step(self, state: int, token: int) -> int:
+        """As `advance`, where it is not known and the token is not EOS."""
+        with self._lock, self._meter:
+            if self._automaton.is_crowded:
+                self._automaton.collect()
+            after = self._after(self._place(state), token)
+            if len(self._steps) >= MAX_STEPS:
+                self._steps.clear()
+            self._steps[state << 32 | token] = after
+            return after
+
+    def _after(self, place: Place, token: int) -> int:
+        """The number of the state after a token."""
+        found = self._place_after(place, token)
+        return DEAD if found is None else self._number(found)
+
+    def _place_after(self, place: Place, token: int) -> Place | None:
+        """The state after a token; None if it is not allowed."""
+        data = self._vocabulary.tokens[token]
+        if not data:
+            return None
+        key = place[0] << 32 | token
+        after = self._chart_steps.get(key)
+        if after is None:
+            after = self._automaton.run(follow, self._tables.bytes, self._prepare(place[0]), token)
+            if len(self._chart_steps) >= MAX_STEPS:
+                self._chart_steps.clear()
+            self._chart_steps[key] = after
+        return self._follow(place, data, after)
+
+    @paused
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        data = bytes_of(data)
+        with self._lock, self._meter:
+            place = self._ready(state)
+            if place[0] == DEAD or not data:
+                return state if place[0] != DEAD else DEAD
+            found = self._follow(place, data, self._automaton.read(place[0], data))
+            return DEAD if found is None else self._number(found)
+
+    def _ready(self, state: int) -> Place:
+        """The place of a state that somebody gave, which can be looked at. Raises StateError."""
+        state = state_of(state, MOST_LEFT)
+        place = self._place(state)
+        return self._prepare(place[0]), place[1]
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete; never within a watched array."""
+        state, trail = self._place(state_of(state, MOST_LEFT))
+        return trail is None and super().is_accepting(state)

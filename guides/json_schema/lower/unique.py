@@ -1,0 +1,160 @@
+"""Arrays whose items must differ, out of more values than can be listed: which those are, and what is asked of them.
+
+The graph does not know what has been written: it has such arrays without that condition, and marks where their items
+return to. Whoever reads texts remembers the items (`guides/distinct`). That takes that a text alone tells which arrays
+these are, and that each item has a value that is left, whatever came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ....errors import LimitError, SchemaError
+from ...limits import spend
+from ..algebra import arrays
+from ..algebra.cases import Array, Normal
+from ..algebra.formula import NOTHING, Formula, json_key
+from ..compiled import CompiledSchema
+from ..read.dialects import is_array, is_object
+from .measures import Measures
+from .objects.name_choice import suits as many_rules
+
+MOST_ITEMS = 100
+"""How many items may have to be there."""
+MAX_GROUPS = 20_000
+
+
+class Watch(NamedTuple):
+    """Whether there are arrays to be watched, and whether items must be there in one that a shortest text repeats."""
+
+    any: bool = False
+    repeating: bool = False
+
+
+def is_watched(schema: CompiledSchema, case: Array) -> bool:
+    """Whether the items of an array must differ, and are not listed."""
+    if not case.unique or (case.max_items is not None and case.max_items <= 1):
+        return False
+    parts = (*case.prefix[: case.max_items], case.rest)
+    return not all(part is NOTHING or schema.constants(part) is not None for part in parts)
+
+
+def check_watched(schema: CompiledSchema, case: Array, pointer: str) -> None:
+    """Raise SchemaError for arrays whose items cannot be told to have a value left, LimitError for too many items."""
+    if case.min_items > MOST_ITEMS:
+        raise LimitError(
+            f"uniqueItems over infinitely many values takes minItems of at most {MOST_ITEMS}, not {case.min_items:,}"
+        )
+    if len(case.contains) > 1 or any(
+        part.max is not None or part.min > 1 or case.min_items > 1 for part in case.contains
+    ):
+        raise SchemaError(
+            "uniqueItems where `contains` counts items can be enforced only for items out of finitely many values",
+            pointer,
+        )
+    if case.prefix and case.min_items > 1:
+        _check_prefix(schema, case, pointer)
+
+
+def different_values(schema: CompiledSchema, case: Array, part: Formula, formula: Formula) -> list[Any]:
+    """As many different values of an item as must be there: those of the shortest array, if that tells.
+
+    part, formula: what the item and the whole array satisfy
+    """
+    found = schema.minimal_instance(formula)
+    is_told = is_array(found) and len(found) == case.min_items and not case.prefix
+    if is_told and len(set(map(json_key, found))) == len(found) and all(schema.accepts(part, each) for each in found):
+        return found
+    return schema.several(part, case.min_items)
+
+
+def _check_prefix(schema: CompiledSchema, case: Array, pointer: str) -> None:
+    """Raise SchemaError where items that must be there may run out of values, or it is not known what they take."""
+    witness = schema.minimal_instance(schema.formulas.plain(Normal(arrays=(case,))))
+    longest = max(map(_length, witness))
+    for index in range(case.min_items):
+        found = schema.several(arrays.item(case, index), case.min_items)
+        if len(found) < case.min_items:
+            raise SchemaError(
+                "uniqueItems cannot be enforced where some items have few values and others many", pointer
+            )
+        if max(map(_length, found)) > longest:
+            raise SchemaError("uniqueItems cannot be enforced where items that must be there are unlike", pointer)
+
+
+def _length(value: Any) -> int:
+    return Measures(None, uniform=True).of(value).length
+
+
+def unclear(schema: CompiledSchema) -> Formula | None:
+    """A formula of arrays of which no text tells whether their items must differ; None if there is none."""
+    todo = [frozenset((schema.root,))]
+    seen = set(todo)
+    while todo:
+        group = todo.pop()
+        spend(2000 * len(group))
+        normals = [schema.cases(formula) for formula in group]
+        cases = [case for normal in normals for case in normal.arrays]
+        watched = [is_watched(schema, case) for case in cases]
+        if any(watched):
+            free = any(case.unique is None and case.max_items not in (0, 1) for case in cases)
+            if free or any(_has_twins(constant) for normal in normals for constant in normal.constants):
+                return next(iter(group))
+        for part in _below(schema, cases, normals):
+            if part and part not in seen:
+                if len(seen) >= MAX_GROUPS:
+                    return next(iter(group))
+                seen.add(part)
+                todo.append(part)
+    return None
+
+
+def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) -> Iterator[frozenset[Formula]]:
+    """The formulas that may be those of one item, or of one member."""
+    longest = max((len(case.prefix) for case in cases), default=0)
+    for index in range(longest + 1):
+        yield _live(part for case in cases for part in _items(schema, case, index))
+    objects = [case for normal in normals for case in normal.objects]
+    names = dict.fromkeys(name for case in objects for name in case.properties)
+    for name in names:
+        yield _live(schema.member(case, name) for case in objects)
+    others: list[Formula] = []
+    for case in objects:
+        others += [rule.formula for rule in case.some]
+        if many_rules(case):
+            others += [rule.formula for rule in case.rules]
+        else:
+            others += [formula for _, formula in schema.regions(case)]
+    if len(objects) == 1 and not objects[0].some and not many_rules(objects[0]):
+        yield from (_live((formula,)) for formula in others)
+    else:
+        yield _live(others)
+
+
+def _items(schema: CompiledSchema, case: Array, index: int) -> Iterator[Formula]:
+    """What the item at an index may satisfy, as one that `contains` counts and as one that it does not."""
+    item, formulas = arrays.item(case, index), schema.formulas
+    yield item
+    for part in case.contains:
+        yield formulas.all_of((item, part.formula))
+        yield formulas.all_of((item, formulas.negation(part.formula)))
+
+
+def _live(formulas: Any) -> frozenset[Formula]:
+    return frozenset(formula for formula in formulas if formula is not NOTHING)
+
+
+def _has_twins(constant: Any) -> bool:
+    """Whether two items of an array within a constant are equal."""
+    waiting = [constant]
+    while waiting:
+        value = waiting.pop()
+        spend(100)
+        if is_array(value):
+            if len({json_key(item) for item in value}) < len(value):
+                return True
+            waiting += value
+        elif is_object(value):
+            waiting += value.values()
+    return False
