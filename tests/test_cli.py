@@ -6,13 +6,16 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from trellm import Vocabulary, models
+from trellm import Beam, Sample, Vocabulary, models
 from trellm.cli import demo as demo_module
 from trellm.cli import main
+from trellm.cli.flags import in_flags
+from trellm.cli.generate import generate as generate_command
 from trellm.engine import running
 from trellm.engine.models.function import FunctionModel
 
@@ -611,6 +614,11 @@ class Words:
 
 class TestWords:
     """Errors speak of flags, and bytes that are no text are refused."""
+
+    @pytest.mark.parametrize("search", [Sample, Beam])
+    def test_every_option_of_a_search_has_a_flag(self, search: type[Sample | Beam]) -> None:
+        flags = {flag for parameter in generate_command.params for flag in parameter.opts}
+        assert {in_flags(f"{field.name}=1").split()[0] for field in fields(search)} <= flags
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
