@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ..engine.search import Beam, Search
 
 
+_RANDOM = ("temperature", "top_k", "top_p", "min_p")
+_CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens")
+
+
 @dataclass(frozen=True)
 class Searching:
     """The options of random choice, of beams, and of repetition; None where an option was not given."""
@@ -96,30 +100,12 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Fewest tokens of an output, where the constraint lets it have them.",
     )
     @wraps(function)
-    def command(
-        *args: Any,
-        temperature: float | None,
-        top_k: int | None,
-        top_p: float | None,
-        min_p: float | None,
-        width: int | None,
-        length_penalty: float | None,
-        early_stopping: str | None,
-        samples: int,
-        no_repeat_ngram_size: int | None,
-        repetition_penalty: float | None,
-        min_tokens: int | None,
-        **others: Any,
-    ) -> Any:
+    def command(*args: Any, width: int | None, early_stopping: str | None, samples: int, **others: Any) -> Any:
         stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
         searching = Searching(
-            {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p},
-            {"length_penalty": length_penalty, "early_stopping": stopping},
-            {
-                "no_repeat_ngram_size": no_repeat_ngram_size,
-                "repetition_penalty": repetition_penalty,
-                "min_tokens": min_tokens,
-            },
+            {name: others.pop(name) for name in _RANDOM},
+            {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
+            {name: others.pop(name) for name in _CONTROLS},
             width,
             samples,
         )

@@ -60,15 +60,12 @@ class PythonReader(Reader):
         """An escape outside a set."""
         offset = self.at
         letter = self.text[offset + 1 : offset + 2]
-        if letter and letter in "dDsSwW":
-            self.at += 2
-            self.push(chars(self.named_class(letter)))
+        ranges = self.class_escape(letter, offset)
+        if ranges is not None:
+            self.push(chars(ranges))
         elif letter and letter in "AZbB":
             self.at += 2
             self.push_condition(self.anchor(letter))
-        elif letter and letter in "pP":
-            self.at += 2
-            self.push(chars(self.property_class(letter == "P", offset)))
         elif letter and letter in "0123456789":
             octal = re.compile(_OCTAL).match(self.text, offset + 1)
             if octal is None:
@@ -77,6 +74,13 @@ class PythonReader(Reader):
             self.push(self.one(int(octal.group(), 8)))
         else:
             self.push(self.one(self.code_point(letter, offset)))
+
+    def class_escape(self, letter: str, offset: int) -> Ranges | None:
+        """The characters of the class escape at `offset`; None, without moving, if it is none."""
+        if not letter or letter not in "dDsSwWpP":
+            return None
+        self.at = offset + 2
+        return self.property_class(letter == "P", offset) if letter in "pP" else self.named_class(letter)
 
     def anchor(self, letter: str) -> Tree:
         if letter == "A":
@@ -183,12 +187,9 @@ class PythonReader(Reader):
         if not char or offset + 1 == len(self.text):
             self.fail("this set is never closed: expected ]", opening)
         letter = self.text[offset + 1]
-        if letter in "dDsSwW":
-            self.at = offset + 2
-            return self.named_class(letter)
-        if letter in "pP":
-            self.at = offset + 2
-            return self.property_class(letter == "P", offset)
+        ranges = self.class_escape(letter, offset)
+        if ranges is not None:
+            return ranges
         if letter == "b":
             self.at = offset + 2
             return 8

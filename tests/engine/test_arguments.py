@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,10 @@ def of_extract(name: str) -> Callable[[Any], object]:
 
 def of_json(name: str) -> Callable[[Any], object]:
     return lambda value: generate.json(MODEL, ANY_ARRAY, **{name: value})
+
+
+def names(search: type[Sample | Beam]) -> list[str]:
+    return [field.name for field in fields(search)]
 
 
 def of_sample(name: str) -> Callable[[Any], object]:
@@ -105,8 +110,8 @@ made: dict[str, Callable[[Any], object]] = {
     **{f"extract({name})": of_extract(name) for name in ("none_text", "spans", "order")},
     **{f"json({name})": of_json(name) for name in ("order", "whitespace", "indent", "escapes", "resources")},
     **{f"json({name})": of_json(name) for name in ("formats", "max_cases", "contexts")},
-    **{f"Sample({name})": of_sample(name) for name in ("temperature", "top_k", "top_p", "min_p", "n")},
-    **{f"Beam({name})": of_beam(name) for name in ("width", "length_penalty", "n", "early_stopping")},
+    **{f"Sample({name})": of_sample(name) for name in names(Sample)},
+    **{f"Beam({name})": of_beam(name) for name in names(Beam)},
 }
 
 
