@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import Literal
 
-from ..checks import brief, switch
+from ..checks import one_of, switch
 from ..errors import GrammarError, OptionError
 from ..kernels.chart.layout import EPSILON
 from ..tokenizers_adapter import Vocabulary
@@ -98,10 +98,9 @@ class CFGGuide(LiftedGuide, Drawable):
 
 
 def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, Context] | None) -> Grammar:
+    one_of(syntax, "syntax", _SYNTAXES)
     if syntax == "lark":
         return parse_lark(text, "start" if start is None else start, contexts=contexts)
-    if syntax not in _SYNTAXES:
-        raise OptionError(f"syntax must be one of {', '.join(map(repr, _SYNTAXES))}, not {brief(syntax)}")
     if contexts is not None:
         text = grammar_text(text)
         reason = "nothing can be quoted in GBNF: quote(name) and contexts= are for syntax='lark'"

@@ -27,6 +27,9 @@ from .spelling import (
 Part = dict[str, Any]
 
 
+MAX_TOKENS = 1 << 24
+
+
 def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
     """The tokens of `backend`, a `tokenizers.Tokenizer`; `tokenizer` is its wrapper, or the same object.
 
@@ -43,7 +46,10 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
     # Gemma lists its runs of space marks as added tokens
     literal = {t for t, content in added.items() if backend.model.id_to_token(t) != content.content}
     spell = _spelling(backend, byte_fallback)
-    tokens: list[bytes | None] = [None] * (1 + max(vocabulary.values(), default=-1))
+    greatest = max(vocabulary.values(), default=-1)
+    if greatest >= MAX_TOKENS:
+        raise VocabularyError(f"the tokenizer has a token with the id {greatest:,}; ids go up to {MAX_TOKENS - 1:,}")
+    tokens: list[bytes | None] = [None] * (1 + greatest)
     for text, token in vocabulary.items():
         if token not in special:
             tokens[token] = encoded(text) if token in literal else spell(text)

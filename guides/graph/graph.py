@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 
+from ...errors import LimitError
 from ...kernels.chart.layout import (
     CALL,
     COUNTER,
@@ -27,6 +28,7 @@ from ...kernels.chart.layout import (
     RULE,
     SPAN,
     TAIL,
+    UNBOUNDED,
 )
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.sets import BITS
@@ -144,8 +146,10 @@ class Graph:
         return self.define(self.reserve(), edges, links, flags)
 
     def counter_for(self, least: int, most: int) -> int:
-        """A new counter with these bounds."""
-        return self._counters.append((least, most))
+        """A new counter with these bounds; one that no text comes to is none. Raises LimitError."""
+        if least >= UNBOUNDED:
+            raise LimitError(f"a text of the constraint repeats something at least {least:,} times; ask for fewer")
+        return self._counters.append((least, min(most, UNBOUNDED)))
 
     def new_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
         """A new set of bits 0 ... 30; `needed`: those that must be there at the end.

@@ -17,7 +17,7 @@ class Names:
         """Imports come first, wherever they stand. GrammarError: names that clash or are missing."""
         self.text = text
         self.definitions: dict[str, Definition] = {}
-        self.ignored: list[Expression] = []
+        self.ignored: list[Ignore] = []
         self._more: dict[str, list[Expression]] = {}
         for statement in sorted(statements, key=lambda statement: not isinstance(statement, Import)):
             self.add(statement)
@@ -27,7 +27,7 @@ class Names:
 
     def add(self, statement: Statement) -> None:
         if isinstance(statement, Ignore):
-            self.ignored.append(statement.body)
+            self.ignored.append(statement)
         elif isinstance(statement, Import):
             self.add_definition(self.imported(statement))
         else:

@@ -126,7 +126,7 @@ class _Parser:
             body = self.tokens[self.at]
             if body.kind == "line":
                 self.fail("a terminal, a string or a regular expression after '%ignore'")
-            return [Ignore(self.expansions("'%ignore'", terminal=True))]
+            return [Ignore(self.expansions("'%ignore'", terminal=True), body.offset)]
         if word == "%import":
             self.at += 1
             return list(self.imports())

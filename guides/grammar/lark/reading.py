@@ -82,7 +82,7 @@ class _Builder:
             self.add(name, definition, self.body(definition, arguments))
         terminals = set(self.terminals.nodes)
         if self.names.ignored and start in self.rules:
-            ignored = choice([self.terminals.ignored(body) for body in self.names.ignored])
+            ignored = choice([self.terminals.ignored(statement) for statement in self.names.ignored])
             self.rules[IGNORED] = Repeat(ignored, 0, None)
             body = self.after(Reference(start)) if start in terminals else Reference(start)
             self.rules[BEGIN] = Sequence((Reference(IGNORED), body))

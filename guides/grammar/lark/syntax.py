@@ -124,9 +124,10 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """`%ignore body`."""
+    """`%ignore body`; offset: where the body begins."""
 
     body: Expression
+    offset: int
 
 
 Statement = Definition | Import | Ignore

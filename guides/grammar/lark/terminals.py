@@ -17,6 +17,7 @@ from .syntax import (
     STEPS_PER_PART,
     Call,
     Expression,
+    Ignore,
     Name,
     Pattern,
     Quotation,
@@ -84,13 +85,14 @@ class Terminals:
             raise self._empty_text(f"the terminal {terminal.name!r}", offset)
         return Reference(terminal.name)
 
-    def ignored(self, body: Expression) -> Node:
+    def ignored(self, statement: Ignore) -> Node:
         """The node of what `%ignore` names."""
+        body = statement.body
         node = self.node(body)
         if isinstance(body, Name):
             return self.used(body)
         if is_nullable(node, self._empty.__contains__):
-            raise self._empty_text("what is ignored", offset_of(next(leaves(body))))
+            raise self._empty_text("what is ignored", statement.offset)
         return node
 
     def _leaf(self, leaf: Value) -> Node:

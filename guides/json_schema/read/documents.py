@@ -89,8 +89,8 @@ class Documents:
         while resolved < len(self._references):
             place, keyword = self._references[resolved]
             resolved += 1
+            self.resolve(place, keyword)
             if keyword == "$ref":
-                self.resolve(place, keyword)
                 referring.append(place)
         if referring:
             loops = Loops(self._places, self.resolve)

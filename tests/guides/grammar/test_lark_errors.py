@@ -130,3 +130,10 @@ def test_endless_rules_are_named() -> None:
         parse_lark('start: a\na: a "x" | start')
     with pytest.raises(LanguageError, match=r"matches no text: rule start \(line 1\) can never finish"):
         parse_lark('start: "(" start ")"\n%ignore " "')
+
+
+@pytest.mark.parametrize("body", ["()", "[]", "()*", '[";"]'])
+def test_what_is_ignored_has_a_character(body: str) -> None:
+    with pytest.raises(GrammarError, match="what is ignored can match the empty text") as error:
+        parse_lark(f'start: "a"\n%ignore {body}')
+    assert (error.value.line, error.value.column) == (2, 9)

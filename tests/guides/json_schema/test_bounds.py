@@ -197,3 +197,9 @@ def test_what_cannot_be_enforced_below_is_refused_up_front(where: str) -> None:
     inner = {"type": "array", "uniqueItems": True, "minItems": 2}
     with pytest.raises(SchemaError, match=r"uniqueItems|two items"):
         JSONGuide({where: inner} if where != "not" else {"items": {"not": {"uniqueItems": True}}}, BYTES)
+
+
+def test_more_than_any_text_has_is_no_bound() -> None:
+    guide = within({"oneOf": [True, {"minLength": 2**32}]})
+    assert reads(guide, '"a"')
+    assert reads(within({"type": "string", "maxLength": 2**40}), '"a"')

@@ -224,3 +224,9 @@ def test_formats_may_be_annotations() -> None:
         compiled = CompiledSchema({"format": "date"}, options=Options(formats=formats))
         assert compiled.accepts(compiled.root, "2021-02-29") is not formats
         assert compiled.accepts(compiled.root, "2020-02-29")
+
+
+def test_dynamic_references_lead_somewhere() -> None:
+    with pytest.raises(SchemaError, match=r"\$dynamicRef '#items' leads nowhere") as error:
+        CompiledSchema({"properties": {"a": {"$dynamicRef": "#items"}}})
+    assert error.value.pointer == "#/properties/a/$dynamicRef"
