@@ -109,7 +109,9 @@ def _decide(look: Look, left: Side, right: Side) -> bool | None:
     side = right if look.ahead else left
     found = _matches_empty(look.body, left, right)
     if not found:
-        seen = intersect(_edge(look.body, look.ahead)[0], side.chars)
+        edge = _edge(look.body, look.ahead)[0]
+        spend(len(edge) + len(side.chars))
+        seen = intersect(edge, side.chars)
         if seen:
             found = True if seen == side.chars and isinstance(look.body, Chars) and not side.edge else None
     return None if found is None else found != look.negative

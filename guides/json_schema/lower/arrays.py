@@ -70,7 +70,8 @@ class Items:
         self._target = target
         self._rest_exists = case.rest is not NOTHING and owner.schema.has_instance(case.rest)
         self._is_watched = is_watched(owner.schema, case)
-        self._listing = bool(case.unique) and not self._is_watched
+        several = case.max_items is None or case.max_items > 1
+        self._listing = bool(case.unique) and several and not self._is_watched
 
     def entry(self) -> int | None:
         """The node before the opening bracket; None if there is no such array."""
@@ -212,7 +213,7 @@ class Items:
         case = self._case
         if case.max_items is not None and place.length >= case.max_items:
             return []
-        if self._listing and not (case.max_items is not None and case.max_items <= 1):
+        if self._listing:
             return self._unused(place)
         length = self._following(place.length)
         modes = tuple(map(self._mode, case.contains, place.counts, repeat(place.length)))

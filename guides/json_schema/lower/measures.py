@@ -5,14 +5,16 @@ A value may be a few lists that hold one another twenty times over: its text has
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ...limits import spend
+from ..algebra.cases import String
 from ..automata.spelling import spelt
 from ..read.dialects import is_array, is_object
 from ..witness.numbers import Standing
+from ..witness.strings import StandingText
 from .form import Spelling
 from .numbers.plain import value_text
 from .numbers.texts import fewest_number_bytes
@@ -35,11 +37,20 @@ class Measures:
     """Measures the texts that json.dumps writes: without any white space, or with so many blanks for each level.
 
     But for numbers, which are written as the spelling has it; one that stands for a set as the shortest of the set.
+    of_strings: the bytes that nodes which count characters say of a string that stands for a set; it may have fewer
     uniform: whether every item counts as long as the longest of its array, where nobody knows which of them are left
     """
 
-    def __init__(self, indent: int | None, spelling: Spelling = "any", *, uniform: bool = False) -> None:
+    def __init__(
+        self,
+        indent: int | None,
+        spelling: Spelling = "any",
+        *,
+        uniform: bool = False,
+        of_strings: Callable[[String], int] | None = None,
+    ) -> None:
         self._indent = indent
+        self._of_strings = of_strings
         self._uniform = uniform
         self._spelling: Spelling = spelling
         # The containers themselves are kept, so that their numbers stay theirs.
@@ -85,6 +96,8 @@ class Measures:
 
     def _scalar(self, value: Any) -> int:
         """The bytes of a value that is no container."""
+        if isinstance(value, StandingText) and self._of_strings is not None:
+            return min(self._of_strings(value.case), MOST)
         if isinstance(value, str):
             return len(spelt(value))
         if value is None or isinstance(value, bool):

@@ -51,7 +51,7 @@ class SchemaLowering:
         self._members: Rules = {}
         self._shortest: dict[Formula, Measure] = {}
         indent = form.spacing.indent if form.spacing.depends_on_depth else None
-        self._measures = Measures(indent, form.spelling, uniform=repeating)
+        self._measures = Measures(indent, form.spelling, uniform=repeating, of_strings=self.strings.shortest)
         self._gaps: dict[int, tuple[Node, int]] = {}
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}

@@ -140,6 +140,19 @@ def _readable(ranges: Ranges) -> str:
     return min(common + firsts, key=_strangeness)
 
 
+class StandingText(str):
+    """A string that is one of those in `case`, of which others may be written where lengths are counted."""
+
+    case: String
+
+    @classmethod
+    def of(cls, text: str, case: String) -> StandingText:
+        """The string, which knows its set."""
+        found = cls(text)
+        found.case = case
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """A shortest text; a character that may be repeated in it at will, and where, if one was met."""

@@ -24,6 +24,7 @@ from .arrays import ArrayWitnesses
 from .instances import NO_INSTANCE, Ask
 from .numbers import of_number
 from .objects import ObjectWitnesses
+from .strings import StandingText
 
 
 class Witnesses:
@@ -148,7 +149,9 @@ class Witnesses:
         if is_plain(case) and case.values is None and not case.excluded:
             return "a" * case.min_length
         found = self.normaliser.language.examples(case, 1)
-        return found[0] if found else NO_INSTANCE
+        if not found:
+            return NO_INSTANCE
+        return StandingText.of(found[0], case) if case.min_length > 1 and case.values is None else found[0]
 
     def several(self, formula: Formula, count: int, ask: Ask) -> list[Any]:
         """Up to `count` different instances; fewer if there are no more, or if more are hard to find."""

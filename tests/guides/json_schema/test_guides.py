@@ -17,6 +17,7 @@ from trellm import Vocabulary
 from trellm.errors import LimitError, SchemaError
 from trellm.guides import JSONGuide
 from trellm.guides.limits import Meter
+from trellm.guides.protocol import tokens_of
 
 from .test_guide_suite import BYTES, guide_of, reads
 from .test_maskbench import WITHOUT_INSTANCE
@@ -438,6 +439,23 @@ def test_some_byte_leads_nearer_to_the_end(order: Any, whitespace: Any) -> None:
         assert guide.distance(guide.advance(state, token)) == left - 1
         state = guide.advance(state, text[len(text) - left])
     assert guide.is_accepting(state)
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 8, 60])
+def test_budgets_of_strings_whose_characters_are_counted(least: int) -> None:
+    """What an object is promised to take counts its strings as the nodes that count their characters do."""
+    name = {"type": "string", "minLength": least, "maxLength": 80, "pattern": r"^(?:@[a-z]+\/)?[a-z][0-9a-z]*$"}
+    guide = JSONGuide({"type": "object", "properties": {"name": name}, "required": ["name"]}, Vocabulary.from_bytes())
+    for seed in range(20):
+        random, state = Random(seed), guide.start
+        for left in range(guide.distance(state), 0, -1):
+            tokens = tokens_of(guide.mask_within(state, left))
+            assert tokens, (seed, left)
+            token = random.choice(tokens)
+            if token == 256:
+                break
+            state = guide.advance(state, token)
+        assert guide.is_accepting(state)
 
 
 def test_schemas_that_share_their_parts_or_lead_round() -> None:

@@ -17,6 +17,8 @@ from trellm.guides.json_guide import WatchingJSONGuide
 from trellm.guides.laws import check, does_not_remember, knows_its_states
 from trellm.guides.protocol import DEAD, tokens_of
 
+from .test_guide_suite import BYTES
+
 PIECES = (
     *(
         '["',
@@ -312,3 +314,9 @@ def test_steps_by_bytes_and_by_tokens_agree() -> None:
         assert [guide.advance(state, token) for token in trie.ids.tolist()] == by_tokens.tolist()
         needed = guide.bytes_needed(by_bytes[by_bytes != DEAD])
         assert np.all(needed < 1000)
+
+
+def test_one_item_differs_from_no_other() -> None:
+    one = {"type": "array", "maxItems": 1, "uniqueItems": True, "contains": {"type": "integer"}}
+    guide = JSONGuide({"prefixItems": [one]}, BYTES)
+    assert reads(guide, "[[3]]") and not reads(guide, "[[]]") and not reads(guide, "[[3,4]]")
