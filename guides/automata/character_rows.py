@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ..graph.utf8 import CONTINUATION, LEADS
 from ..syntax import Ranges, Table
-from .charsets import normalize
+from .charsets import normalise
 
 Row = Callable[[int], Sequence[int]]
 """The state after each byte, below 0 where there is none, of a state."""
@@ -29,7 +29,7 @@ class CharacterRows:
         """The characters that lead from a state between characters to each other state."""
         known = self._known.get(state)
         if known is None:
-            known = self._known[state] = {target: normalize(pairs) for target, pairs in self._pairs(state).items()}
+            known = self._known[state] = {target: normalise(pairs) for target, pairs in self._pairs(state).items()}
         return known
 
     def _pairs(self, state: int) -> dict[int, Runs]:

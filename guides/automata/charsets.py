@@ -20,7 +20,7 @@ ASCII_WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
 ASCII_SPACE: Ranges = ((9, 13), (32, 32))
 
 
-def normalize(pairs: Iterable[tuple[int, int]]) -> Ranges:
+def normalise(pairs: Iterable[tuple[int, int]]) -> Ranges:
     """Sorts and merges inclusive pairs, and takes the surrogates out."""
     merged: list[tuple[int, int]] = []
     end = -2
@@ -62,7 +62,7 @@ def negate(ranges: Ranges) -> Ranges:
         start = high + 1
     if start <= LAST:
         gaps.append((start, LAST))
-    return normalize(gaps)
+    return normalise(gaps)
 
 
 def intersect(left: Ranges, right: Ranges) -> Ranges:
@@ -101,7 +101,7 @@ def union(left: Ranges, right: Ranges) -> Ranges:
 
 @lru_cache(maxsize=256)
 def _union(left: Ranges, right: Ranges) -> Ranges:
-    return normalize(left + right)
+    return normalise(left + right)
 
 
 def single(code: int) -> Ranges:
@@ -117,7 +117,7 @@ def unicode_class(letter: str) -> Ranges:
     # Letters end with plane 3, decimal digits and white space with plane 1; variation selectors are neither.
     codes = text_of_codes(0x40000 if letter == "w" else 0x20000)
     spans = (match.span() for match in re.finditer(rf"\{letter}+", codes))
-    return normalize((begin, end - 1) for begin, end in spans)
+    return normalise((begin, end - 1) for begin, end in spans)
 
 
 def text_of_codes(count: int) -> str:

@@ -12,7 +12,7 @@ from ..limits import Meter, current, spend, spend_growth
 from ..syntax import NOTHING, Node, Ranges
 from .atoms import segments_of
 from .byte_table import byte_table
-from .charsets import negate, normalize
+from .charsets import negate, normalise
 from .minimise import minimise
 from .numbers import Numbers
 
@@ -86,4 +86,4 @@ def _classes(fsm: FSM) -> dict[int, Ranges]:
 
 
 def _set_of(points: list[int]) -> Ranges:
-    return normalize((point, point) for point in points)
+    return normalise((point, point) for point in points)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..automata.character_rows import CharacterRows
-from ..automata.charsets import normalize
+from ..automata.charsets import normalise
 from ..chart.automaton import DEAD, ChartAutomaton
 from ..chart.protocol import TableAutomaton
 from ..chart.provenance import places
@@ -56,7 +56,7 @@ def _next_text(automaton: TableAutomaton, state: int) -> str | None:
 def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
     """The characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
     rows = CharacterRows(lambda state: automaton.transitions(state).tolist())
-    return normalize(pair for ranges in rows.of(state).values() for pair in ranges)
+    return normalise(pair for ranges in rows.of(state).values() for pair in ranges)
 
 
 def _forced(automaton: TableAutomaton, state: int) -> str:

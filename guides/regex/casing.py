@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from ..automata.charsets import normalize, single
+from ..automata.charsets import normalise, single
 from ..limits import spend
 from ..syntax import Ranges
 
@@ -29,13 +29,13 @@ def ignoring_case(ranges: Ranges, folding: Folding) -> Ranges:
         for code in codes[bisect_left(codes, low) : bisect_right(codes, high)]:
             extra += [(other, other) for other in same[code]]
     spend(30 * len(extra))
-    return normalize([*ranges, *extra]) if extra else ranges
+    return normalise([*ranges, *extra]) if extra else ranges
 
 
 def cases_of(code: int, folding: Folding) -> Ranges:
     """The characters that equal `code` when case is ignored, itself included."""
     same = orbits(folding).same.get(code)
-    return normalize((other, other) for other in same) if same else single(code)
+    return normalise((other, other) for other in same) if same else single(code)
 
 
 @lru_cache(maxsize=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..automata.charsets import LAST, normalize, text_of_codes
+from ..automata.charsets import LAST, normalise, text_of_codes
 from ..limits import spend
 from ..syntax import Ranges
 
@@ -20,6 +20,6 @@ def property_ranges(name: str, negated: bool, ignore_case: bool, ascii_only: boo
     except regex.error:
         return None
     spend(1_000_000)  # as long as it takes to look at all characters
-    return normalize(
+    return normalise(
         (begin, end - 1) for begin, end in (match.span() for match in run.finditer(text_of_codes(LAST + 1)))
     )

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple, NoReturn
 
 from ...errors import LimitError, PatternError
-from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalize, single
+from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalise, single
 from ..limits import spend
 from ..syntax import Chars, Literal, Ranges
 from .casing import Folding, cases_of, ignoring_case
@@ -149,11 +149,11 @@ class Reader(ABC):
 
     def set_of(self, pairs: list[tuple[int, int]], classes: list[tuple[int, int]], negated: bool) -> Tree:
         """A set under the flags in force: characters, whose cases may be ignored, and whole classes."""
-        ranges: Ranges = normalize(pairs)
+        ranges: Ranges = normalise(pairs)
         if self.flags & IGNORECASE:
             ranges = ignoring_case(ranges, self.folding())
         if classes:
-            ranges = normalize([*ranges, *classes])
+            ranges = normalise([*ranges, *classes])
         return chars(negate(ranges) if negated else ranges)
 
     def dot(self) -> None:

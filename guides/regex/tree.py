@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 
-from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalize, single
+from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalise, single
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 
 
@@ -147,7 +147,7 @@ def either(items: ListOf[Tree]) -> Tree:
             break
         pairs += found
     else:
-        return Chars(normalize(pairs))
+        return Chars(normalise(pairs))
     plain = [item for item in kept if not isinstance(item, Looking)]
     return Alternation(tuple(plain)) if len(plain) == len(kept) else Either(tuple(kept))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...automata.charsets import intersect, normalize
+from ...automata.charsets import intersect, normalise
 from ...graph.graph import Edge
 from ...syntax import Ranges
 from .spelling import PLAIN, Escapes
@@ -61,6 +61,6 @@ class Alphabet:
         """The characters in any of these sets."""
         known = self._unions.get(numbers)
         if known is None:
-            known = normalize(pair for number in numbers for pair in self._sets[number])
+            known = normalise(pair for number in numbers for pair in self._sets[number])
             self._unions[numbers] = known
         return known

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....kernels.answers import NEVER
 from ...automata.atoms import bits
-from ...automata.charsets import normalize
+from ...automata.charsets import normalise
 from ...automata.conditions import Automaton
 from ...automata.distances import steps_to
 from ...limits import spend
@@ -133,7 +133,7 @@ class Counting:
         return self._common
 
     def _ranges(self, atoms: int) -> Ranges:
-        return normalize(pair for atom in bits(atoms) for pair in self.automaton.atoms[atom])
+        return normalise(pair for atom in bits(atoms) for pair in self.automaton.atoms[atom])
 
     def _edges(self) -> list[dict[int, int]]:
         costs = [bytes_of(ranges) for ranges in self.automaton.atoms]

@@ -12,7 +12,7 @@ from trellm.errors import LimitError
 from trellm.guides.automata.atoms import partition, segments_of
 from trellm.guides.automata.byte_table import byte_table
 from trellm.guides.automata.character_rows import character_rows
-from trellm.guides.automata.charsets import ALL, normalize
+from trellm.guides.automata.charsets import ALL, normalise
 from trellm.guides.automata.conditions import Automaton, automaton, without
 from trellm.guides.automata.minimise import minimise
 from trellm.guides.regex import parse
@@ -69,7 +69,7 @@ def test_bytes_and_back(pattern: str) -> None:
     for state, row in character_rows(table).items():
         for target in range(len(transitions)):
             atoms = np.flatnonzero(transitions[state] == target).tolist()
-            assert row.get(target, ()) == normalize(pair for atom in atoms for pair in machine.atoms[atom])
+            assert row.get(target, ()) == normalise(pair for atom in atoms for pair in machine.atoms[atom])
     with pytest.raises(LimitError, match="1"):
         byte_table(segments_of(machine.atoms), transitions, accepting, 1, lambda most: LimitError(str(most)))
 
@@ -87,16 +87,16 @@ def test_only_well_formed_text_has_characters() -> None:
 def test_atoms_are_the_coarsest() -> None:
     random = Random(3)
     sets = {
-        normalize((low, low + random.randrange(9)) for low in random.sample(range(60), random.randrange(1, 4)))
+        normalise((low, low + random.randrange(9)) for low in random.sample(range(60), random.randrange(1, 4)))
         for _ in range(6)
     }
     atoms, classes = partition(sets)
-    assert normalize(pair for atom in atoms for pair in atom) == ALL
+    assert normalise(pair for atom in atoms for pair in atom) == ALL
     kinds = [tuple(classes[ranges] >> number & 1 for ranges in sorted(sets)) for number in range(len(atoms))]
     assert len(set(kinds)) == len(atoms)
     for ranges in sets:
         inside = [atom for number, atom in enumerate(atoms) if classes[ranges] >> number & 1]
-        assert normalize(pair for atom in inside for pair in atom) == ranges
+        assert normalise(pair for atom in inside for pair in atom) == ranges
 
 
 def test_minimising_a_long_chain() -> None:
