@@ -44,6 +44,9 @@ from .layout import (
     is_set,
 )
 
+# Steps of work that an entry of many takes to be put in order, looked up and written down.
+STEPS_EACH = 12
+
 
 @inner_njit
 def first_entry(chart: Chart, return_set: Int, rule: Int) -> Int:
@@ -214,6 +217,8 @@ def intern_return_set(graph: Graph, chart: Chart, leaf_count: Int, entry_count: 
     entry_count = flatten_tails(graph, chart, entry_count)
     if entry_count < 0:
         return entry_count
+    if entry_count >= FEW and spend(chart, STEPS_EACH * entry_count) < 0:
+        return EXHAUSTED
     entry_count = prune_entries(graph, chart, leaf_count, entry_count)
     if entry_count == 0:
         return 1

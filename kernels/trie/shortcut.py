@@ -78,7 +78,8 @@ def find_shortcut(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
         beside = fill_low(graph, chart, usual)
         if beside < 0:
             return beside
-        if loop_target(chart, beside) == usual:
+        # Not where that one has a usual state too: from count to count of a repetition that would go on and on.
+        if loop_target(chart, beside) == usual and usual_state(chart, usual, beside) == DEAD:
             found[USUAL] = usual
             return BESIDE
     loop = NONE

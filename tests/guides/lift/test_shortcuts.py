@@ -10,6 +10,7 @@ from trellm.guides.automata.charsets import negate
 from trellm.guides.graph.spans import span_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.tables import VocabularyTables
+from trellm.guides.protocol import DEAD, tokens_of
 from trellm.kernels.trie.loop_slice import LoopSlice
 
 from ..naive_masks import naive_mask
@@ -104,3 +105,13 @@ def test_a_set_without_one_character_has_a_slice() -> None:
 @pytest.mark.parametrize("order", ["any", "schema"])
 def test_masks_of_schemas(number: int, order: str) -> None:
     check(JSONGuide(SCHEMAS[number], VOCABULARY, order=order), Random(number))  # type: ignore[arg-type]
+
+
+def test_usual_states_do_not_lead_from_count_to_count() -> None:
+    """Of each state of this pattern the next is the usual one: all of them are not to be gone through for one mask."""
+    vocabulary = Vocabulary.from_bytes()
+    guide = RegexGuide(r"(\w[^A-z\d\]]*){30000}", vocabulary)
+    state = guide.start
+    for text in (b"a", b"b-", b"c"):
+        state = guide.read(state, text)
+        assert tokens_of(guide.mask(state)) == [b for b in range(256) if guide.read(state, bytes((b,))) != DEAD]
