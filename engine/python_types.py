@@ -9,6 +9,7 @@ from typing import Any, NotRequired, Required, get_origin, get_type_hints, is_ty
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from pydantic_core import SchemaError as CoreSchemaError
 from typing_extensions import TypedDict
 
 from ..errors import OptionError
@@ -22,7 +23,13 @@ def schema_of(kind: Any) -> Converted:
     try:
         adapter = TypeAdapter[Any](_accepted(kind))
         schema = adapter.json_schema(schema_generator=ConvertibleSchemas)
-    except (PydanticUserError, PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, ImportError) as error:
+    except (
+        PydanticUserError,
+        PydanticSchemaGenerationError,
+        PydanticInvalidForJsonSchema,
+        CoreSchemaError,
+        ImportError,
+    ) as error:
         reason = str(error).partition("\n")[0]
         raise OptionError(f"generate.json cannot write {kind!r} as JSON: {reason}") from None
     return schema, adapter.validate_json

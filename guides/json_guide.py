@@ -147,7 +147,7 @@ class JSONGuide(LiftedGuide):
             # Of a class of its own, so that it costs nothing where nothing is watched.
             object.__setattr__(self, "__class__", WatchingJSONGuide)
             assert isinstance(self, WatchingJSONGuide)
-            self.watch(marks, canonical=form.escapes == "canonical", by_bytes=watch.repeating)
+            self.watch(marks, canonical=form.escapes == "canonical", by_bytes=watch.repeating, thin=watch.thin)
 
     def _enforceable(
         self,

@@ -31,9 +31,9 @@ class DistinctGuide(RememberingGuide):
     Outside of such arrays its states are those of the chart, and all is as without them.
     """
 
-    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
+    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool, thin: bool) -> None:
         """As `RememberingGuide.watch`."""
-        super().watch(marks, canonical=canonical, by_bytes=by_bytes)
+        super().watch(marks, canonical=canonical, by_bytes=by_bytes, thin=thin)
         self._refused: dict[int, tuple[int, ...]] = {}
         self._lacking: dict[tuple[int, tuple[int, ...]], int] = {}
         self._risky: dict[tuple[int, bool], Risks] = {}

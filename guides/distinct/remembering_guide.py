@@ -25,12 +25,13 @@ Place = tuple[int, Trail | None]
 class RememberingGuide(LiftedGuide):
     """The states of a `DistinctGuide`: those of the chart with trails, and where bytes and tokens lead from them."""
 
-    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
+    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool, thin: bool) -> None:
         """Begin to remember; before the first use.
 
         marks: the nodes that the items of arrays to be watched return to, also those that are made later
         canonical: whether every string has one spelling
         by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
+        thin: whether all strings that an item may be could be written
         Raises SchemaError where the vocabulary has no tokens for some bytes.
         """
         if not self._tables.spells_all_bytes:
@@ -47,7 +48,7 @@ class RememberingGuide(LiftedGuide):
         self._numbers: dict[tuple[int, Trail], int] = {}
         self._begins: dict[int, bool] = {}
         self._chart_steps: dict[int, int] = {}
-        self._is_thin = False
+        self._is_thin = thin
 
     def _place(self, state: int) -> Place:
         """The chart's state and the trail of a state. Raises StateError."""

@@ -17,7 +17,7 @@ from .joint import START, Joint, Steps
 from .spelling import fewest_tokens
 
 MAX_SEARCHED = 20_000
-MAX_EXACT = 1_000
+MAX_EXACT = 4_000
 EXPANDING = 5_000
 """Steps of work that it takes to look at where a state leads."""
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...checks import brief
 from ...errors import LanguageError, LimitError, OptionError
+from ..distinct.distinct_guide import DistinctGuide
 from ..explain.expectation import NOTHING, expected
 from ..free_guide import FreeGuide
 from ..given import bytes_of, left_of, no_state, states_of, token_of
@@ -56,6 +57,10 @@ class GoalGuide(StateTableGuide):
         if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(
                 f"{brief(child)} cannot be joined with goals: it has no method `read`, see guides.ByteGuide"
+            )
+        if isinstance(child, DistinctGuide):
+            raise OptionError(
+                f"{brief(child)} cannot be joined with goals: it remembers the unique items of arrays, too many states"
             )
         most = states_of(max_states)
         super().__init__(child.vocabulary)

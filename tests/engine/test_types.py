@@ -194,6 +194,12 @@ def test_what_is_looked_up_outside_is_refused(kind: Any) -> None:
         structure_of(kind)
 
 
+@pytest.mark.parametrize("pattern", ["(", "(?<=a)b"])
+def test_patterns_that_pydantic_cannot_read_are_refused(pattern: str) -> None:
+    with pytest.raises(OptionError, match="cannot write"):
+        structure_of(Annotated[str, pydantic.Field(pattern=pattern)])
+
+
 def test_what_json_cannot_say_is_refused() -> None:
     with pytest.raises(OptionError, match="use the Enum"):
         structure_of(Literal[Colour.RED])

@@ -15,6 +15,7 @@ from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Normal
 from ..algebra.formula import NOTHING, Formula, json_key
+from ..algebra.strings import is_plain
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
 from .measures import Measures
@@ -23,21 +24,34 @@ from .objects.name_choice import suits as many_rules
 MOST_ITEMS = 100
 """How many items may have to be there."""
 MAX_GROUPS = 20_000
+LONG = 8
+"""Of strings of so many characters, whatever they are, there are more than anybody writes."""
 
 
 class Watch(NamedTuple):
-    """Whether there are arrays to be watched, and whether items must be there in one that a shortest text repeats."""
+    """Whether there are arrays to be watched, whether a shortest text may repeat items, whether strings may run out."""
 
     any: bool = False
     repeating: bool = False
+    thin: bool = False
 
 
 def is_watched(schema: CompiledSchema, case: Array) -> bool:
     """Whether the items of an array must differ, and are not listed."""
     if not case.unique or (case.max_items is not None and case.max_items <= 1):
         return False
-    parts = (*case.prefix[: case.max_items], case.rest)
-    return not all(part is NOTHING or schema.constants(part) is not None for part in parts)
+    return not all(schema.constants(part) is not None for part in _parts(case))
+
+
+def runs_out(schema: CompiledSchema, case: Array) -> bool:
+    """Whether the strings that an item may be could be so few that all of them are written."""
+    cases = [string for part in _parts(case) for string in schema.cases(part).strings]
+    return any(not is_plain(string) or (string.max_length is not None and string.max_length < LONG) for string in cases)
+
+
+def _parts(case: Array) -> list[Formula]:
+    """What the items of an array satisfy."""
+    return [part for part in (*case.prefix[: case.max_items], case.rest) if part is not NOTHING]
 
 
 def check_watched(schema: CompiledSchema, case: Array, pointer: str) -> None:
@@ -46,6 +60,14 @@ def check_watched(schema: CompiledSchema, case: Array, pointer: str) -> None:
         raise LimitError(
             f"uniqueItems over infinitely many values takes minItems of at most {MOST_ITEMS}, not {case.min_items:,}"
         )
+    for part in _parts(case):
+        normal = schema.cases(part)
+        if normal.arrays or normal.objects:
+            raise SchemaError(
+                "uniqueItems can be enforced only for items that are no objects and arrays, or out of finitely many "
+                "values (enum, const)",
+                pointer,
+            )
     if len(case.contains) > 1 or any(
         part.max is not None or part.min > 1 or case.min_items > 1 for part in case.contains
     ):

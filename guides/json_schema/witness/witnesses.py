@@ -38,6 +38,7 @@ class Witnesses:
         self.arrays = ArrayWitnesses(itself)
         self.objects = ObjectWitnesses(itself)
         self._known: dict[Formula, Any] = {EVERYTHING: None, NOTHING: NO_INSTANCE}
+        self._listing: set[Formula] = set()
         self._cases: dict[Formula, Normal] = {}
 
     def find(self, formula: Formula) -> Any:
@@ -154,14 +155,23 @@ class Witnesses:
         return StandingText.of(found[0], case) if case.min_length > 1 and case.values is None else found[0]
 
     def several(self, formula: Formula, count: int, ask: Ask) -> list[Any]:
-        """Up to `count` different instances; fewer if there are no more, or if more are hard to find."""
+        """Up to `count` different instances; fewer if there are no more, or if more are hard to find.
+
+        Those that have others of the same formula inside are: they are not looked for.
+        """
+        if formula in self._listing:
+            return []
         found: dict[Any, Any] = {}
-        for value in self._many(self.normaliser.normal(formula), count, ask):
-            spend(100)
-            if value is not NO_INSTANCE:
-                found.setdefault(json_key(value), value)
-            if len(found) >= count:
-                break
+        self._listing.add(formula)
+        try:
+            for value in self._many(self.normaliser.normal(formula), count, ask):
+                spend(100)
+                if value is not NO_INSTANCE:
+                    found.setdefault(json_key(value), value)
+                if len(found) >= count:
+                    break
+        finally:
+            self._listing.discard(formula)
         return list(found.values())
 
     def _many(self, normal: Normal, count: int, ask: Ask) -> Iterator[Any]:

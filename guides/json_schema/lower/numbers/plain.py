@@ -123,13 +123,16 @@ def _digits(magnitude: Magnitude, most: int) -> Node:
     if magnitude.high is not None or magnitude.step != 1 or magnitude.not_steps:
         return magnitude_node(magnitude)
     told = [int(value) for value in (magnitude.low, *magnitude.excluded) if value >= 1]
-    length = len(str(max(told))) if told else 0
-    short = replace(magnitude, high=10**length - 1)
+    length = min(len(str(max(told))), most) if told else 0
+    greatest = 10**length - 1
+    nodes: list[Node] = []
     if not told:
-        nodes: list[Node] = [] if magnitude.low > 0 or magnitude.low_open else [Literal(b"0")]
-    else:
-        nodes = [node for node in (magnitude_node(short),) if node is not NOTHING]
-    return either(*nodes, Sequence((NOT_ZERO, Repeat(DIGIT, length, most - 1))))
+        nodes = [] if magnitude.low > 0 or magnitude.low_open else [Literal(b"0")]
+    elif magnitude.low <= greatest:
+        nodes = [node for node in (magnitude_node(replace(magnitude, high=greatest)),) if node is not NOTHING]
+    if length < most:
+        nodes.append(Sequence((NOT_ZERO, Repeat(DIGIT, length, most - 1))))
+    return either(*nodes)
 
 
 def _table(node: Node) -> Table | None:

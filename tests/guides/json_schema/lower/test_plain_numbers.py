@@ -21,6 +21,7 @@ from trellm.guides.json_schema.algebra.cases import Number
 from trellm.guides.json_schema.lower.numbers.plain import number_text
 from trellm.guides.json_schema.lower.numbers.products import intersection, union
 from trellm.guides.json_schema.lower.numbers.texts import fewest_number_bytes, spelt_numbers
+from trellm.guides.protocol import DEAD
 from trellm.guides.syntax import Table
 
 from ..test_guide_suite import BYTES, reads
@@ -236,3 +237,15 @@ def test_products_of_tables(a: Table, b: Table, texts: list[str]) -> None:
     for text in texts:
         assert holds(both, text) == (holds(a, text) and holds(b, text))
         assert holds(either, text) == (holds(a, text) or holds(b, text))
+
+
+@pytest.mark.parametrize("least", [1.5e306, 1.5e307, 1e308, 1.7e308])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_bounds_near_the_greatest_float_leave_finite_numbers(least: float, sign: int) -> None:
+    schema = {"type": "number", **({"minimum": least} if sign > 0 else {"maximum": -least})}
+    guide = JSONGuide(schema, BYTES, spelling="plain")
+    minus = "-" if sign < 0 else ""
+    state = guide.read(guide.start, (minus + "1" * 307).encode())
+    assert state == DEAD or guide.mask_within(state, guide.distance(state)).any()
+    assert reads(guide, json.dumps(sign * 1.75e308))
+    assert not reads(guide, minus + "5" * 309)
