@@ -203,8 +203,9 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
         raise OptionError(f"choices must be several texts, not the one text {brief(choices)}; put it into a list")
     if not isinstance(choices, Iterable):
         raise OptionError(f"choices must be several texts, such as a list, not {brief(choices)}")
+    several: Iterable[Any] = choices  # pyright: ignore[reportUnknownVariableType]
     try:
-        found: tuple[Any, ...] = tuple(choices)  # pyright: ignore[reportUnknownArgumentType]
+        found = tuple(several)
     except TypeError as error:  # arrays without dimensions
         raise OptionError(f"choices must be several texts, such as a list, not {brief(choices)}") from error
     if not found:
