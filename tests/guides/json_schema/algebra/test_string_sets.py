@@ -82,7 +82,7 @@ def test_formats_have_their_example_and_others(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("date", "valid"),
-    [("2000-02-29", True), ("1900-02-29", False), ("2024-02-29", True), ("2023-02-29", False), ("0000-01-01", False)],
+    [("2000-02-29", True), ("1900-02-29", False), ("2024-02-29", True), ("2023-02-29", False), ("0000-01-01", True)],
 )
 def test_leap_years(date: str, valid: bool) -> None:
     assert LANGUAGE.contains(String(formats=frozenset(("date",))), date) is valid
