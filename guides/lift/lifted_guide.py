@@ -197,7 +197,7 @@ class LiftedGuide(TableGuide):
         automaton, tokens = self._automaton, self._tables.bytes
         with self._lock:
             after = UNREADY
-            if self._tables.spells_all_bytes and not automaton.is_crowded and state <= MOST_LEFT:
+            if self._tables.spells_all_bytes and not automaton.is_crowded and 0 <= state <= MOST_LEFT:
                 after = automaton.attempt(follow, tokens, state, token)
             if after < DEAD:
                 after = self._grown_step(state, token, 0 if after == UNREADY else self._meter.spent)

@@ -14,6 +14,7 @@ from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, ma
 from trellm.guides.chart import arrays as chart_arrays
 from trellm.guides.chart import automaton, compaction
 from trellm.guides.graph.graph import Graph
+from trellm.guides.json_schema.lower import schema as lowering
 from trellm.guides.limits import Cancellation, Limits
 from trellm.guides.protocol import tokens_of
 from trellm.tokenizers_adapter import Vocabulary
@@ -120,11 +121,18 @@ def test_making_room_is_done_or_not_done() -> None:
         assert told(guide, 1, 30) == expected, name
 
 
-def test_a_schema_that_fails_in_use_fails_the_same_way_each_time() -> None:
-    """One member's value needs an automaton that is too large; the rest of the schema is not hurt by that."""
-    guide = JSONGuide({"properties": {"a": {"multipleOf": 1000003}, "b": {"type": "boolean"}}}, SMALL)
+def test_a_schema_that_fails_in_use_fails_the_same_way_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One member's value is found to be too large when it is met; the rest of the schema is not hurt by that."""
+
+    def refuse(*_: object) -> None:
+        raise LimitError("too many states")
+
+    monkeypatch.setattr(lowering, "number_fragment", refuse)
+    members = {"a": {"type": "number"}, "b": {"type": "boolean"}}
+    schema = {"title": "fails", "type": "object", "properties": members, "additionalProperties": False}
+    guide = JSONGuide(schema, SMALL)
     for _ in range(25):
-        with pytest.raises(LimitError, match="1000003"):
+        with pytest.raises(LimitError, match="too many states"):
             guide.mask(guide.read(guide.start, b'{"a":'))
     state = guide.read(guide.start, b'{"b":')
     assert guide.mask(state).any()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TESTS = [
-    "test_chart.py::test_counted_and_empty_turns",
-    "test_chart.py::test_dropping_rows_changes_nothing",
-    "test_closing.py::test_distances_and_masks_against_the_partial_match_guide",
+    "chart/test_chart.py::test_counted_and_empty_turns",
+    "chart/test_chart.py::test_dropping_rows_changes_nothing",
+    "lift/test_closing.py::test_distances_and_masks_against_the_partial_match_guide",
     "test_laws.py::test_patterns",
-    "test_lift.py::test_every_state_of_a_bounded_string",
+    "lift/test_lift.py::test_every_state_of_a_bounded_string",
     "test_sharing.py::test_giving_up_states_changes_nothing",
 ]
 

@@ -9,19 +9,18 @@ from typing import Any
 
 import pytest
 from trellm import Cancellation, Cancelled, Limits, Vocabulary
-from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, SubstringGuide
+from trellm.guides import CFGGuide, RegexGuide, SubstringGuide
 
 LLAMA = Path(__file__).parents[3] / "shared" / "data" / "tokenizers" / "llama3" / "tokenizer.json"
 BYTES = Vocabulary.from_bytes()
 ENDLESS = Limits(work=1 << 60, memory=4 << 30)
 # After so many seconds each call is stopped once; the median of how long it worked on counts.
 AFTER = (0.02, 0.03, 0.05, 0.07, 0.1)
-LATER = (0.3, 0.45, 0.6, 0.75, 0.9)
+LATER = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
 SOON = 0.05
 RULES = "start: " + " | ".join(f"r{i}" for i in range(30_000)) + "\n"
 RULES += "\n".join(f'r{i}: "word{i}" r{i // 2}?' for i in range(30_000))
 
-CHOICES = [f"choice {number * 7919}" for number in range(1_500_000)]
 CONTEXT = " ".join(f"word{number * 7919 % 100_003}" for number in range(400_000))
 
 LOOKING = "".join(f"(?=.*{letter}{letter})" for letter in "abcdefghi") + ".*"
@@ -53,7 +52,6 @@ CALLS: dict[str, tuple[Made, Asked]] = {
         lambda _: regex(LOOKING)(),
     ),
     "reading and exploring a grammar": (lambda: None, lambda _: grammar(RULES)()),
-    "sorting choices": (lambda: None, lambda _: ChoiceGuide(CHOICES, BYTES, limits=ENDLESS)),
     "sorting the suffixes of a context": (lambda: None, lambda _: SubstringGuide(CONTEXT, BYTES, limits=ENDLESS)),
 }
 
