@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from trellm.guides.protocol import DEAD
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from pool import answer_of
 from scenarios import Answers, differences, makers, recorded
 
-DEAD = -1
 NO_STATES: list[Any] = [
     -2, -7, -(2**31), -(2**31) - 1, -(2**63), -(2**63) - 1, 10**6, 10**9, 2**31 - 1, 2**31, 2**32, 2**32 - 1, 2**33
     + 1, 2**40,

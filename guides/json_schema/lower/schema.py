@@ -185,8 +185,10 @@ class SchemaLowering:
         """The rule of a set of numbers, of which there is one."""
         if case not in self._numbers:
             fragment = number_fragment(case, self.form.spelling)
-            texts = spelt_numbers(case, self.form.spelling)
-            self._numbers[case] = self.graph.insert(fragment) if fragment else self.lowering.rule(texts)
+            if fragment is not None:
+                self._numbers[case] = self.graph.insert(fragment)
+            else:
+                self._numbers[case] = self.lowering.rule(spelt_numbers(case, self.form.spelling))
         return self._numbers[case]
 
     def string_rule(self, case: String) -> int | None:
