@@ -17,7 +17,7 @@ from ..compiled import CompiledSchema
 from .arrays import Items
 from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
-from .fragments import number_fragment, string_fragment
+from .fragments import number_fragment, space_fragment, string_fragment
 from .measures import MOST, Measure, Measures
 from .numbers.texts import spelt_numbers
 from .objects.choices import Choices
@@ -52,7 +52,7 @@ class SchemaLowering:
         self._shortest: dict[Formula, Measure] = {}
         indent = form.spacing.indent if form.spacing.depends_on_depth else None
         self._measures = Measures(indent, form.spelling, uniform=repeating, of_strings=self.strings.shortest)
-        self._gaps: dict[int, tuple[Node, int]] = {}
+        self._gaps: dict[int, int] = {}
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}
 
@@ -110,15 +110,16 @@ class SchemaLowering:
         return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
 
     def gap(self, space: Node, target: int) -> int:
-        """The entry of white space before `target`; one rule for each kind, of which `Spacing` gives the same node."""
+        """The entry of white space before `target`; one rule for each of `Spacing.rules`, copied at the first."""
         if isinstance(space, Text):
             return self.graph.literal(space.data, target)
         if isinstance(space, Repeat) and space.max == 1:
             return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
-        known = self._gaps.get(id(space))
-        if known is None:
-            known = self._gaps[id(space)] = (space, self.lowering.rule(space))
-        return self.graph.node(links=((CALL, known[1], target),))
+        if not self._gaps:
+            fragment, starts = space_fragment(self.form.spacing)
+            first = self.graph.insert(fragment)
+            self._gaps = {node: first + start for node, start in starts.items()}
+        return self.graph.node(links=((CALL, self._gaps[id(space)], target),))
 
     def after_name(self, formula: Formula, depth: int, target: int) -> int:
         """The entry of colon and value, after the name of a member of an object at `depth`."""

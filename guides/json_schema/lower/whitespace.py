@@ -51,6 +51,17 @@ class Spacing:
             raise OptionError(f"indent must be 0 to 16 blanks, not {indent!r}")
 
     @property
+    def rules(self) -> tuple[Node, ...]:
+        """The nodes among those below that are more than a fixed text or one that may be left out."""
+        match self.whitespace:
+            case "any":
+                return (_ANY,)
+            case "flexible":
+                return (_PERHAPS_LINE, _PERHAPS_EITHER)
+            case _:
+                return ()
+
+    @property
     def depends_on_depth(self) -> bool:
         """Whether white space differs from one depth of nesting to another."""
         return self.whitespace == "pretty"
