@@ -29,6 +29,8 @@ RISKY = frozenset(
         "multipleOf",
     )
 )
+# What is under none of these, and is by itself, has no such set: others have it where they are and-ed with something.
+JOINING = frozenset(("allOf", "anyOf", "pattern", "format", "$dynamicRef", "$recursiveRef"))
 
 
 def check(schema: CompiledSchema, form: Form) -> Watch:
@@ -39,6 +41,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
     watch = Watch()
     if not schema.mentions(RISKY):
         return watch
+    looked_into = schema.documents.above(RISKY | JOINING)
     strings = StringLowering(Lowering(Graph()), form.escapes)
     todo = [schema.root]
     seen = set(todo)
@@ -52,7 +55,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
         for number in normal.numbers:
             _check_multiples(schema, number, formula, form)
         for part in _parts(schema, normal, strings):
-            if part not in seen:
+            if part not in seen and not (part.kind == "schema" and id(part.subject[0].value) not in looked_into):
                 seen.add(part)
                 todo.append(part)
     if todo and schema.mentions(frozenset(("uniqueItems",))):
