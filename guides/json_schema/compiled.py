@@ -13,6 +13,7 @@ from .algebra.formula import EVERYTHING, NOTHING, Formula, Formulas
 from .algebra.normalise import Normaliser
 from .algebra.objects import member
 from .algebra.strings import StringLanguage
+from .automata.conjunction import Conjunction
 from .read.documents import Documents
 from .read.options import Options
 from .read.text import parsed
@@ -46,6 +47,8 @@ class CompiledSchema:
         self.documents = Documents(resources or {}, self.language.check, contexts)
         self._normaliser = Normaliser(self.documents, self.formulas, self.language, options)
         self._witnesses = Witnesses(self._normaliser)
+        # Sets of strings under many conditions that were looked at before there is a graph, for who lowers the schema
+        self.conjunctions: dict[String, Conjunction] = {}
         if isinstance(value, bool):
             self.root = EVERYTHING if value else NOTHING
         else:

@@ -47,6 +47,14 @@ class Formula:
         return f"{self.kind}({', '.join(map(repr, self.parts))})"
 
 
+class BusyError(Exception):
+    """A formula is asked for while it is being worked out."""
+
+
+class DeepError(Exception):
+    """A formula (its argument) is asked for deep within others: it must be worked out first, or the stack overflows."""
+
+
 # Keywords that ask for nothing.
 SILENT = frozenset(
     (
@@ -172,6 +180,13 @@ class Formulas:
     def all_of(self, formulas: Iterable[Formula]) -> Formula:
         """What satisfies every formula."""
         return self._joined("all", formulas, EVERYTHING, NOTHING)
+
+    def before_last(self, formula: Formula) -> Formula:
+        """The conjunction of all parts of one but the last, if anybody asked for it; else the conjunction itself."""
+        parts = formula.parts
+        if len(parts) < 3:
+            return parts[0]
+        return self._known["all"].get(frozenset(parts[:-1]), formula)
 
     def any_of(self, formulas: Iterable[Formula]) -> Formula:
         """What satisfies at least one formula."""

@@ -43,7 +43,9 @@ class SchemaLowering:
         self.form = form
         self.graph = Graph()
         self.lowering = Lowering(self.graph)
-        self.strings = StringLowering(self.lowering, form.escapes)
+        # Taken over: what is made again, after an exception, begins with none that may be in the middle of a change.
+        conjunctions, schema.conjunctions = schema.conjunctions, {}
+        self.strings = StringLowering(self.lowering, form.escapes, conjunctions)
         self._values: Rules = {}
         self._members: Rules = {}
         self._shortest: dict[Formula, Measure] = {}
