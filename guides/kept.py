@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import lru_cache, wraps
 from operator import attrgetter
 from typing import Any, ParamSpec, TypeVar, cast
@@ -76,19 +76,19 @@ def held_bytes(value: object, enough: int) -> int:
     What is referred to twice counts twice.
     """
     total = 0
-    pending: list[Any] = [value]
+    pending: Any = [value]
     take, add = pending.pop, pending.extend
     while pending and total <= enough:
         each = take()
-        kind = cast("type[Any]", type(each))
+        kind = each.__class__
         inside = _inside.get(kind)
         if kind is str:
             total += _OBJECT + len(each)
         elif inside is not None:
             total += _OBJECT
             add(inside(each))
-        elif isinstance(each, (tuple, list, frozenset)):
-            total += _OBJECT + _REFERENCE * len(cast("Any", each))
+        elif issubclass(kind, (tuple, list, frozenset)):
+            total += _OBJECT + _REFERENCE * len(each)
             if kind is tuple and each and type(each[0]) is tuple and len(each[0]) == 2 and type(each[0][0]) is int:
                 total += (_PAIR - _REFERENCE) * len(each)  # a set of characters
             else:
@@ -100,8 +100,8 @@ def held_bytes(value: object, enough: int) -> int:
             add(each)
             add(each.values())
         elif is_dataclass(kind):
-            names = [field.name for field in fields(kind)]
-            _inside[kind] = attrgetter(*names, "__module__")  # one name alone would give no tuple
+            names = list(kind.__dataclass_fields__)
+            _inside[each.__class__] = attrgetter(*names, "__module__")  # one name alone would give no tuple
             pending.append(each)
         else:
             total += sys.getsizeof(each)
