@@ -184,9 +184,7 @@ class Formulas:
     def before_last(self, formula: Formula) -> Formula:
         """The conjunction of all parts of one but the last, if anybody asked for it; else the conjunction itself."""
         parts = formula.parts
-        if len(parts) < 3:
-            return parts[0]
-        return self._known["all"].get(frozenset(parts[:-1]), formula)
+        return formula if len(parts) < 3 else self._known["all"].get(frozenset(parts[:-1]), formula)
 
     def any_of(self, formulas: Iterable[Formula]) -> Formula:
         """What satisfies at least one formula."""

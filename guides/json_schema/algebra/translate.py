@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...limits import spend
 from ..read.dialects import TYPES, exact, is_array, is_number, only_strings, type_of
@@ -52,8 +51,7 @@ BOUNDS = NUMBER | STRING | ARRAY | OBJECT | TYPE
 NO_PATTERNS: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedSchema:
+class ScopedSchema(NamedTuple):
     """A subschema entered in a dynamic scope, with what its keywords need to become formulas."""
 
     schema: Subschema
