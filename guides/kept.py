@@ -11,6 +11,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from .locks import new_lock
+
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
 
@@ -28,6 +30,7 @@ def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Calla
 
     def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
         total = 0
+        lock = new_lock()
 
         @lru_cache(maxsize=most)
         @wraps(make)
@@ -35,10 +38,11 @@ def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Calla
             nonlocal total
             value = make(*args, **kwargs)
             weight = held_bytes((args, value), most_bytes)
-            total += weight
-            if total > most_bytes:
-                total = weight
-                once.cache_clear()
+            with lock:
+                total += weight
+                if total > most_bytes:
+                    total = weight
+                    once.cache_clear()
             return value
 
         return cast("Callable[Given, Value]", once)
@@ -56,6 +60,7 @@ def kept_growing(
 
     def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
         known: list[tuple[Value, int]] = []
+        lock = new_lock()
         new = 0
 
         @lru_cache(maxsize=most)
@@ -63,14 +68,16 @@ def kept_growing(
         def once(*args: Given.args, **kwargs: Given.kwargs) -> Value:
             nonlocal new
             value = make(*args, **kwargs)
-            known.append((value, held_bytes(args, most_bytes)))
-            new += 1
-            if SHARE * new < len(known) <= most:
-                return value
-            new = 0
-            if len(known) > most or sum(weigh(each) + given for each, given in known) > most_bytes:
-                del known[:-1]
-                once.cache_clear()
+            entry = value, held_bytes(args, most_bytes)
+            with lock:
+                known.append(entry)
+                new += 1
+                if SHARE * new < len(known) <= most:
+                    return value
+                new = 0
+                if len(known) > most or sum(weigh(each) + given for each, given in known) > most_bytes:
+                    known[:] = [entry]
+                    once.cache_clear()
             return value
 
         return cast("Callable[Given, Value]", once)
