@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
 from ..checks import text_of, texts_of
-from ..errors import LimitError, OptionError
+from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
 from ..guides.goals.specs import Goal
@@ -78,7 +78,7 @@ class Generator(Generic[T]):
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
         self._text_prefix = model.text_prefix if isinstance(model, SourceModel) and guide is None else b""
         self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
-        self._unenforced_in: Callable[[str], Mapping[str, bool]] | None = getattr(guide, "unenforced_in", None)
+        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(guide, "unenforced_in", None)
         self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
 
@@ -156,6 +156,7 @@ class Generator(Generic[T]):
         text_prefix = b"" if row.request.start.guide_cache else self._text_prefix
         text = bytes(row.text).removeprefix(text_prefix).decode(errors="replace")
         value, error = self._converted(text, row)
+        spans, unenforced, fault = self._looked_up(text, row)
         return Generation(
             text=text,
             value=value,
@@ -165,13 +166,13 @@ class Generator(Generic[T]):
             logprobs=tuple(row.scores[row.inside :]) if logprobs else None,
             raw_logprobs=tuple(row.raw_scores[row.inside :]) if logprobs else None,
             score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
-            spans={} if self._spans is None else self._spans(text),
+            spans=spans,
             overruled=tuple(sorted(row.overruled)),
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
             trace=row.trace,
-            unenforced={} if self._unenforced_in is None or row.finish != "complete" else self._unenforced_in(text),
-            error=error,
+            unenforced=unenforced,
+            error=error or fault,
         )
 
     def _converted(self, text: str, row: Row) -> tuple[T, Exception | None]:
@@ -180,6 +181,20 @@ class Generator(Generic[T]):
             return self.value_of(text, row), None
         except Exception as error:
             return cast(T, None), error
+
+    def _looked_up(
+        self, text: str, row: Row
+    ) -> tuple[Mapping[str, Span], Mapping[str, bool | None], TrellmError | None]:
+        """Where the quotations of a text stand, what of its schema was not enforced, and what was raised meanwhile."""
+        spans: Mapping[str, Span] = {}
+        try:
+            if self._spans is not None:
+                spans = self._spans(text)
+            if self._unenforced_in is not None and row.finish == "complete":
+                return spans, self._unenforced_in(text), None
+        except TrellmError as error:
+            return spans, {}, error
+        return spans, {}, None
 
     def value_of(self, text: str, row: Row) -> T:
         """The value of a finished row's text."""

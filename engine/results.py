@@ -38,7 +38,8 @@ class Generation(Generic[T_co]):
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
     trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
-    unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold
+    unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold,
+        None where that cannot be told
     error: what was raised when the value was made of the text, by a validator of a type for example; else None
     """
 
@@ -55,7 +56,7 @@ class Generation(Generic[T_co]):
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
     trace: SearchTrace | None = None
-    unenforced: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    unenforced: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
     error: Exception | None = None
 
     def __repr__(self) -> str:

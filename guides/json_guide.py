@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..checks import mapping_of, one_of
-from ..errors import SchemaError
+from ..errors import LimitError, OptionError, SchemaError
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
@@ -21,7 +21,8 @@ from .graph.graph import Graph
 from .graph.spans import span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, Spelling, check
 from .json_schema.automata.spelling import PLAIN, Escapes
-from .json_schema.coverage import MOST_LEFT_OUT, Covered, FinalCheck, Unenforced, coverage, separable, without
+from .json_schema.coverage import MOST_LEFT_OUT, Covered, Unenforced, coverage, separable, without
+from .json_schema.final_check import FinalCheck
 from .json_schema.lower.unique import Watch
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
@@ -176,9 +177,16 @@ class JSONGuide(LiftedGuide):
         """Every keyword of the schema with its JSON pointer: enforced, an annotation, or refused, with the reason."""
         return coverage(self.schema, self._left_out, self._formats)
 
-    def unenforced_in(self, text: str) -> dict[str, bool]:
-        """By the JSON pointers of the keywords that were left out, whether they hold of a complete text."""
-        return {} if self._final_check is None else self._final_check.held(json.loads(text, parse_int=_whole))
+    def unenforced_in(self, text: str) -> dict[str, bool | None]:
+        """By the JSON pointers of the keywords that were left out, whether they hold of a complete text.
+
+        None where that cannot be told within the limits of the guide. Raises OptionError for what is no JSON text,
+        LimitError for one that is nested too deep.
+        """
+        if self._final_check is None:
+            return {}
+        with self._meter:
+            return self._final_check.held(_value_of(text))
 
     @property
     def held_bytes(self) -> int:
@@ -186,8 +194,18 @@ class JSONGuide(LiftedGuide):
         return self.automaton.reserved_bytes + self._schema_bytes
 
     def spans(self, text: str) -> dict[str, Span]:
-        """Where the quoted strings of a text of this guide stand, by their JSON pointers."""
-        return quoted_spans(self.schema, json.loads(text, parse_int=_whole)) if self.schema.mentions(QUOTING) else {}
+        """Where the quoted strings of a text of this guide stand, by their JSON pointers.
+
+        Raises OptionError for what is no JSON text, LimitError for one that is nested too deep.
+        """
+        if not self.schema.mentions(QUOTING):
+            return {}
+        with self._meter:
+            value = _value_of(text)
+            try:
+                return quoted_spans(self.schema, value)
+            except RecursionError:
+                raise _too_deep() from None
 
     def __repr__(self) -> str:
         return f"JSONGuide({self.schema.root!r})"
@@ -214,6 +232,20 @@ def _loaded(given: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
 def _whole(digits: str) -> int:
     """A number of any length; int() refuses more than 4,300 digits."""
     return int(digits) if len(digits) < 4000 else int(Decimal(digits))
+
+
+def _value_of(text: str) -> Any:
+    """The value of a text. Raises OptionError, LimitError."""
+    try:
+        return json.loads(text, parse_int=_whole)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise OptionError(f"the text is not JSON: {error}") from None
+
+
+def _too_deep() -> LimitError:
+    return LimitError("the text is nested too deep for Python to read it; this is fixed: bound the depth in the schema")
 
 
 def _short(text: str | bytes | None) -> str | bytes | None:

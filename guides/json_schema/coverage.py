@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...errors import OptionError
 from ..limits import spend
 from .compiled import CompiledSchema
 from .read.dialects import is_array, is_object
@@ -87,51 +86,3 @@ def _without(value: Any, keys: list[str]) -> Any:
         return {name: content for name, content in value.items() if name != key}
     inner = _without(value[key], keys[1:])
     return None if inner is None else {**value, key: inner}
-
-
-def at(value: Any, pointer: str) -> Any:
-    """What holds the keyword at a JSON pointer."""
-    for key in pointer.split("/")[1:-1]:
-        key = key.replace("~1", "/").replace("~0", "~")
-        value = value[int(key)] if is_array(value) else value[key]
-    return value
-
-
-class FinalCheck:
-    """Judges complete values by the whole schema, with the library jsonschema.
-
-    left_out: the pointers of the keywords that are not enforced
-    Raises OptionError where the library is not installed.
-    """
-
-    def __init__(self, schema: Any, resources: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
-        try:
-            import referencing
-            from jsonschema import Draft202012Validator
-            from jsonschema.validators import validator_for
-            from referencing.jsonschema import DRAFT202012
-        except ImportError:
-            raise OptionError(
-                'unenforced="allow" checks values with the library jsonschema: pip install jsonschema'
-            ) from None
-        kind: Any = validator_for(schema, default=Draft202012Validator)
-        library: Any = referencing
-        registry: Any = library.Registry()
-        for uri, content in resources.items():
-            registry = registry.with_resource(
-                uri, library.Resource.from_contents(content, default_specification=DRAFT202012)
-            )
-        self._validator: Any = kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
-        self._places = [(pointer, id(at(schema, pointer)), pointer.rpartition("/")[2]) for pointer in left_out]
-
-    def held(self, value: Any) -> dict[str, bool]:
-        """By pointer, whether what is not enforced held; nothing held if the value breaks the schema elsewhere."""
-        errors = list(self._validator.iter_errors(value))
-        if not errors:
-            return {pointer: True for pointer, _, _ in self._places}
-        broken: set[tuple[int, str]] = set()
-        for error in errors:
-            broken.add((id(error.schema), str(error.validator)))
-            errors.extend(error.context)
-        held = {pointer: (place, keyword) not in broken for pointer, place, keyword in self._places}
-        return held if not all(held.values()) else dict.fromkeys(held, False)

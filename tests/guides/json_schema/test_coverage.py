@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from trellm import generate, models
-from trellm.errors import OptionError, SchemaError
+from trellm import Cancellation, Cancelled, generate, models
+from trellm.errors import LimitError, OptionError, SchemaError
 from trellm.guides import JSONGuide
 
 from .test_guide_suite import BYTES, reads
@@ -110,3 +110,81 @@ def test_what_is_no_keyword_to_leave_out_is_refused_still() -> None:
     for schema in ({"type": "integr"}, {"not": True}, {"items": {"$ref": "#/no"}}):
         with pytest.raises(SchemaError):
             JSONGuide(schema, BYTES, unenforced="allow")  # type: ignore[arg-type]
+
+
+def checked(schema: Any, text: str) -> bool | None:
+    """What is said of the only keyword that is left out."""
+    held = JSONGuide(schema, BYTES, unenforced="allow").unenforced_in(text)
+    assert len(held) == 1
+    return next(iter(held.values()))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "holds"),
+    [
+        (r"^(?<n>a)\k<n>$", "aa", True),
+        (r"^(?<n>a)\k<n>$", "ab", False),
+        (r"^(a)?\1b$", "b", True),  # a group that took no part is the empty text
+        (r"^(a)\1$", "aa\n", False),  # $ is the end
+        (r"^(\d)\1$", "٣٣", False),
+        (r"^(\d)\1$", "33", True),
+        (r"^(\w\s)\1$", "a\u00a0a\u00a0", True),
+        (r"^(\D)\1$", "٣٣", True),
+        (r"^([\d$.])\1$", "$$", True),
+        (r"^([^])\1$", "\n\n", True),
+        (r"^([])?\1$", "", True),
+        (r"^(.)\1$", "\u2028\u2028", False),
+        (r"^(\u{1F600})\1$", "\U0001f600\U0001f600", True),
+        (r"^(\p{L})\1$", "éé", True),
+        (r"^(\cA)\1$", "\x01\x01", True),
+        (r"^([[])\1$", "[[", True),
+        (r"^(a)\1{99999999999}$", "aa", None),
+    ],
+)
+def test_patterns_are_checked_as_ecma_262_has_them(pattern: str, text: str, holds: bool | None) -> None:
+    assert checked({"type": "string", "pattern": pattern}, json.dumps(text)) is holds
+
+
+def test_the_final_check_ends() -> None:
+    """Whatever it would take; what it does not know it does not say."""
+    assert checked({"type": "string", "pattern": r"^((a|aa)+)+\1$"}, json.dumps("a" * 40 + "b")) is None
+    doubling = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)}
+    schema = {"$defs": {**doubling, "d40": {}}, "$ref": "#/$defs/d0", "type": "string", "pattern": r"^(a)\1$"}
+    assert checked(schema, '"aa"') is None
+    nested = {"contains": {"type": "string", "pattern": r"^(a+)\1$"}}
+    assert checked(nested, "[" * 300 + "]" * 300) is None
+    with pytest.raises(LimitError, match="nested too deep"):
+        checked(nested, "[" * 100_000 + "]" * 100_000)
+    with pytest.raises(OptionError, match="not JSON"):
+        checked(nested, "x")
+
+
+def test_the_final_check_can_be_cancelled() -> None:
+    guide = JSONGuide({"type": "string", "pattern": r"^(a)\1$"}, BYTES, unenforced="allow")
+    with Cancellation() as stop:
+        stop.cancel()
+        with pytest.raises(Cancelled):
+            guide.unenforced_in('"aa"')
+
+
+def test_numbers_of_any_size_are_checked() -> None:
+    schema = {"type": "array", "items": {"multipleOf": 0.12345671}, "contains": {"pattern": r"^(a)\1$"}}
+    nines = "9" * 400
+    assert checked({**schema, "items": {}}, f'[{nines}, "aa"]') is True
+    assert checked({"type": "integer", "multipleOf": 0.12345671}, nines) is False
+    assert checked({"type": "integer", "multipleOf": 0.12345671}, f"{12345671 * 10**400}") is True
+
+
+def test_resources_may_be_of_any_dialect() -> None:
+    schema = {"type": "string", "pattern": r"^(a)\1$"}
+    guide = JSONGuide(schema, BYTES, resources={"http://x/b": {"$schema": 5}}, unenforced="allow")
+    assert guide.unenforced_in('"aa"') == {"#/pattern": True}
+
+
+def test_a_text_too_deep_for_its_quotations_says_so() -> None:
+    tree = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/t"}}, {"type": "string", "x-quote": "c"}]}
+    guide = JSONGuide({"$defs": {"t": tree}, "$ref": "#/$defs/t"}, BYTES, contexts={"c": "hello world"})
+    assert set(guide.spans('[["hello"]]')) == {"/0/0"}
+    for depth in (2000, 100_000):
+        with pytest.raises(LimitError, match="nested too deep"):
+            guide.spans("[" * depth + '"hello"' + "]" * depth)

@@ -1,0 +1,181 @@
+"""The check of complete values by what of their schema is not enforced.
+
+The library jsonschema judges them, but for keywords whose time or result depends on more than it counts: patterns are
+read as ECMA-262 has them and searched for a limited time, items are compared in one pass, multiples exactly. Every
+keyword that it applies is counted as work of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any, cast
+
+from ...errors import LimitError, OptionError
+from ..limits import spend
+from .algebra.formula import json_key
+from .read.dialects import is_array, is_number, is_object
+from .searching import UnsearchableError, found_in
+
+STEPS_PER_KEYWORD = 1000
+MOST_DEEP = 100
+"""How deep a value may be nested: the library calls itself some six times at each level."""
+
+Verdict = bool | None
+Errors = Iterator[Any]
+
+
+class FinalCheck:
+    """Judges complete values by the whole schema, with the library jsonschema.
+
+    left_out: the pointers of the keywords that are not enforced
+    Raises OptionError where the library is not installed.
+    """
+
+    def __init__(self, schema: Any, resources: Mapping[str, Any], left_out: Mapping[str, str]) -> None:
+        try:
+            import referencing
+            from jsonschema import Draft202012Validator, validators
+        except ImportError:
+            raise OptionError(
+                'unenforced="allow" checks values with the library jsonschema: pip install jsonschema'
+            ) from None
+        kind: Any = validators.validator_for(schema, default=Draft202012Validator)
+        own = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
+        own |= {"multipleOf": _multiple_of, "additionalProperties": _additional_properties}
+        applied = {**kind.VALIDATORS, **{name: check for name, check in own.items() if name in kind.VALIDATORS}}
+        library: Any = validators
+        counted: Any = library.extend(kind, {name: _counted(check) for name, check in applied.items()})
+        found: Any = referencing
+        registry: Any = found.Registry()
+        for uri, content in resources.items():
+            registry = registry.with_resource(uri, _resource(content))
+        self._validator: Any = counted(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
+        self._places = [(pointer, id(_at(schema, pointer)), pointer.rpartition("/")[2]) for pointer in left_out]
+        # The library searches names for patterns itself to find out what is evaluated.
+        keywords = _keywords(schema, *resources.values())
+        self._can_judge = not (keywords & {"unevaluatedProperties"} and keywords & {"patternProperties"})
+
+    def held(self, value: Any) -> dict[str, Verdict]:
+        """By pointer, whether what is not enforced held; nothing held if the value breaks the schema elsewhere.
+
+        None where that cannot be told: it takes more work or time than a call may take, the value is nested too deep
+        for the library, or a pattern cannot be searched for.
+        """
+        unknown: dict[str, Verdict] = {pointer: None for pointer, _, _ in self._places}
+        if not self._can_judge or not _is_shallow(value):
+            return unknown
+        try:
+            errors = list(self._validator.iter_errors(value))
+        except (LimitError, UnsearchableError, RecursionError, ValueError, OverflowError):
+            return unknown  # ValueError: the library shows a number of more digits than Python writes
+        if not errors:
+            return {pointer: True for pointer in unknown}
+        broken: set[tuple[int, str]] = set()
+        for error in errors:
+            broken.add((id(error.schema), str(error.validator)))
+            errors.extend(error.context)
+        held: dict[str, Verdict] = {pointer: (place, keyword) not in broken for pointer, place, keyword in self._places}
+        return held if not all(held.values()) else dict.fromkeys(held, False)
+
+
+def _at(value: Any, pointer: str) -> Any:
+    """What holds the keyword at a JSON pointer."""
+    for key in pointer.split("/")[1:-1]:
+        key = key.replace("~1", "/").replace("~0", "~")
+        value = value[int(key)] if is_array(value) else value[key]
+    return value
+
+
+def _resource(content: Any) -> Any:
+    """A further schema as the library refers to it; without a dialect that it knows it is of the newest."""
+    from referencing import Resource
+    from referencing.jsonschema import DRAFT202012
+
+    if is_object(content) and not isinstance(content.get("$schema", ""), str):
+        return DRAFT202012.create_resource(content)
+    return Resource.from_contents(content, default_specification=DRAFT202012)
+
+
+def _keywords(*schemas: Any) -> set[str]:
+    """The names of all members of the schemas, whatever they mean."""
+    found: set[str] = set()
+    pending: list[Any] = list(schemas)
+    while pending:
+        value = pending.pop()
+        spend(100)
+        if is_object(value):
+            found |= value.keys()
+            pending += value.values()
+        elif is_array(value):
+            pending += value
+    return found
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether a value is not nested deeper than the library can follow."""
+    level: list[Any] = [value]
+    for _ in range(MOST_DEEP):
+        spend(20 * len(level))
+        level = [
+            inner
+            for each in level
+            if is_array(each) or is_object(each)
+            for inner in (each.values() if is_object(each) else each)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _counted(check: Callable[..., Errors | None]) -> Callable[..., Errors]:
+    """A keyword's check that counts as work."""
+
+    def counted(validator: Any, expected: Any, instance: Any, schema: Any) -> Errors:
+        spend(STEPS_PER_KEYWORD)
+        yield from check(validator, expected, instance, schema) or ()
+
+    return counted
+
+
+def _error(message: str) -> Any:
+    from jsonschema import ValidationError
+
+    return ValidationError(message)
+
+
+def _pattern(_: Any, expected: str, instance: Any, __: Any) -> Errors:
+    if isinstance(instance, str) and not found_in(expected, instance):
+        yield _error(f"the pattern {expected!r} is not found")
+
+
+def _pattern_properties(validator: Any, expected: dict[str, Any], instance: Any, _: Any) -> Errors:
+    if is_object(instance):
+        for pattern, subschema in expected.items():
+            for name, value in instance.items():
+                if found_in(pattern, name):
+                    yield from validator.descend(value, subschema, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, expected: Any, instance: Any, schema: dict[str, Any]) -> Errors:
+    if not is_object(instance):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, value in instance.items():
+        if name not in known and not any(found_in(pattern, name) for pattern in patterns):
+            yield from validator.descend(value, expected, path=name)
+
+
+def _unique_items(_: Any, expected: bool, instance: Any, __: Any) -> Errors:
+    if expected and is_array(instance):
+        keys = [json_key(item) for item in instance]
+        spend(20 * len(keys))
+        if len(set(keys)) < len(keys):
+            yield _error("two items are equal")
+
+
+def _multiple_of(_: Any, expected: float, instance: Any, __: Any) -> Errors:
+    if is_number(instance):
+        number = cast("float", instance)
+        if abs(number) == float("inf") or Fraction(str(number)) % Fraction(str(expected)):
+            yield _error("it is no such multiple")
