@@ -8,17 +8,17 @@ from itertools import accumulate
 import numpy as np
 
 from ...kernels.chart.copying import copy_piece, lay_names
-from ...kernels.chart.layout import COUNTER, EDGE_HI, EDGE_LO, LINK_HI, LINK_LO, RULE, SPAN
+from ...kernels.chart.layout import COUNTER, LINK_HI, RULE, SPAN
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.jit.calling import call
 from ..syntax import Ranges
+from .copies import Copy, make_copies
 from .fragment import Fragment
 from .records import Records
 from .spans import Span, span_of
 from .utf8 import ByteFragment
 
 Link = tuple[int, int, int]
-Copy = tuple[int, int, int, int]
 _NOTHING_GIVEN = np.zeros(0, np.int32)
 
 
@@ -84,8 +84,7 @@ class ArrayGraph:
             self._links.append(self._pending_links)
             self._pending_links = []
         if self._copies:
-            for byte_fragment, copies in self._copies.items():
-                self._copy(byte_fragment, copies)
+            make_copies(self._copies, self._nodes, self._edges, self._links)
             self._copies.clear()
 
     def reserve(self) -> int:
@@ -105,33 +104,6 @@ class ArrayGraph:
         first = self._nodes.reserve(size)
         self._copies.setdefault(byte_fragment, []).append((first, target, self.rule, self.counter))
         return first
-
-    def _copy(self, byte_fragment: ByteFragment, copies: list[Copy]) -> None:
-        """Make the copies of a fragment, all at once."""
-        nodes, count, amount = self._nodes.array, len(byte_fragment.edges), len(copies)
-        base = self._edges.reserve(amount * count)
-        edges = self._edges.array[base : self._edges.count].reshape(amount, count, 3)
-        if amount == 1:  # as is most frequent; plain numbers and a slice are quicker
-            first, target, rule, counter = copies[0]
-            rows = slice(first, first + len(byte_fragment.ends))
-        else:
-            first, target, rule, counter = np.array(copies, np.int32).T[:, :, None]
-            rows = first + np.arange(len(byte_fragment.ends), dtype=np.int32)
-            base = base + count * np.arange(amount)[:, None]
-        edges[:] = byte_fragment.edges
-        edges[:, :, 2] += first
-        edges[:, byte_fragment.ways_out, 2] = target
-        nodes[rows, EDGE_LO] = byte_fragment.starts + base
-        nodes[rows, EDGE_HI] = byte_fragment.ends + base
-        nodes[rows, RULE] = rule
-        nodes[rows, COUNTER] = counter
-        exits = len(byte_fragment.exits)
-        if exits:
-            base = self._links.reserve(amount * exits)
-            self._links.array[base : self._links.count].reshape(amount, exits, 3)[:, :, 1] = target
-            links = np.arange(base, self._links.count).reshape(amount, exits)
-            nodes[byte_fragment.exits + first, LINK_LO] = links
-            nodes[byte_fragment.exits + first, LINK_HI] = links + 1
 
     def insert(self, fragment: Fragment, given: Sequence[int] = (), start: int | None = None) -> int:
         """Copy a fragment: what its numbers are higher by in the graph, which is where a new start node is.

@@ -17,7 +17,7 @@ from .objects.member_set import MemberSet
 from .stencil_graph import Hole
 
 MOST_FORMS = 16
-MOST_STENCILS = 512
+MOST_STENCILS = 128
 
 
 class ArrayShape(NamedTuple):
