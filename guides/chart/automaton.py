@@ -76,7 +76,7 @@ class ChartAutomaton:
         rule: int = 0,
         *,
         meter: Meter | None = None,
-        max_rows: int = 2048,
+        max_rows: int = 4096,
         max_words: int = MAX_WORDS,
         horizon: int = HORIZON,
     ) -> None:
@@ -348,7 +348,8 @@ class ChartAutomaton:
             if len(chart.rows) >= self._max_rows and not self._dropped:
                 chart = self._without_rows()
             else:
-                chart = replace(chart, rows=larger(chart.rows, 4), loops=larger(chart.loops, 4))
+                times = 4 if 4 * len(chart.rows) <= self._max_rows else 2
+                chart = replace(chart, rows=larger(chart.rows, times), loops=larger(chart.loops, times))
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
             chart = replace(chart, words=larger(chart.words))
             self.is_crowded = len(chart.words) > self._max_words

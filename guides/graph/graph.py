@@ -11,16 +11,14 @@ from functools import cache
 import numpy as np
 
 from ...errors import LimitError
+from ...kernels.chart.copying import Piece, look_ahead
 from ...kernels.chart.layout import (
-    CALL,
     COUNTER,
     EDGE_HI,
     EDGE_LO,
-    EPSILON,
     FINAL,
     FLAGS,
     GUARD,
-    INCREMENT,
     LAZY,
     LINK_HI,
     LINK_LO,
@@ -30,100 +28,29 @@ from ...kernels.chart.layout import (
     TAIL,
     UNBOUNDED,
 )
-from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.sets import BITS
-from ..syntax import Ranges
-from .copies import Copy, make_copies
-from .fragment import Fragment, fragment_of
+from ...kernels.jit.calling import call
+from .array_graph import ArrayGraph, Link
+from .fragment import Fragment
 from .later import Later
-from .records import Records
-from .spans import Span, span_of
-from .utf8 import ByteFragment
 
 Edge = tuple[int, int, int]
-Link = tuple[int, int, int]
 
 
-class Graph:
-    """Builds the arrays of kernels/chart/layout.py."""
+class Graph(ArrayGraph):
+    """What is made of nodes, edges and links, now or when it is reached."""
 
     def __init__(self) -> None:
-        self._nodes = Records(8, 512)
-        self._edges = Records(3, 1024)
-        self._links = Records(3, 512)
-        self._counters = Records(2, 8)
-        self._counters.reserve(1)
-        self._guards = Records(4, 8)
-        self._spans: dict[Span, int] = {(0, 0, 0): 0}
-        self._span_array = np.zeros((1, 3), np.uint64)
-        # What is to be written into the arrays, three numbers each; all at once is several times faster.
-        self._pending_edges: list[int] = []
-        self._pending_links: list[int] = []
-        self._copies: dict[ByteFragment, list[Copy]] = {}
-        self._handed: GraphArrays | None = None
+        super().__init__()
         self._later = Later()
         self._lazy: list[int] = []
+        self._also: list[int] = []
         self._terminals: list[tuple[int, int, str]] = []
-        self.rule = 0
-        self.counter = 0
 
     @property
     def names(self) -> dict[int, Callable[[], str]]:
         """What the rules that people know are called, by start node; asked for only when a state is described."""
         return self._later.names
-
-    @property
-    def node_count(self) -> int:
-        """The number of nodes so far."""
-        return self._nodes.count
-
-    @property
-    def held_bytes(self) -> int:
-        """How much memory the records in use take."""
-        records = (self._nodes, self._edges, self._links, self._counters, self._guards)
-        return sum(each.count * each.array.strides[0] for each in records)
-
-    def arrays(self) -> GraphArrays:
-        """The graph as it stands, for the kernels; valid until the next change."""
-        self._flush()
-        handed = self._handed
-        if (
-            handed is None
-            or handed.nodes is not self._nodes.array
-            or handed.edges is not self._edges.array
-            or handed.links is not self._links.array
-            or handed.counters is not self._counters.array
-            or handed.guards is not self._guards.array
-            or handed.spans is not self._span_array
-        ):
-            self._handed = handed = GraphArrays(
-                self._nodes.array,
-                self._edges.array,
-                self._links.array,
-                self._counters.array,
-                self._guards.array,
-                self._span_array,
-            )
-        return handed
-
-    def _flush(self) -> None:
-        if self._pending_edges:
-            self._edges.append(self._pending_edges)
-            self._pending_edges = []
-        if self._pending_links:
-            self._links.append(self._pending_links)
-            self._pending_links = []
-        if self._copies:
-            make_copies(self._copies, self._nodes, self._edges, self._links)
-            self._copies.clear()
-
-    def reserve(self) -> int:
-        """A new node of the current rule and counter, to be defined later."""
-        node = self._nodes.reserve(1)
-        flat, base = self._nodes.flat, 8 * node
-        flat[base + RULE] = self.rule
-        flat[base + COUNTER] = self.counter
-        return node
 
     def define(self, node: int, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
         """Give a reserved node its edges and links, once; returns the node."""
@@ -174,17 +101,6 @@ class Graph:
         """A link within a set; see `guards` of kernels/chart/layout.py, and kernels/chart/sets.py for large sets."""
         return (GUARD, target, self._guards.append((needed, refused, kept, added)))
 
-    def promise_span(self, node: int, ranges: Ranges) -> None:
-        """Promise that from `node` every text of these characters can be read and continued."""
-        self._promise(node, span_of(ranges))
-
-    def _promise(self, node: int, span: Span) -> None:
-        number = self._spans.get(span)
-        if number is None:
-            number = self._spans[span] = len(self._spans)
-            self._span_array = np.array(list(self._spans), np.uint64)
-        self._nodes.flat[8 * node + SPAN] = number
-
     def begin_rule(self) -> int:
         """Reserve the start node of a rule and make the rule current; the node's number names the rule."""
         start = self.reserve()
@@ -218,8 +134,8 @@ class Graph:
 
         `promise()` is asked for when distances are needed: the fewest bytes of the rule's texts, or more.
         """
-        with self.new_rule() as start:
-            pass
+        start = self._nodes.reserve(1)
+        self._nodes.flat[8 * start + RULE] = start
         return self._await(start, expand, promise, -1)
 
     def lazy_node(
@@ -230,7 +146,17 @@ class Graph:
         `promise()`: the fewest bytes from the node to `target`, or more; `lacking`: in a set while bits are missing,
         without their weights, if it is not the same.
         """
-        node = self.reserve()
+        return self.define_later(self.reserve(), expand, promise, target, lacking)
+
+    def define_later(
+        self,
+        node: int,
+        expand: Callable[[int], None],
+        promise: Callable[[], int],
+        target: int,
+        lacking: int | None = None,
+    ) -> int:
+        """As `lazy_node`, for a node that was reserved; nodes are so in their order."""
         return self._await(node, lambda: expand(node), promise, target, lacking)
 
     def promised(self, links: Iterable[Link], promise: Callable[[], int]) -> int:
@@ -239,9 +165,13 @@ class Graph:
         For links into a set from without: what its bits weigh is not in the costs of its nodes.
         """
         node = self.node(links=links)
+        self.promise(node, promise)
+        return node
+
+    def promise(self, node: int, promise: Callable[[], int]) -> None:
+        """As `promised`, for a node that is there; nodes are so in their order."""
         self._lazy.append(node)
         self._later.promises[node] = (promise, -1, None)
-        return node
 
     def _await(
         self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int, lacking: int | None = None
@@ -273,34 +203,28 @@ class Graph:
         wanted = [node for node in nodes if node in expanders]
         while wanted:
             for node in wanted:
+                if node not in expanders:
+                    continue
                 self.rule = self._nodes.flat[8 * node + RULE]
                 self.counter = self._nodes.flat[8 * node + COUNTER]
                 expanders[node]()
                 del expanders[node]
                 self._nodes.flat[8 * node + FLAGS] |= LOOKED
+                wanted += self._also
+                self._also.clear()
             wanted = self._ahead(wanted)
         self.rule, self.counter = outer
 
-    def _ahead(self, nodes: list[int]) -> list[int]:
-        """The lazy nodes that links lead to, whatever is counted, from nodes that were just defined.
+    def expand_too(self, node: int) -> None:
+        """Asked for by an expander: a lazy node that whoever comes to its own will come to soon."""
+        self._also.append(node)
 
-        Each node is looked at once, since what it led to was expanded then.
-        """
+    def _ahead(self, nodes: list[int]) -> list[int]:
+        """The lazy nodes that links lead to, whatever is counted, from nodes that were just defined."""
         self._flush()
-        flat, links = self._nodes.flat, self._links.flat
-        found: list[int] = []
-        todo = list(nodes)
-        while todo:
-            base = 8 * todo.pop()
-            for at in range(3 * flat[base + LINK_LO], 3 * flat[base + LINK_HI], 3):
-                kind, target = links[at], 8 * links[at + 1]
-                if kind in (CALL, INCREMENT) or (kind == EPSILON and links[at + 2] == 0):
-                    flags = flat[target + FLAGS]
-                    if flags & LOOKED:
-                        continue
-                    flat[target + FLAGS] = flags | LOOKED
-                    (found if flags & LAZY else todo).append(target // 8)
-        return found
+        found = np.empty(self.node_count, np.int32)
+        count = call(look_ahead, self._nodes.array, self._links.array, np.array(nodes, np.int32), found)
+        return found[:count].tolist()
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
         """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, with all bits of their
@@ -335,16 +259,6 @@ class Graph:
             flat[base + COUNTER] = counter
         return first
 
-    def instantiate(self, byte_fragment: ByteFragment, target: int) -> int:
-        """Copy a fragment, its ways out leading to `target`; its first node.
-
-        The nodes get their edges when the graph is next asked for: copies of one fragment are made together.
-        """
-        size = len(byte_fragment.ends)
-        first = self._nodes.reserve(size)
-        self._copies.setdefault(byte_fragment, []).append((first, target, self.rule, self.counter))
-        return first
-
     def fragment(self) -> Fragment:
         """The graph as it stands, with its first rule, as a fragment for others; nothing in it is lazy or a set."""
         assert not self._lazy and not self._later.weights, "what is worked out when it is reached belongs to one graph"
@@ -353,23 +267,4 @@ class Graph:
         spans = list(self._spans)
         promising: list[int] = nodes[:, SPAN].nonzero()[0].tolist()
         promises = tuple((node, spans[int(nodes[node, SPAN])]) for node in promising)
-        nodes[:, SPAN] = 0
-        return fragment_of(nodes, self._edges.used(), self._links.used(), self._counters.used(), promises)
-
-    def insert(self, fragment: Fragment) -> int:
-        """Copy a fragment; the start node of its rule."""
-        self._flush()
-        size = len(fragment.nodes)
-        first = self._nodes.reserve(size)
-        edge, link = self._edges.extend(fragment.edges), self._links.extend(fragment.links)
-        self._edges.array[edge : self._edges.count, 2] += first
-        self._links.array[link : self._links.count] += fragment.to_nodes * np.int32(first)
-        block = self._nodes.array[first : first + size]
-        block[:] = fragment.nodes + np.array((edge, edge, link, link, 0, first, 0, 0), np.int32)
-        if len(fragment.counters):
-            counters = self._counters.extend(fragment.counters) - 1
-            self._links.array[link : self._links.count] += fragment.to_counters * np.int32(counters)
-            block[block[:, COUNTER] > 0, COUNTER] += counters
-        for node, span in fragment.spans:
-            self._promise(first + node, span)
-        return first
+        return Fragment(Piece(nodes, self._edges.used(), self._links.used()), self._counters.used()[1:], promises)

@@ -114,6 +114,7 @@ FEW = {
     "float_texts": "none",
     "format_language": "the names of formats",
     "orbits": "the kinds of case folding",
+    "stencils": "the ways to write JSON, and of each 128 shapes",
     "property_ranges": "the names that Unicode has",
     "unbounded": "twelve",
     "unicode_class": "the letters of classes",

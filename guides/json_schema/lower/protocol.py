@@ -92,6 +92,10 @@ class MemberLowering(NameLowering, Protocol):
         """The schema, with its formulas."""
         ...
 
+    def member(self, formula: Formula, depth: int) -> int:
+        """The rule of colon and value, after the name of a member of an object at `depth`."""
+        ...
+
     def after_name(self, formula: Formula, depth: int, target: int) -> int:
         """The entry of colon and value, after the name of a member of an object at `depth`."""
         ...

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from ....kernels.chart.layout import CALL, EPSILON
+from ....kernels.chart.layout import CALL, EPSILON, UNBOUNDED
 from ...graph.graph import Graph, Link
 from ...graph.lowering import Lowering
 from ...syntax import Literal as Text
 from ...syntax import Node, Repeat
-from ..algebra.cases import Array, Number, Object, String
-from ..algebra.formula import Formula
+from ..algebra.cases import ANY_ARRAY, ANY_NUMBER, ANY_STRING, Array, Normal, Number, Object, String
+from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.normalise import as_case
 from ..compiled import CompiledSchema
 from .arrays import Items
@@ -23,6 +24,8 @@ from .objects.choices import Choices
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
+from .stencil_graph import COUNT, ITEMS, NAMES, NUMBER, SPACE, STRING, Hole, StencilGraph
+from .stencils import ANYTHING, Stencil, is_common, keep, shape_of, stencils, turns
 from .strings.lowering import StringLowering
 
 Rules = dict[tuple[Formula, int], int]
@@ -36,12 +39,18 @@ class SchemaLowering:
     """
 
     def __init__(
-        self, schema: CompiledSchema, form: Form, marks: set[int] | None = None, *, repeating: bool = False
+        self,
+        schema: CompiledSchema,
+        form: Form,
+        marks: set[int] | None = None,
+        *,
+        repeating: bool = False,
+        graph: Graph | None = None,
     ) -> None:
         self.schema = schema
         self.marks: set[int] = set() if marks is None else marks
         self.form = form
-        self.graph = Graph()
+        self.graph = Graph() if graph is None else graph
         self.lowering = Lowering(self.graph)
         # Taken over: what is made again, after an exception, begins with none that may be in the middle of a change.
         conjunctions, schema.conjunctions = schema.conjunctions, {}
@@ -52,7 +61,8 @@ class SchemaLowering:
         self._is_indented = form.spacing.depends_on_depth
         indent = form.spacing.indent if self._is_indented else None
         self._measures = Measures(indent, form.spelling, uniform=repeating, of_strings=self.strings.shortest)
-        self._gaps: dict[int, int] = {}
+        self._spaces: dict[int, int] = {}
+        self._stencils = stencils(form)
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}
 
@@ -117,11 +127,15 @@ class SchemaLowering:
             return self.graph.literal(space.data, target)
         if isinstance(space, Repeat) and space.max == 1:
             return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
-        if not self._gaps:
+        return self.graph.node(links=((CALL, self.space_rule(space), target),))
+
+    def space_rule(self, space: Node) -> int:
+        """The rule of a kind of white space, of which there is one."""
+        if not self._spaces:
             fragment, starts = space_fragment(self.form.spacing)
             first = self.graph.insert(fragment)
-            self._gaps = {node: first + start for node, start in starts.items()}
-        return self.graph.node(links=((CALL, self._gaps[id(space)], target),))
+            self._spaces = {node: first + start for node, start in starts.items()}
+        return self._spaces[id(space)]
 
     def after_name(self, formula: Formula, depth: int, target: int) -> int:
         """The entry of colon and value, after the name of a member of an object at `depth`."""
@@ -137,14 +151,99 @@ class SchemaLowering:
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
-        self.graph.define(start, links=self._alternatives(formula, depth))
+        if formula is EVERYTHING and not self.form.spacing.depends_on_depth:
+            self._define_anything(start)
+        elif not self._copied(start, formula, depth, is_member=False):
+            self.define_body(start, formula, depth, is_member=False)
 
     def define_member(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: colon, and the alternatives of the formula."""
+        if formula is EVERYTHING and not self.form.spacing.depends_on_depth:
+            value = self.value(formula, depth)
+            self.graph.define(start, links=((EPSILON, self.colon(value, self.graph.final()), 0),))
+            self.graph.expand_too(value)
+        elif not self._copied(start, formula, depth + 1, is_member=True):
+            self.define_body(start, formula, depth + 1, is_member=True)
+
+    def _define_anything(self, start: int) -> None:
+        """Give the current rule any value as its body, in which nothing is lazy: every schema has it."""
+        stencil = self._stencils.get(ANYTHING)
+        if stencil is None:
+            stencil = self._stencils[ANYTHING] = StencilLowering(self.schema, self.form).anything()
+        given: dict[Hole, int] = {(SPACE, at): self.space_rule(space) for at, space in enumerate(stencil.spaces)}
+        string = self.string_rule(ANY_STRING)
+        assert string is not None
+        given.update({(NUMBER, 0): self.number_rule(ANY_NUMBER), (STRING, 0): string, (STRING, 1): string})
+        self.graph.insert(stencil.fragment, [given[hole] for hole in stencil.holes], start)
+
+    def colon(self, value: int, target: int) -> int:
+        """The entry of colon and value, of which the rule is given, before `target`."""
         spacing = self.form.spacing
-        value = self.graph.promised(self._alternatives(formula, depth + 1), lambda: self.shortest(formula, depth + 1))
+        call = self.graph.node(links=((CALL, value, target),))
+        return self.gap(spacing.before_colon(), self.text(b":", self.gap(spacing.after_colon(), call)))
+
+    def define_body(self, start: int, formula: Formula, depth: int, *, is_member: bool) -> None:
+        """Give the current rule its body, whatever the formula is."""
+        alternatives = self._alternatives(formula, depth)
+        if not is_member:
+            self.graph.define(start, links=alternatives)
+            return
+        spacing = self.form.spacing
+        value = self.graph.promised(alternatives, lambda: self.shortest(formula, depth))
         colon = self.text(b":", self.gap(spacing.after_colon(), value))
         self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
+
+    def _copied(self, start: int, formula: Formula, depth: int, *, is_member: bool) -> bool:
+        """Give the current rule its body by a copy of what formulas like this have alike; False if there is no such."""
+        normal = self.schema.cases(formula)
+        if not is_common(normal) or not all(map(self._is_uniform, normal.arrays)):
+            return False
+        given = self._given(normal)
+        items = normal.arrays[0] if normal.arrays else None
+        members = None
+        if given is not None and normal.objects:
+            names = MemberNames(self, normal.objects[0], depth)
+            members = MemberSet(self, names, depth, 0) if suits(normal.objects[0], names) else None
+        if given is None or (normal.objects and members is None):
+            return False
+        if items is not None and items.max_items != 0:
+            given[ITEMS, 0] = self.value(items.rest, depth + 1)
+            least, most = turns(items)
+            if most and (least or most != UNBOUNDED):
+                given[COUNT, 0] = self.graph.counter_for(least, most)
+        shape = shape_of(normal, items, members, is_member, depth if self.form.spacing.depends_on_depth else 0)
+        stencil = self._stencils.get(shape)
+        if stencil is None:
+            stencil = keep(self._stencils, shape, self._stencil(formula, depth, is_member=is_member))
+        for number, space in enumerate(stencil.spaces):
+            given[SPACE, number] = self.space_rule(space)
+        if members is not None:
+            given.update(members.given())
+        shift = self.graph.insert(stencil.fragment, [given[hole] for hole in stencil.holes], start)
+        if members is not None and stencil.after:
+            members.settle(given[NAMES, 0], stencil.after + shift, stencil.final + shift)
+        if is_member:
+            self.graph.promise(stencil.promising + shift, lambda: self.shortest(formula, depth))
+        return True
+
+    def _is_uniform(self, case: Array) -> bool:
+        """Whether nothing is asked of an array but how many items there are, and of all items the same."""
+        asks = case.prefix or case.contains or case.unique is not None
+        return not asks and (case.max_items == 0 or (case.rest is not NOTHING and self.schema.has_instance(case.rest)))
+
+    def _given(self, normal: Normal) -> dict[Hole, int] | None:
+        """The rules of the numbers and strings of a normal form; None if some strings have none."""
+        given: dict[Hole, int] = {(NUMBER, at): self.number_rule(case) for at, case in enumerate(normal.numbers)}
+        for at, case in enumerate(normal.strings):
+            rule = self.string_rule(case)
+            if rule is None:
+                return None
+            given[STRING, at] = rule
+        return given
+
+    def _stencil(self, formula: Formula, depth: int, *, is_member: bool) -> Stencil:
+        """The body of a formula, with holes for what is different in that of others."""
+        return StencilLowering(self.schema, self.form).stencil(formula, depth, is_member=is_member)
 
     def _alternatives(self, formula: Formula, depth: int) -> list[Link]:
         """The links to the values of a formula, at the end of which is the end of the current rule."""
@@ -244,3 +343,68 @@ class LazyMember(LazyValue):
     def promise(self) -> int:
         """The bytes of a short text."""
         return self._lowering.length_after_name(self._formula, self._depth)
+
+
+class StencilLowering(SchemaLowering):
+    """As its base, with holes in place of the rules that are called."""
+
+    def __init__(self, schema: CompiledSchema, form: Form) -> None:
+        self._outline = StencilGraph()
+        super().__init__(schema, form, graph=self._outline)
+        self._made: Counter[str] = Counter()
+        self._kinds: list[Node] = []
+        self._whole: int | None = None
+
+    def stencil(self, formula: Formula, depth: int, *, is_member: bool) -> Stencil:
+        """The body of a formula's rule, or of that of its members; `depth` is the value's."""
+        start = self._outline.begin_rule()
+        self.define_body(start, formula, depth, is_member=is_member)
+        final, after = self._outline.final_node(), self._outline.guarded_node()
+        fragment, holes = self._outline.fragment(), tuple(self._outline.holes)
+        return Stencil(fragment, holes, tuple(self._kinds), final, self._outline.promising, after)
+
+    def anything(self) -> Stencil:
+        """The rule of any value, which calls itself."""
+        start = self._outline.begin_rule()
+        self._whole = start
+        final = self._outline.final()
+        words = [(EPSILON, self._outline.literal(word, final), 0) for word in (b"null", b"true", b"false")]
+        rules = [(CALL, rule, final) for rule in (self.number_rule(ANY_NUMBER), self._next(STRING))]
+        array = Items(self, ANY_ARRAY, EVERYTHING, 0, final).entry()
+        assert array is not None
+        containers = [(EPSILON, entry, 0) for entry in (array, self._any_object(start, final))]
+        self._outline.define(start, links=[*words, *rules, *containers])
+        return Stencil(self._outline.fragment(), tuple(self._outline.holes), tuple(self._kinds), final, 0, 0)
+
+    def _any_object(self, value: int, target: int) -> int:
+        """The entry of an object whose members are of this rule."""
+        graph, spacing = self._outline, self.form.spacing
+        end = self.text(b"}", target)
+        name = graph.reserve()
+        comma = self.text(b",", self.gap(spacing.after_comma(0), name))
+        more, close = self.gap(spacing.before_comma(), comma), self.gap(spacing.at_end(0), end)
+        after = graph.node(links=((EPSILON, close, 0), (EPSILON, more, 0)))
+        graph.define(name, links=((CALL, self._next(STRING), self.colon(value, after)),))
+        empty, inside = self.gap(spacing.when_empty(), end), self.gap(spacing.inside(0), name)
+        return graph.node(((0x7B, 0x7B, graph.node(links=((EPSILON, empty, 0), (EPSILON, inside, 0)))),))
+
+    def value(self, formula: Formula, depth: int) -> int:
+        """A hole, since items are all alike; the rule itself where that is any value."""
+        return self._outline.hole(ITEMS) if self._whole is None else self._whole
+
+    def number_rule(self, case: Number) -> int:
+        """A hole."""
+        return self._next(NUMBER)
+
+    def string_rule(self, case: String) -> int | None:
+        """A hole."""
+        return self._next(STRING)
+
+    def space_rule(self, space: Node) -> int:
+        """A hole, of which a kind of white space has the same each time."""
+        self._kinds.append(space)
+        return self._next(SPACE)
+
+    def _next(self, kind: str) -> int:
+        self._made[kind] += 1
+        return self._outline.hole(kind, self._made[kind] - 1)

@@ -68,7 +68,7 @@ def test_what_is_no_piece() -> None:
 
 def test_pieces_count_towards_the_limit_of_memory() -> None:
     fragment = number_fragment(Number(), "any")
-    assert fragment is not None and len(fragment.nodes) < MAX_NODES
+    assert fragment is not None and len(fragment.piece.nodes) < MAX_NODES
     graph = Graph()
     with Meter(Limits(memory=1 << 20)), pytest.raises(LimitError, match="memory="):
         for _ in range(10_000):

@@ -7,9 +7,10 @@ from .....kernels.chart.layout import CALL, EPSILON
 from ....graph.graph import Link
 from ...algebra.cases import Object
 from ...algebra.formula import Formula
-from ...automata.spelling import spelt
+from ...automata.spelling import all_spelt, spelt
 from ..measures import MOST
 from ..protocol import MemberLowering
+from ..stencil_graph import GUARDS, NAMES, SET, Hole
 from .member_names import MAX_BITS, MemberNames, uncounted
 from .name_bits import FewNames, ManyNames
 
@@ -33,28 +34,56 @@ class MemberSet:
         self._depth = depth
         self._target = target
         self._bits = (FewNames if len(names.names) <= MAX_BITS else ManyNames)(self._graph, names, self._weight)
+        self._after = 0  # the node after a member; before it is known nobody comes to the names
+
+    @property
+    def has_members(self) -> bool:
+        """Whether there may be any members."""
+        return bool(self._names.names) or self._names.others
+
+    @property
+    def has_required(self) -> bool:
+        """Whether some members must be there."""
+        return bool(self._names.required)
 
     def entry(self) -> int:
         """The node before the opening brace."""
         owner, graph, spacing = self._owner, self._graph, self._owner.form.spacing
-        required = self._names.required
         end = owner.text(b"}", self._target)
         close = owner.gap(spacing.at_end(self._depth), end)
         empty = owner.gap(spacing.when_empty(), end)
         outside = graph.counter
         graph.counter = self._bits.counter
-        links: list[Link] = [] if required else [(EPSILON, empty, 0)]
-        if self._names.names or self._names.others:
-            # What a missing member weighs has a comma and a line too many where it is the first or next.
-            lacking = owner.last_line(self._depth) - owner.line(self._depth)
-            member = graph.lazy_node(lambda node: self._define(node, after), self._sure_member, self._target, lacking)
-            after = self._define_after(member, close)
+        links: list[Link] = [] if self.has_required else [(EPSILON, empty, 0)]
+        if self.has_members:
+            member = graph.lazy_node(self._define, self._sure_member, self._target, self._lacking())
+            self._after = self._define_after(member, close)
             links.append((EPSILON, owner.gap(spacing.inside(self._depth), member), 0))
-        elif required:
+        elif self.has_required:
             raise SchemaError("required members cannot be there", "#")
         start = graph.node(((0x7B, 0x7B, graph.node(links=links)),))
         graph.counter = outside
         return start
+
+    def given(self) -> dict[Hole, int]:
+        """What differs from object to object in what `entry` makes; `settle` is to be called when that is there."""
+        found = {(SET, 0): self._bits.counter}
+        if self.has_members:
+            outside = self._graph.counter
+            self._graph.counter = self._bits.counter
+            found[NAMES, 0] = self._graph.reserve()
+            self._graph.counter = outside
+            found[GUARDS, 0], found[GUARDS, 1] = self._bits.done(0)[2], self._bits.more(0)[2]
+        return found
+
+    def settle(self, names: int, after: int, target: int) -> None:
+        """Say where things are: the node before a name, that after a member, and that after the object."""
+        self._after, self._target = after, target
+        self._graph.define_later(names, self._define, self._sure_member, target, self._lacking())
+
+    def _lacking(self) -> int:
+        """What a missing member weighs has a comma and a line too many where it is the first or next."""
+        return self._owner.last_line(self._depth) - self._owner.line(self._depth)
 
     def _define_after(self, member: int, close: int) -> int:
         """The node after a member: a comma and the next one, or the end."""
@@ -63,14 +92,10 @@ class MemberSet:
         more = owner.gap(spacing.before_comma(), comma)
         return graph.node(links=(self._bits.done(close), self._bits.more(more)))
 
-    def _define(self, node: int, after: int) -> None:
+    def _define(self, node: int) -> None:
         """The names that may come next."""
-        owner, graph, names = self._owner, self._graph, self._names
+        owner, graph, names, after = self._owner, self._graph, self._names, self._after
         links: list[Link] = []
-        for index, name in enumerate(names.names):
-            entry = self._name(name, self._tail(names.formulas[index], after))
-            if entry is not None:
-                links.append(self._bits.name(index, entry))
         for region, formula in names.regions:
             entry = owner.string_rule(region)
             if entry is not None:
@@ -80,13 +105,18 @@ class MemberSet:
             end = owner.last_line(self._depth) + 1
             entry = names.choice.entry(lambda formula: self._tail(formula, after), self._target, end)
             links.append(self._bits.other(entry))
-        graph.define(node, links=links)
-
-    def _name(self, name: str, tail: int) -> int | None:
-        owner = self._owner
-        if owner.form.escapes == "canonical":
-            return self._graph.literal(spelt(name), tail)
-        return owner.lowering.lower(owner.strings.literal(name), tail)
+        if owner.form.escapes == "canonical" and names.names:
+            guards = [number for index in range(len(names.names)) for number in self._bits.name(index)]
+            rules = [owner.member(formula, self._depth) for formula in names.formulas]
+            graph.define_names(node, all_spelt(names.names), rules, guards, after, links)
+            return
+        named: list[Link] = []
+        for index, name in enumerate(names.names):
+            entry = owner.lowering.lower(owner.strings.literal(name), self._tail(names.formulas[index], after))
+            if entry is not None:
+                needed, refused, kept, added = self._bits.name(index)
+                named.append(graph.guard(entry, needed=needed, refused=refused, kept=kept, added=added))
+        graph.define(node, links=[*named, *links])
 
     def _tail(self, formula: Formula, after: int) -> int:
         """The node after a name: colon and value."""

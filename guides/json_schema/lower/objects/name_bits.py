@@ -20,12 +20,12 @@ class FewNames:
             required, lambda: [weight(index) if required >> index & 1 else 0 for index in range(len(names.names))]
         )
 
-    def name(self, index: int, entry: int) -> Link:
-        """To the name at `index`, which is one more from there on."""
+    def name(self, index: int) -> tuple[int, int, int, int]:
+        """The guard of the name at `index`, which is one more from there on, as `Graph.guard` has it."""
         names = self._names
         used, before = 1 << index, self._in_order & ((1 << index) - 1)
         added = used | before if index < names.schema_names else used | self._in_order
-        return self._graph.guard(entry, needed=names.required & before, refused=used, added=added)
+        return names.required & before, used, -1, added
 
     def other(self, entry: int) -> Link:
         """To a name without a bit."""
@@ -52,10 +52,10 @@ class ManyNames:
         self._required = names.required.bit_count()
         self.counter = graph.new_large_set(self._required, lambda: list(map(weight, order[: self._required])))
 
-    def name(self, index: int, entry: int) -> Link:
-        """To the name at `index`, which is one more from there on."""
+    def name(self, index: int) -> tuple[int, int, int, int]:
+        """The guard of the name at `index`, which is one more from there on, as `Graph.guard` has it."""
         bit = self._bit[index] + 1
-        return self._graph.guard(entry, refused=bit, added=bit)
+        return 0, bit, -1, bit
 
     def other(self, entry: int) -> Link:
         """To a name without a bit."""

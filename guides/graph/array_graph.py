@@ -1,0 +1,159 @@
+"""The arrays of a graph, and what is written into them whole: fragments, and names of members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from ...kernels.chart.copying import copy_piece, lay_names
+from ...kernels.chart.layout import COUNTER, LINK_HI, RULE, SPAN
+from ...kernels.chart.layout import Graph as GraphArrays
+from ...kernels.jit.calling import call
+from ..syntax import Ranges
+from .copies import Copy, make_copies
+from .fragment import Fragment
+from .records import Records
+from .spans import Span, span_of
+from .utf8 import ByteFragment
+
+Link = tuple[int, int, int]
+_NOTHING_GIVEN = np.zeros(0, np.int32)
+
+
+class ArrayGraph:
+    """The arrays of kernels/chart/layout.py, growing; rule, counter: those that new nodes get."""
+
+    def __init__(self) -> None:
+        self._nodes = Records(8, 512)
+        self._edges = Records(3, 1024)
+        self._links = Records(3, 512)
+        self._counters = Records(2, 8)
+        self._counters.reserve(1)
+        self._guards = Records(4, 8)
+        self._spans: dict[Span, int] = {(0, 0, 0): 0}
+        self._span_array = np.zeros((1, 3), np.uint64)
+        # What is to be written into the arrays, three numbers each; all at once is several times faster.
+        self._pending_edges: list[int] = []
+        self._pending_links: list[int] = []
+        self._copies: dict[ByteFragment, list[Copy]] = {}
+        self._handed: GraphArrays | None = None
+        self.rule = 0
+        self.counter = 0
+
+    @property
+    def node_count(self) -> int:
+        """The number of nodes so far."""
+        return self._nodes.count
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the records in use take."""
+        records = (self._nodes, self._edges, self._links, self._counters, self._guards)
+        return sum(each.count * each.array.strides[0] for each in records)
+
+    def arrays(self) -> GraphArrays:
+        """The graph as it stands, for the kernels; valid until the next change."""
+        self._flush()
+        handed = self._handed
+        if (
+            handed is None
+            or handed.nodes is not self._nodes.array
+            or handed.edges is not self._edges.array
+            or handed.links is not self._links.array
+            or handed.counters is not self._counters.array
+            or handed.guards is not self._guards.array
+            or handed.spans is not self._span_array
+        ):
+            self._handed = handed = GraphArrays(
+                self._nodes.array,
+                self._edges.array,
+                self._links.array,
+                self._counters.array,
+                self._guards.array,
+                self._span_array,
+            )
+        return handed
+
+    def _flush(self) -> None:
+        if self._pending_edges:
+            self._edges.append(self._pending_edges)
+            self._pending_edges = []
+        if self._pending_links:
+            self._links.append(self._pending_links)
+            self._pending_links = []
+        if self._copies:
+            make_copies(self._copies, self._nodes, self._edges, self._links)
+            self._copies.clear()
+
+    def reserve(self) -> int:
+        """A new node of the current rule and counter, to be defined later."""
+        node = self._nodes.reserve(1)
+        flat, base = self._nodes.flat, 8 * node
+        flat[base + RULE] = self.rule
+        flat[base + COUNTER] = self.counter
+        return node
+
+    def instantiate(self, byte_fragment: ByteFragment, target: int) -> int:
+        """Copy a fragment, its ways out leading to `target`; its first node.
+
+        The nodes get their edges when the graph is next asked for: copies of one fragment are made together.
+        """
+        size = len(byte_fragment.ends)
+        first = self._nodes.reserve(size)
+        self._copies.setdefault(byte_fragment, []).append((first, target, self.rule, self.counter))
+        return first
+
+    def insert(self, fragment: Fragment, given: Sequence[int] = (), start: int | None = None) -> int:
+        """Copy a fragment: what its numbers are higher by in the graph, which is where a new start node is.
+
+        given: what its holes stand for; start: a node that was reserved, in place of its node 0
+        """
+        self._flush()
+        piece, size = fragment.piece, len(fragment.piece.nodes)
+        shift = self._nodes.reserve(size) if start is None else self._nodes.reserve(size - 1) - 1
+        edge, link = self._edges.reserve(len(piece.edges)), self._links.reserve(len(piece.links))
+        counters = self._counters.extend(fragment.counters) - 1 if len(fragment.counters) else 0
+        numbers = np.array(given, np.int32) if given else _NOTHING_GIVEN
+        arrays = self._nodes.array, self._edges.array, self._links.array
+        call(copy_piece, *arrays, piece, numbers, shift if start is None else start, shift, edge, link, counters)
+        for node, span in fragment.spans:
+            self._promise(node + shift if node or start is None else start, span)
+        return shift
+
+    def define_names(
+        self,
+        node: int,
+        names: Sequence[bytes],
+        rules: Sequence[int],
+        guards: Sequence[int],
+        after: int,
+        others: Sequence[Link],
+    ) -> None:
+        """Give a node links to `names`, each behind its guard, and to others.
+
+        rules: what is called behind each name, to go on at `after`; guards: as `guard` has them, four numbers each
+        """
+        self._flush()
+        data, count = b"".join(names), len(names)
+        first, edge = self._nodes.reserve(len(data) + 2 * count), self._edges.reserve(len(data))
+        link, guard = self._links.reserve(3 * count), self._guards.append(guards)
+        ends = np.array(list(accumulate(map(len, names))), np.int32)
+        arrays = self._nodes.array, self._edges.array, self._links.array
+        called = np.array(rules, np.int32)
+        call(lay_names, *arrays, np.frombuffer(data, np.uint8), ends, called, node, after, first, edge, link, guard)
+        for other in others:
+            self._pending_links += other
+        self._nodes.flat[8 * node + LINK_HI] += len(others)
+
+    def promise_span(self, node: int, ranges: Ranges) -> None:
+        """Promise that from `node` every text of these characters can be read and continued."""
+        self._promise(node, span_of(ranges))
+
+    def _promise(self, node: int, span: Span) -> None:
+        number = self._spans.get(span)
+        if number is None:
+            number = self._spans[span] = len(self._spans)
+            self._span_array = np.array(list(self._spans), np.uint64)
+        self._nodes.flat[8 * node + SPAN] = number

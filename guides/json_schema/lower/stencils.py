@@ -1,0 +1,123 @@
+"""Bodies of rules that many formulas have alike: made once in a process, then copied with their holes filled.
+
+What a member is like (a string; an array of something; an object or null) takes few forms, and there are many members.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ....kernels.chart.layout import UNBOUNDED
+from ...graph.fragment import Fragment
+from ...syntax import Node
+from ..algebra.cases import Array, Normal, Object
+from .form import Form
+from .objects.member_set import MemberSet
+from .stencil_graph import Hole
+
+MOST_FORMS = 16
+MOST_STENCILS = 128
+
+
+class ArrayShape(NamedTuple):
+    """An array of items that are all alike: whether it may be empty, and how many items there may be."""
+
+    may_be_empty: bool
+    may_have_items: bool
+    may_go_on: bool
+    is_counted: bool
+
+
+class ObjectShape(NamedTuple):
+    """An object that a set tells of: whether members must, and may be there."""
+
+    has_required: bool
+    has_members: bool
+
+
+class Shape(NamedTuple):
+    """What is the same in the bodies of all formulas that have one stencil.
+
+    is_member: whether a colon comes first; depth: 0 where it does not matter
+    """
+
+    is_member: bool
+    depth: int
+    null: bool
+    booleans: frozenset[bool]
+    numbers: int
+    strings: int
+    array: ArrayShape | None
+    object: ObjectShape | None
+
+
+ANYTHING = Shape(False, 0, False, frozenset(), -1, -1, None, None)
+"""Stands for the rule of any value; no formula has less than no numbers."""
+
+
+class Stencil(NamedTuple):
+    """The body of a rule as a fragment, whose node 0 is the rule's start.
+
+    holes: what is to be in them; spaces: the white space whose rules some of them want; final: the end of the rule;
+    promising: the node before the value of a member; after: that after a member of the object; 0 where there is none
+    """
+
+    fragment: Fragment
+    holes: tuple[Hole, ...]
+    spaces: tuple[Node, ...]
+    final: int
+    promising: int
+    after: int
+
+
+@lru_cache(maxsize=MOST_FORMS)
+def stencils(form: Form) -> dict[Shape, Stencil]:
+    """The stencils for one form of JSON, as far as they were wanted."""
+    return {}
+
+
+def keep(known: dict[Shape, Stencil], shape: Shape, stencil: Stencil) -> Stencil:
+    """Keep a stencil, if there is room; the stencil."""
+    if len(known) < MOST_STENCILS:
+        known[shape] = stencil
+    return stencil
+
+
+def is_common(normal: Normal) -> bool:
+    """Whether a normal form asks nothing that a shape does not tell, as far as it alone says so."""
+    if normal.constants or len(normal.arrays) > 1 or len(normal.objects) > 1:
+        return False
+    return not any(case.values is not None for case in normal.strings) and all(map(_is_plain, normal.objects))
+
+
+def _is_plain(case: Object) -> bool:
+    """Whether an object may be told by a set."""
+    counted = case.max_properties is not None or case.min_properties > len(case.required)
+    return not counted and not case.either and not case.some
+
+
+def shape_of(normal: Normal, items: Array | None, members: MemberSet | None, is_member: bool, depth: int) -> Shape:
+    """The shape of a normal form; items, members: its array and its object, if it has any."""
+    return Shape(
+        is_member,
+        depth,
+        normal.null,
+        normal.booleans,
+        len(normal.numbers),
+        len(normal.strings),
+        None if items is None else array_shape(items),
+        None if members is None else ObjectShape(members.has_required, members.has_members),
+    )
+
+
+def array_shape(case: Array) -> ArrayShape:
+    """The shape of an array of items that are all alike."""
+    least, most = turns(case)
+    return ArrayShape(case.min_items == 0, case.max_items != 0, most > 0, least > 0 or most != UNBOUNDED)
+
+
+def turns(case: Array) -> tuple[int, int]:
+    """How many items may come after the first."""
+    most = UNBOUNDED if case.max_items is None else max(case.max_items - 1, 0)
+    return max(case.min_items - 1, 0), most

@@ -1,0 +1,181 @@
+"""Making a graph, its quick parts: fragments are copied into it, texts laid, and what is lazy looked for.
+
+A fragment may have *holes*, numbers below 0 where a copy gets a number of its own: -1 - k stands for given[k]. This is
+copy-and-patch (H. Xu and F. Kjolstad, "Copy-and-Patch Compilation", 2021), with graphs in place of machine code.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..jit.aliases import Bytes, Int, Ints
+from ..jit.arrays import Arrays, Table
+from ..jit.wide import inner_njit, njit
+from .layout import (
+    CALL,
+    COUNTER,
+    EDGE_FIRST,
+    EDGE_HI,
+    EDGE_LAST,
+    EDGE_LO,
+    EDGE_TARGET,
+    EPSILON,
+    FLAGS,
+    GUARD,
+    INCREMENT,
+    LAZY,
+    LINK_ARGUMENT,
+    LINK_HI,
+    LINK_KIND,
+    LINK_LO,
+    LINK_TARGET,
+    LOOKED,
+    RULE,
+    SPAN,
+)
+
+
+class Piece(Arrays):
+    """A fragment: nodes, edges and links as those of `Graph`, numbered from 0, with holes.
+
+    What may be a hole: targets of edges and links, arguments of links, counters.
+    """
+
+    nodes: Table[np.int32]
+    edges: Table[np.int32]
+    links: Table[np.int32]
+
+
+@inner_njit
+def copy_of_node(given: Ints, start: Int, shift: Int, node: Int) -> Int:
+    """The number that a node of the fragment has in the graph."""
+    if node < 0:
+        return given[-1 - node]
+    return start if node == 0 else node + shift
+
+
+@inner_njit
+def copy_of_counter(given: Ints, counters: Int, counter: Int) -> Int:
+    """The number that a counter of the fragment has in the graph; 0 for none."""
+    if counter < 0:
+        return given[-1 - counter]
+    return counter + counters if counter else 0
+
+
+@njit
+def copy_piece(
+    nodes: Ints,
+    edges: Ints,
+    links: Ints,
+    piece: Piece,
+    given: Ints,
+    start: Int,
+    shift: Int,
+    edge: Int,
+    link: Int,
+    counters: Int,
+) -> None:
+    """Copy a fragment into the arrays of a graph, in which there is room.
+
+    given: int32 [holes]; start: what its node 0 is there; shift, counters: what is added to the numbers of its other
+    nodes and its counters; edge, link: where its edges and links begin
+    """
+    for node in range(len(piece.nodes)):
+        there = copy_of_node(given, start, shift, node)
+        nodes[there, EDGE_LO] = piece.nodes[node, EDGE_LO] + edge
+        nodes[there, EDGE_HI] = piece.nodes[node, EDGE_HI] + edge
+        nodes[there, LINK_LO] = piece.nodes[node, LINK_LO] + link
+        nodes[there, LINK_HI] = piece.nodes[node, LINK_HI] + link
+        nodes[there, FLAGS] = piece.nodes[node, FLAGS]
+        nodes[there, RULE] = copy_of_node(given, start, shift, piece.nodes[node, RULE])
+        nodes[there, COUNTER] = copy_of_counter(given, counters, piece.nodes[node, COUNTER])
+        nodes[there, SPAN] = 0
+    for at in range(len(piece.edges)):
+        edges[edge + at, EDGE_FIRST] = piece.edges[at, EDGE_FIRST]
+        edges[edge + at, EDGE_LAST] = piece.edges[at, EDGE_LAST]
+        edges[edge + at, EDGE_TARGET] = copy_of_node(given, start, shift, piece.edges[at, EDGE_TARGET])
+    for at in range(len(piece.links)):
+        kind, argument = piece.links[at, LINK_KIND], piece.links[at, LINK_ARGUMENT]
+        links[link + at, LINK_KIND] = kind
+        links[link + at, LINK_TARGET] = copy_of_node(given, start, shift, piece.links[at, LINK_TARGET])
+        if kind == CALL:
+            links[link + at, LINK_ARGUMENT] = copy_of_node(given, start, shift, argument)
+        else:
+            links[link + at, LINK_ARGUMENT] = copy_of_counter(given, counters, argument)
+
+
+@njit
+def lay_names(
+    nodes: Ints,
+    edges: Ints,
+    links: Ints,
+    data: Bytes,
+    ends: Ints,
+    rules: Ints,
+    node: Int,
+    after: Int,
+    first: Int,
+    edge: Int,
+    link: Int,
+    guard: Int,
+) -> None:
+    """Define a node before many texts, each with a guard in front of it and a call behind it that returns to `after`.
+
+    data, ends: the bytes of the texts, and where each ends; rules: what is called behind each; guard: that of the first
+    first, edge, link: where there is room for a node and an edge for each byte, two more nodes and three links for each
+    text. The links of `node` come last; it goes on as the others in its rule do, with its counter.
+    """
+    count = len(ends)
+    at, place, guarded = 0, first, link + 2 * count
+    for number in range(count):
+        links[guarded + number, LINK_KIND] = GUARD
+        links[guarded + number, LINK_TARGET] = place
+        links[guarded + number, LINK_ARGUMENT] = guard + number
+        length = ends[number] - at
+        for i in range(length + 2):
+            nodes[place + i, RULE] = nodes[node, RULE]
+            nodes[place + i, COUNTER] = nodes[node, COUNTER]
+        for i in range(length):
+            nodes[place, EDGE_LO], nodes[place, EDGE_HI] = edge, edge + 1
+            edges[edge, EDGE_FIRST] = edges[edge, EDGE_LAST] = data[at + i]
+            edges[edge, EDGE_TARGET] = place + 1
+            edge += 1
+            place += 1
+        at += length
+        nodes[place, LINK_LO], nodes[place, LINK_HI] = link, link + 1
+        links[link, LINK_KIND], links[link, LINK_TARGET], links[link, LINK_ARGUMENT] = CALL, rules[number], place + 1
+        nodes[place + 1, LINK_LO], nodes[place + 1, LINK_HI] = link + 1, link + 2
+        links[link + 1, LINK_KIND], links[link + 1, LINK_TARGET], links[link + 1, LINK_ARGUMENT] = EPSILON, after, 0
+        link += 2
+        place += 2
+    nodes[node, LINK_LO], nodes[node, LINK_HI], nodes[node, FLAGS] = guarded, guarded + count, 0
+
+
+@njit
+def look_ahead(nodes: Ints, links: Ints, begin: Ints, found: Ints) -> Int:
+    """The lazy nodes that links lead to, whatever is counted, from the nodes `begin`; how many are written to `found`.
+
+    Each node is looked at once, since what it led to was asked for then: it is LOOKED afterwards.
+    """
+    todo = np.empty(len(begin) + len(nodes), np.int32)
+    count = waiting = 0
+    for at in range(len(begin)):
+        todo[waiting] = begin[at]
+        waiting += 1
+    while waiting:
+        waiting -= 1
+        node = todo[waiting]
+        for at in range(nodes[node, LINK_LO], nodes[node, LINK_HI]):
+            kind, target = links[at, LINK_KIND], links[at, LINK_TARGET]
+            if kind in (CALL, INCREMENT) or (kind == EPSILON and links[at, LINK_ARGUMENT] == 0):
+                flags = nodes[target, FLAGS]
+                if flags & LOOKED:
+                    continue
+                nodes[target, FLAGS] = flags | LOOKED
+                if flags & LAZY:
+                    found[count] = target
+                    count += 1
+                else:
+                    todo[waiting] = target
+                    waiting += 1
+    return count
