@@ -17,6 +17,7 @@ from ..tokenizers_adapter import Vocabulary
 Ints = NDArray[np.int32]
 States = Sequence[int] | NDArray[np.integer[Any]]
 
+WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
 TRIES = 3
 """How often rows are copied anew because others were given away meanwhile, before they are copied one by one."""
 
@@ -32,17 +33,8 @@ class Bits(NamedTuple):
     @classmethod
     def of(cls, bitmask: Any) -> Bits:
         """The memory of a bitmask [rows, words], of NumPy or torch. Raises OptionError for anything else."""
-        array: Any = bitmask
-        if not isinstance(bitmask, np.ndarray):
-            if not hasattr(bitmask, "data_ptr"):
-                raise OptionError(f"bitmask must be a NumPy array or a torch tensor, not {shown(bitmask)}")
-            if bitmask.device.type != "cpu":
-                raise OptionError(
-                    f"bitmask lies on {bitmask.device}; masks are filled in CPU memory: fill one there and move it, "
-                    "or keep the masks on the device with adapters.DeviceMasks"
-                )
-            array = bitmask.numpy()
-        if array.ndim != 2 or array.dtype not in (np.int32, np.uint32):
+        array = numpy_of(bitmask)
+        if array.ndim != 2 or array.dtype not in WORDS:
             raise OptionError(
                 f"bitmask is {array.dtype} {list(array.shape)}, and must be int32 or uint32 [rows, words], a bit for "
                 "each token"
@@ -67,6 +59,20 @@ class Bits(NamedTuple):
                 f"{vocabulary.size:,} tokens and needs {needed}; make the vocabulary as wide as the model's logits: "
                 "Vocabulary.from_tokenizer(tokenizer, size=...)"
             )
+
+
+def numpy_of(bitmask: Any) -> Any:
+    """An array, or a tensor of torch as one of the same memory. Raises OptionError for others, or on a device."""
+    if isinstance(bitmask, np.ndarray):
+        return bitmask  # pyright: ignore[reportUnknownVariableType]
+    if not hasattr(bitmask, "data_ptr"):
+        raise OptionError(f"bitmask must be a NumPy array or a torch tensor, not {shown(bitmask)}")
+    if bitmask.device.type != "cpu":
+        raise OptionError(
+            f"bitmask lies on {bitmask.device}; masks are filled in CPU memory: fill one there and move it, "
+            "or keep the masks on the device with adapters.DeviceMasks"
+        )
+    return bitmask.numpy()
 
 
 def allocate_bitmask(vocabulary: Vocabulary | int, rows: int) -> NDArray[np.int32]:

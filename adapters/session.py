@@ -16,7 +16,7 @@ from ..guides.limits import spend
 from ..guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_within
 from ..kernels.logits.mask import allowed_ids
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import Bits, fill_bitmask, guide_of
+from .bitmask import WORDS, Bits, fill_bitmask, guide_of, numpy_of
 
 STEPS_A_BYTE = 1000
 """Steps of work, as `guides.limits` counts them, that looking for the next certain byte takes outside of guides."""
@@ -114,7 +114,14 @@ class Session:
 
     def fill(self, bitmask: Any, row: int) -> None:
         """Write `mask()` into a row of a bitmask, see `fill_bitmask`."""
-        fill_sessions([self], bitmask, [row])
+        mask = self.mask()
+        array = numpy_of(bitmask)
+        if array.ndim != 2 or array.dtype not in WORDS or array.shape[1] < len(mask) or not 0 <= row < len(array):
+            fill_sessions([self], bitmask, [row])  # which says what is wrong
+            return
+        target = array[row].view(np.uint32)
+        target[: len(mask)] = mask
+        target[len(mask) :] = 0
 
     def jump_forward(self, most: int = 256) -> bytes:
         """The bytes that come next whatever is chosen, at most so many; they may end within a character.

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from trellm import OptionError
@@ -34,3 +37,14 @@ def test_hosts_that_are_absent_or_have_changed() -> None:
         interface("pytest", "pytest", "pytest 1", {"pytest": ["MonkeyPatch.thing"]})
     with pytest.raises(OptionError, match=r"has no pytest.no_such_module, which the adapter needs"):
         interface("pytest", "pytest", "pytest 1", {"pytest.no_such_module": ["thing"]})
+
+
+def test_entry_points_are_there() -> None:
+    """Those that pyproject.toml names can be loaded without their hosts."""
+    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    groups = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["entry-points"]
+    assert set(groups) == {"vllm.general_plugins", "sglang.srt.plugins"}
+    for names in groups.values():
+        for place in names.values():
+            module, _, name = place.partition(":")
+            assert callable(getattr(import_module(module), name))
