@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,17 @@ from numpy.typing import NDArray
 from ..checks import items_of, shown, texts_of
 from ..errors import OptionError
 from ..guides.healing.crossing import Crossings
-from ..guides.protocol import DEAD, ByteGuide, Guide
+from ..guides.protocol import ByteGuide, Guide
 from ..kernels.logits.mask import apply_mask
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import allocate_bitmask, fill_bitmask, guide_of
-from .budget import Budgets, check_budget
+from .bitmask import guide_of
 from .device_masks import DeviceMasks
 from .healing import Healed, heal
 from .hosts import interface
-from .session import Session, packed
+from .rows import Rows, check_width
+from .session import Session
 
 TRIED = "transformers 5.23"
-REMEMBERED = 64
-"""How many places of a row's texts are remembered, at least: as far back as assisted decoding goes, and more."""
 
 MOST_REQUESTS = 4096
 """Of how many requests of continuous batching it is remembered where their texts are."""
@@ -46,13 +44,6 @@ else:
     globals().update(interface("transformers", "transformers", TRIED, _HOST))
 
 
-class Place(NamedTuple):
-    """Where a row's text is: the guide's state, and whether EOS has come."""
-
-    state: int
-    ended: bool
-
-
 class GuideLogitsProcessor(LogitsProcessor):
     """A logits processor that keeps what `generate` writes within a guide, and lets it end where a text is complete.
 
@@ -68,102 +59,15 @@ class GuideLogitsProcessor(LogitsProcessor):
     supports_continuous_batching = False
 
     def __init__(self, guide: Guide | Sequence[Guide], *, max_new_tokens: int | None = None) -> None:
-        several = items_of(guide)
-        self.guides = [guide_of(each) for each in ([guide] if several is None else several)]
-        if not self.guides:
-            raise OptionError("there is no guide; give one, or one for each prompt")
-        self.max_new_tokens = max_new_tokens
-        if max_new_tokens is not None:
-            for each in {id(each): each for each in self.guides}.values():
-                check_budget(each, max_new_tokens, "max_new_tokens")
-        self._budgets = Budgets()
-        self._eos = [frozenset(each.vocabulary.eos_ids) for each in self.guides]
-        self.reset()
+        self._rows = Rows(guide, max_new_tokens, "max_new_tokens")
 
     def reset(self) -> None:
         """Be ready for another call of `generate`."""
-        self._prompt: NDArray[np.int64] | None = None
-        self._longest = 0
-        self._places: dict[tuple[int, bytes], Place] = {}
-        self._bitmask: NDArray[np.int32] = np.zeros((0, 0), np.int32)
+        self._rows.reset()
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """The scores float [rows, V] with -inf for what may not follow in each row."""
-        ids = input_ids.detach().cpu().numpy()
-        texts = ids[:, self._begin(ids) :]
-        owners = self._owners(len(ids))
-        places = self._advance(texts, owners)
-        masks = self._masks(places, owners, texts.shape[1])
-        for guide in self.guides:
-            check_width(guide.vocabulary, scores.shape[-1])
-        return masked(scores, masks)
-
-    def _begin(self, ids: NDArray[np.int64]) -> int:
-        """Where texts begin. Raises OptionError if this is no call of the `generate` that the processor is for."""
-        if self._prompt is None:
-            self._prompt, self._longest = ids.copy(), ids.shape[1]
-        width, count = self._prompt.shape[1], len(self._prompt)
-        same = len(ids) == count and ids.shape[1] <= self._longest + 1
-        # Beams may change places, but only with others of one prompt
-        if not same or not np.array_equal(ids[:, :width], self._prompt):
-            raise OptionError(
-                "these are not the rows that this GuideLogitsProcessor began with: it is for one call of generate; "
-                "make a new one for each, or call its reset() in between"
-            )
-        self._longest = max(self._longest, ids.shape[1])
-        return width
-
-    def _owners(self, rows: int) -> list[int]:
-        """The number of each row's guide."""
-        count = len(self.guides)
-        if rows % count:
-            raise OptionError(f"{count} guides for {rows} rows; give one guide for each prompt, or one for all")
-        return [row * count // rows for row in range(rows)]
-
-    def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[Place]:
-        """Where each row is; a row is found by its text, so that rows may fork, change places and go back."""
-        known, found = self._places, list[Place]()
-        for text, owner in zip(texts, owners, strict=True):
-            if not len(text):
-                found.append(Place(self.guides[owner].start, False))
-                continue
-            before = known.get((owner, text[:-1].tobytes()))
-            if before is None:
-                before = Place(self.guides[owner].start, False)
-                for token in text[:-1].tolist():
-                    before = self._after(owner, before, token)
-            found.append(self._after(owner, before, text.item(-1)))
-        if len(known) > REMEMBERED * len(owners):
-            for key in list(known)[: -8 * len(owners)]:
-                del known[key]
-        known.update(((owner, text.tobytes()), place) for text, owner, place in zip(texts, owners, found, strict=True))
-        return found
-
-    def _after(self, owner: int, place: Place, token: int) -> Place:
-        if place.ended or place.state == DEAD:
-            return place
-        state = self.guides[owner].advance(place.state, token)
-        return Place(state, state != DEAD and token in self._eos[owner])
-
-    def _masks(self, places: list[Place], owners: list[int], length: int) -> NDArray[np.int32]:
-        """The masks of all rows, int32 [rows, words].
-
-        Where a text has ended, or has gone astray (a beam whose probability is 0, a draft that is refused), EOS.
-        """
-        if len(self._bitmask) != len(places):
-            widest = max(guide.vocabulary.size for guide in self.guides)
-            self._bitmask = allocate_bitmask(widest, len(places))
-        guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
-        fill_bitmask(guides, [place.state for place in places], self._bitmask)
-        for row, (place, owner) in enumerate(zip(places, owners, strict=True)):
-            guide, mask = self.guides[owner], None
-            if place.ended or place.state == DEAD:
-                mask = packed(guide.vocabulary, self._eos[owner])
-            elif self.max_new_tokens is not None:
-                mask = self._budgets.mask(guide, place.state, self.max_new_tokens - length)
-            if mask is not None:
-                self._bitmask[row, : len(mask)] = mask.view(np.int32)
-        return self._bitmask
+        return masked(scores, self._rows.masks(input_ids.detach().cpu().numpy(), scores.shape[-1]))
 
 
 class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
@@ -256,15 +160,6 @@ def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> Tensor:
     words = torch.from_numpy(bitmask)
     apply_mask(found, words if found.device.type == "cpu" else words.to(found.device))
     return found
-
-
-def check_width(vocabulary: Vocabulary, width: int) -> None:
-    """Raise OptionError if logits are too narrow for a guide's vocabulary: another tokenizer than the model's."""
-    if width < vocabulary.size:
-        raise OptionError(
-            f"the model's logits have {width:,} values, but the guide's vocabulary has {vocabulary.size:,} tokens: the "
-            "tokenizer is not this model's, or wider; make the guide with vocabulary_for(model, tokenizer)"
-        )
 
 
 def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:

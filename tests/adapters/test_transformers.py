@@ -205,7 +205,7 @@ def test_one_call_of_generate(network: Network, tokenizer: Any) -> None:
     processor = GuideLogitsProcessor(guide, max_new_tokens=20)
     texts = said(network(), tokenizer, processor, max_new_tokens=20)
     for prompts in (["12"], ["a", "b", "c"]):
-        with pytest.raises(OptionError, match="not the rows that this GuideLogitsProcessor began with"):
+        with pytest.raises(OptionError, match="not the rows that this logits processor began with"):
             said(network(), tokenizer, processor, prompts, max_new_tokens=20)
     processor.reset()
     assert said(network(), tokenizer, processor, max_new_tokens=20) == texts
