@@ -57,8 +57,10 @@ class Vocabulary:
     def from_tokenizer(
         cls, tokenizer: Any, size: int | None = None, eos_ids: int | Iterable[int] | None = None
     ) -> Vocabulary:
-        """The vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, or a tiktoken encoding.
+        """The vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, tiktoken, or mistral-common.
 
+        It may also be the path of a tokenizer.json (with a tokenizer_config.json beside it, which names EOS), of a
+        tekken.json, of a folder with one of these, or of a GGUF file; or a model of llama-cpp-python.
         `size` is the width of the model's logits, if it differs from the tokenizer's number of ids; `eos_ids`
         replaces the tokenizer's own EOS. Special tokens have no bytes; other added tokens have their text.
         Raises VocabularyError if there is no EOS, if the tokenizer's strings cannot be turned into bytes, or
