@@ -4,7 +4,8 @@
 
 Each soak runs in a process of its own and reports the resident memory before, at its highest and at the end, in MiB,
 less that of the libraries; what it may be stands beside it. schemas, regexes, grammars, healed prompts, contexts:
-20,000 different ones. random states: one guide asked about a million random states, its own and others. descriptions:
+20,000 different ones. strings, numbers: 3,000 different patterns and bounds in schemas. long documents: 200 of 200,000
+characters. random states: one guide asked about a million random states, its own and others. descriptions:
 300 schemas with a description of 4 MB. counting back: 42,000 tokens through `[ab]*a[ab]{200}`, whose automaton has
 2^201 states. --scale makes all of them shorter; --save writes results/fuzz_memory.csv.
 """
@@ -66,6 +67,53 @@ def schemas(vocabulary: Any, scale: float) -> dict[str, Any]:
             "additionalProperties": False,
         }
         walk(JSONGuide(schema, vocabulary), random, 12)
+    return {}
+
+
+def strings(vocabulary: Any, scale: float) -> dict[str, Any]:
+    """Different patterns in schemas, several at a time, negated, with lengths."""
+    from trellm.errors import TrellmError
+    from trellm.guides import JSONGuide
+
+    random = Random(0)
+
+    def pattern(parts: int, index: int) -> str:
+        kinds = ("[a-z]{1,9}", f"(foo|bar|{index})", r"\d+x", f"[^ {index}]*", r"\w{3}", ".*z")
+        return f"^{''.join(random.choice(kinds) for _ in range(parts))}$"
+
+    refused = 0
+    for index in range(int(3000 * scale)):
+        schema = {"type": "string", "pattern": pattern(4, index), "not": {"pattern": pattern(2, index)}}
+        if index % 3 == 0:
+            schema = {"type": "string", "pattern": pattern(3, index), "minLength": index % 20, "maxLength": 90}
+        try:
+            walk(JSONGuide(schema, vocabulary), random, 12)
+        except TrellmError:  # no text meets both, or too many states
+            refused += 1
+    return {"refused": refused}
+
+
+def numbers(vocabulary: Any, scale: float) -> dict[str, Any]:
+    """Different bounds and multiples."""
+    from trellm.guides import JSONGuide
+
+    random = Random(0)
+    for index in range(int(3000 * scale)):
+        schema: dict[str, Any] = {"type": ("integer", "number")[index % 2], "minimum": index}
+        if index % 5 == 0:
+            schema["multipleOf"] = random.choice([0.1, 7, 11])
+        walk(JSONGuide(schema, vocabulary), random, 12)
+    return {}
+
+
+def long_contexts(vocabulary: Any, scale: float) -> dict[str, Any]:
+    """Documents of 200,000 characters that are quoted in JSON."""
+    from trellm.guides import JSONGuide
+
+    random = Random(0)
+    for _ in range(int(200 * scale)):
+        text = " ".join(f"w{random.randrange(10**6)}" for _ in range(26_000))
+        walk(JSONGuide({"x-quote": "c"}, vocabulary, contexts={"c": text}), random, 12)
     return {}
 
 
@@ -187,7 +235,8 @@ def counting_back(vocabulary: Any, scale: float) -> dict[str, Any]:
 
 
 SOAKS: dict[str, tuple[Callable[[Any, float], dict[str, Any]], int]] = {
-    "schemas": (schemas, MOST_MIB), "regexes": (regexes, MOST_MIB), "grammars": (grammars, MOST_MIB),
+    "schemas": (schemas, MOST_MIB), "strings": (strings, MOST_MIB), "numbers": (numbers, MOST_MIB),
+    "long documents": (long_contexts, MOST_MIB), "regexes": (regexes, MOST_MIB), "grammars": (grammars, MOST_MIB),
     "healed prompts": (healed_prompts, MOST_MIB), "contexts": (contexts, MOST_MIB), "goals": (goals, MOST_MIB),
     "random states": (random_states, MOST_MIB), "descriptions": (descriptions, 200), "counting back": (counting_back,
     MOST_MIB),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from ..graph.utf8 import CONTINUATION, LEADS
+from ..kept import kept_growing
 from ..syntax import Ranges, Table
 from .charsets import normalise
 
@@ -22,14 +22,21 @@ class CharacterRows:
 
     def __init__(self, row: Row) -> None:
         self._row = row
+        self._held = 0
         self._known: dict[int, dict[int, Ranges]] = {}
         self._inside: dict[tuple[int, int], Runs] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory is taken by what was asked for so far."""
+        return self._held
 
     def of(self, state: int) -> dict[int, Ranges]:
         """The characters that lead from a state between characters to each other state."""
         known = self._known.get(state)
         if known is None:
             known = self._known[state] = {target: normalise(pairs) for target, pairs in self._pairs(state).items()}
+            self._held += 500 + 200 * sum(map(len, known.values()))
         return known
 
     def _pairs(self, state: int) -> dict[int, Runs]:
@@ -65,7 +72,11 @@ class CharacterRows:
         return known
 
 
-@lru_cache(maxsize=64)
+def _held_bytes(rows: CharacterRows) -> int:
+    return rows.held_bytes
+
+
+@kept_growing(64, 64 << 20, _held_bytes)
 def rows_of(table: Table) -> CharacterRows:
     """The characters that lead from state to state of a table."""
 

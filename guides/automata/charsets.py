@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..kept import kept
 from ..limits import spend
 from ..syntax import Ranges
 
@@ -51,7 +52,7 @@ def _without_surrogates(merged: Iterable[tuple[int, int]]) -> Iterable[tuple[int
             yield 0xE000, high
 
 
-@lru_cache(maxsize=256)
+@kept(256, 8 << 20)
 def negate(ranges: Ranges) -> Ranges:
     """Every character that is not in `ranges`."""
     gaps: list[tuple[int, int]] = []
@@ -74,7 +75,7 @@ def intersect(left: Ranges, right: Ranges) -> Ranges:
     return _intersect(left, right)
 
 
-@lru_cache(maxsize=256)
+@kept(256, 8 << 20)
 def _intersect(left: Ranges, right: Ranges) -> Ranges:
     spend(STEPS_PER_RANGE * (len(left) + len(right)))
     found: list[tuple[int, int]] = []
@@ -99,7 +100,7 @@ def union(left: Ranges, right: Ranges) -> Ranges:
     return _union(left, right)
 
 
-@lru_cache(maxsize=256)
+@kept(256, 8 << 20)
 def _union(left: Ranges, right: Ranges) -> Ranges:
     return normalise(left + right)
 

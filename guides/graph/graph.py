@@ -33,6 +33,7 @@ from ...kernels.chart.layout import (
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.sets import BITS
 from ..syntax import Ranges
+from .copies import Copy, make_copies
 from .fragment import Fragment, fragment_of
 from .later import Later
 from .records import Records
@@ -41,7 +42,6 @@ from .utf8 import ByteFragment
 
 Edge = tuple[int, int, int]
 Link = tuple[int, int, int]
-Copy = tuple[int, int, int, int]
 
 
 class Graph:
@@ -114,8 +114,7 @@ class Graph:
             self._links.append(self._pending_links)
             self._pending_links = []
         if self._copies:
-            for byte_fragment, copies in self._copies.items():
-                self._copy(byte_fragment, copies)
+            make_copies(self._copies, self._nodes, self._edges, self._links)
             self._copies.clear()
 
     def reserve(self) -> int:
@@ -345,33 +344,6 @@ class Graph:
         first = self._nodes.reserve(size)
         self._copies.setdefault(byte_fragment, []).append((first, target, self.rule, self.counter))
         return first
-
-    def _copy(self, byte_fragment: ByteFragment, copies: list[Copy]) -> None:
-        """Make the copies of a fragment, all at once."""
-        nodes, count, amount = self._nodes.array, len(byte_fragment.edges), len(copies)
-        base = self._edges.reserve(amount * count)
-        edges = self._edges.array[base : self._edges.count].reshape(amount, count, 3)
-        if amount == 1:  # as is most frequent; plain numbers and a slice are quicker
-            first, target, rule, counter = copies[0]
-            rows = slice(first, first + len(byte_fragment.ends))
-        else:
-            first, target, rule, counter = np.array(copies, np.int32).T[:, :, None]
-            rows = first + np.arange(len(byte_fragment.ends), dtype=np.int32)
-            base = base + count * np.arange(amount)[:, None]
-        edges[:] = byte_fragment.edges
-        edges[:, :, 2] += first
-        edges[:, byte_fragment.ways_out, 2] = target
-        nodes[rows, EDGE_LO] = byte_fragment.starts + base
-        nodes[rows, EDGE_HI] = byte_fragment.ends + base
-        nodes[rows, RULE] = rule
-        nodes[rows, COUNTER] = counter
-        exits = len(byte_fragment.exits)
-        if exits:
-            base = self._links.reserve(amount * exits)
-            self._links.array[base : self._links.count].reshape(amount, exits, 3)[:, :, 1] = target
-            links = np.arange(base, self._links.count).reshape(amount, exits)
-            nodes[byte_fragment.exits + first, LINK_LO] = links
-            nodes[byte_fragment.exits + first, LINK_HI] = links + 1
 
     def fragment(self) -> Fragment:
         """The graph as it stands, with its first rule, as a fragment for others; nothing in it is lazy or a set."""

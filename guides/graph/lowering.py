@@ -9,13 +9,13 @@ count is reached. An item has one count, so a bounded repeat inside another beco
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 
 import numpy as np
 
 from ...errors import LanguageError, LimitError
 from ...kernels.answers import NOWHERE
 from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
+from ..kept import kept
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 from .graph import Edge, Graph, Link
@@ -269,7 +269,7 @@ class Lowering:
         return self._instance(known[1], target)
 
 
-@lru_cache(maxsize=256)
+@kept(256, 64 << 20)
 def fragment_of_table(table: Table) -> ByteFragment:
     """A table as a fragment."""
     count = len(table.transitions)

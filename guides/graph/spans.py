@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ...kernels.chart.rows import FIRST_LEAD
+from ..kept import kept
 from ..syntax import Ranges
 
 Span = tuple[int, int, int]
 
 
-@lru_cache(maxsize=256)
+@kept(256, 8 << 20)
 def span_of(ranges: Ranges) -> Span:
     """A set of characters as Graph.spans has it: less than the set, where it has only some that begin with a byte."""
     bits = 0

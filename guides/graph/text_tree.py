@@ -87,21 +87,32 @@ def any_of(data: bytes, lengths: Places) -> ByteFragment:
     np.cumsum(lengths, out=bounds[1:])
     values = np.frombuffer(data, np.uint8)
     order = ordered(data, bounds)
-    spend(0)
     shared = np.empty(len(order), np.int32)
     stays = np.zeros(len(order), np.uint8)
-    count = call(share_prefixes, values, bounds, order, shared, stays)
-    spend(0)
+    count = 1 + sum(call(share_prefixes, values, bounds, order, *part, shared, stays) for part in _parts(len(order)))
     meter = current()
     if meter is not None:
         meter.check_memory(count * _NODE_BYTES)
-    path = np.empty(int(lengths.max()) + 1, np.int32)
-    edges = np.empty((count + len(order), 3), np.int32)
+    path = np.zeros(int(lengths.max()) + 1, np.int32)
     ends = np.zeros(count, np.int32)
-    exits = np.empty(len(order), np.int32)
-    found = call(lay_tree, values, bounds, order, shared, stays, path, edges, ends, exits)
-    spend(0)
-    return ByteFragment(ends, edges[: ends[-1]], exits[:found].copy())
+    at_ends = np.zeros(count, np.uint8)
+    edges = np.empty((0, 3), np.int32)
+    for _ in range(2):  # the edges of each node are counted, and then written
+        known = 1
+        for part in _parts(len(order)):
+            known = call(lay_tree, values, bounds, order, *part, shared, stays, known, path, edges, ends, at_ends)
+        if not len(edges):
+            edges = np.empty((int(ends.sum()), 3), np.int32)
+            ends[1:] = np.cumsum(ends[:-1])
+            ends[0] = 0
+    return ByteFragment(ends, edges, np.flatnonzero(at_ends).astype(np.int32))
+
+
+def _parts(count: int) -> Iterator[tuple[int, int]]:
+    """The numbers below `count`, some at a time. Raises Cancelled between them."""
+    for first in range(0, count, _AT_ONCE):
+        spend(0)
+        yield first, min(first + _AT_ONCE, count)
 
 
 def ordered(data: bytes, bounds: Places) -> Places:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...kernels.answers import NOWHERE
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LEAD, MORE
+from ..kept import kept
 from ..syntax import Ranges
 
 
@@ -126,7 +126,7 @@ def _split(low: int, high: int) -> int | None:
     return None
 
 
-@lru_cache(maxsize=512)
+@kept(512, 16 << 20)
 def byte_fragment(ranges: Ranges) -> ByteFragment:
     """The smallest deterministic automaton of one character out of `ranges`."""
     tree: Tree = {}

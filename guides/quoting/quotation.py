@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...kernels.suffix.quoting import Quotable
 from ...kernels.suffix.tree import END
 from ...kernels.suffix.unfolding import unfold, unfolded_size
 from ..graph.utf8 import ByteFragment, first_bytes
+from ..kept import kept, kept_growing
 from .boundaries import Boundary
 from .source import Occurrence, Rules, Source, Span, WhiteSpace, documents_of
 from .substring_automaton import SubstringAutomaton
@@ -109,7 +109,7 @@ def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
         return None
 
 
-@lru_cache(maxsize=64)
+@kept(64, 64 << 20)
 def _examples(quote: Quote, count: int) -> tuple[str, ...]:
     index = quotable(quote, False)[0].quotable
     begins, ends = _short_ones(index)
@@ -139,7 +139,11 @@ def _short_ones(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.repeat(starts, amount), ends[np.repeat(first, amount) + number]
 
 
-@lru_cache(maxsize=64)
+def _held_bytes(made: tuple[Source, SubstringAutomaton]) -> int:
+    return sum(each.held_bytes for each in made)
+
+
+@kept_growing(64, 256 << 20, _held_bytes)
 def quotable(quote: Quote, escaped: bool) -> tuple[Source, SubstringAutomaton]:
     """What the quotations are, as they are written in a JSON string if `escaped`."""
     documents = (quote.context,) if isinstance(quote.context, str) else quote.context
@@ -150,7 +154,7 @@ def quotable(quote: Quote, escaped: bool) -> tuple[Source, SubstringAutomaton]:
     return source, SubstringAutomaton(source.quotable)
 
 
-@lru_cache(maxsize=16)
+@kept(16, 64 << 20)
 def fragment_of_quote(quote: Quote, escaped: bool) -> ByteFragment:
     """All quotations as a piece of graph: a node for each place in the suffix tree."""
     index = quotable(quote, escaped)[0].quotable

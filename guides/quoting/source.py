@@ -140,6 +140,11 @@ class Source:
         spend(STEPS_PER_BYTE * (int(self._bases[-1]) + len(self._refusal)))
         self.quotable = self._index()
 
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the text and its suffix tree take."""
+        return BYTES_PER_BYTE * int(self._bases[-1])
+
     def _index(self) -> Quotable:
         writing, refusal = self._writing, self._refusal
         base = int(self._bases[-1])

@@ -35,6 +35,11 @@ class SubstringAutomaton:
         self._numbers = {0: 0}
         self._lock = new_lock()
 
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the states met so far take."""
+        return 120 * len(self._places)
+
     def place(self, state: int) -> tuple[int, int]:
         """The node and the depth that a state stands for. Raises StateError for what is no state."""
         state = self.check(state)

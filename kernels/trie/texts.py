@@ -106,18 +106,24 @@ def share_prefixes(
     texts: NDArray[np.uint8],
     bounds: NDArray[np.int64],
     order: NDArray[np.int64],
+    first: int,
+    last: int,
     shared: Ints,
     stays: NDArray[np.uint8],
 ) -> int:
-    """Write how many bytes each text has in common with the one before it; how many nodes `lay_tree` will make.
+    """Write how many bytes each text has in common with the one before it; how many nodes `lay_tree` will add.
 
     texts, bounds: as for `grow_tree`, but the texts may be empty, repeated, and the beginnings of others
-    order: the numbers of the texts, sorted; shared: [n], by place in the order, -1 for a text that is repeated
+    order: the numbers of the texts, sorted; first, last: which of them, those before are done
+    shared: [n], by place in the order, -1 for a text that is repeated
     stays: [n], 1 for a text that is the beginning of another, or empty; 0 before
     """
-    nodes = 1
+    nodes = 0
     before = own = 0
-    for i in range(len(order)):
+    if first > 0:
+        before = bounds[order[first - 1]]
+        own = bounds[order[first - 1] + 1] - before
+    for i in range(first, last):
         begin, end = bounds[order[i]], bounds[order[i] + 1]
         common = 0
         if i > 0:
@@ -129,10 +135,10 @@ def share_prefixes(
                 stays[i] = stays[i - 1]
                 continue
             if common == own and own > 0:
-                last = i - 1
-                while shared[last] < 0:
-                    last -= 1
-                stays[last] = 1
+                leader = i - 1
+                while shared[leader] < 0:
+                    leader -= 1
+                stays[leader] = 1
                 nodes += 1
         shared[i] = common
         before, own = begin, end - begin
@@ -148,43 +154,40 @@ def lay_tree(
     texts: NDArray[np.uint8],
     bounds: NDArray[np.int64],
     order: NDArray[np.int64],
+    first: int,
+    last: int,
     shared: Ints,
     stays: NDArray[np.uint8],
+    known: int,
     path: Ints,
     edges: Ints,
     ends: Ints,
-    exits: Ints,
+    at_ends: NDArray[np.uint8],
 ) -> int:
-    """Write the tree of many texts in preorder, the root first; how many nodes have an exit.
+    """Write a part of the tree of many texts in preorder, the root first; how many nodes there are then.
 
-    texts ... stays: as `share_prefixes` has and writes them; path: [longest text + 1], scratch
+    texts ... stays: as `share_prefixes` has and writes them
+    known: how many nodes there are, at first 1; path: [longest text + 1], the nodes of the text before, the root first
     edges: [n, 3], one for each node but the root and one for each text that is no beginning of another, which leads
-    to WAY_OUT; ends: [nodes], where the edges of each node end, 0 before; exits: [n], the nodes behind the other texts
+    to WAY_OUT. Where there are none, [0, 3], the edges of each node are counted in ends alone
+    ends: [nodes], where the next edge of each node goes, and where its edges end when all is written
+    at_ends: [nodes], 1 for those behind the other texts
     """
-    found = 0
-    path[0] = 0
-    for turn in range(2):  # the edges of each node are counted, and then written
-        known = 1
-        for i in range(len(order)):
-            if shared[i] < 0:
-                continue
-            begin = bounds[order[i]]
-            length = bounds[order[i] + 1] - begin
-            for depth in range(shared[i], length):
-                parent, target = path[depth], WAY_OUT
-                if depth + 1 < length or stays[i]:
-                    target = path[depth + 1] = known
-                    known += 1
-                if turn:
-                    edge = ends[parent]
-                    byte = texts[begin + depth]
-                    edges[edge, EDGE_FIRST], edges[edge, EDGE_LAST], edges[edge, EDGE_TARGET] = byte, byte, target
-                ends[parent] += 1
-            if turn and stays[i]:
-                exits[found] = path[length]
-                found += 1
-        if turn == 0:
-            start = 0
-            for node in range(known):
-                start, ends[node] = start + ends[node], start
-    return found
+    for i in range(first, last):
+        if shared[i] < 0:
+            continue
+        begin = bounds[order[i]]
+        length = bounds[order[i] + 1] - begin
+        for depth in range(shared[i], length):
+            parent, target = path[depth], WAY_OUT
+            if depth + 1 < length or stays[i]:
+                target = path[depth + 1] = known
+                known += 1
+            if len(edges):
+                edge = ends[parent]
+                byte = texts[begin + depth]
+                edges[edge, EDGE_FIRST], edges[edge, EDGE_LAST], edges[edge, EDGE_TARGET] = byte, byte, target
+            ends[parent] += 1
+        if stays[i]:
+            at_ends[path[length]] = 1
+    return known

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from trellm import Cancellation, Cancelled, Limits, Vocabulary
-from trellm.guides import CFGGuide, RegexGuide, SubstringGuide
+from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, SubstringGuide
 
 LLAMA = Path(__file__).parents[3] / "shared" / "data" / "tokenizers" / "llama3" / "tokenizer.json"
 BYTES = Vocabulary.from_bytes()
@@ -22,6 +22,8 @@ RULES = "start: " + " | ".join(f"r{i}" for i in range(30_000)) + "\n"
 RULES += "\n".join(f'r{i}: "word{i}" r{i // 2}?' for i in range(30_000))
 
 CONTEXT = " ".join(f"word{number * 7919 % 100_003}" for number in range(400_000))
+
+CHOICES = [f"choice {number * 7919}" for number in range(600_000)]
 
 LOOKING = "".join(f"(?=.*{letter}{letter})" for letter in "abcdefghi") + ".*"
 
@@ -52,6 +54,7 @@ CALLS: dict[str, tuple[Made, Asked]] = {
         lambda _: regex(LOOKING)(),
     ),
     "reading and exploring a grammar": (lambda: None, lambda _: grammar(RULES)()),
+    "sorting choices and laying their tree": (lambda: CHOICES, lambda texts: ChoiceGuide(texts, BYTES, limits=ENDLESS)),
     "sorting the suffixes of a context": (lambda: None, lambda _: SubstringGuide(CONTEXT, BYTES, limits=ENDLESS)),
 }
 

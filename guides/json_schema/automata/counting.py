@@ -51,6 +51,14 @@ class Counting:
             self._look_back()
 
     @property
+    def held_bytes(self) -> int:
+        """About how much memory this takes now."""
+        states, atoms = len(self.automaton.rows), len(self.automaton.atoms)
+        found = len(self._endless) + len(self._atoms_to) + len(self._ways)
+        pairs = sum(map(len, self.automaton.atoms)) * (1 + len(self._alphabets))
+        return states * (300 + 16 * atoms + 8 * len(self._needed)) + 200 * pairs + found * (500 + 50 * atoms)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is no text."""
         return self.bytes_needed(self.automaton.start, 0) >= NEVER

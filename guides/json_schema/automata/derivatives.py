@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ....errors import LimitError
 from ...automata.character_rows import rows_of
+from ...kept import kept
 from ...limits import spend
 from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from .narrowing import size
@@ -44,6 +44,12 @@ class Expression:
         self._accepting: list[bool] = [nullable(node)]
         self._dead: list[bool] = [node == NOTHING]
         self._bounds: list[tuple[int, ...] | None] = [None]
+        self._taken = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the states met so far take."""
+        return self._effort * len(self._nodes) + 100 * self._taken
 
     def step(self, state: int, char: str) -> int:
         """The state after a character."""
@@ -55,6 +61,7 @@ class Expression:
             if after < 0:
                 after = self._add(node)
             self._steps[state][char] = after
+            self._taken += 1
         return after
 
     def _add(self, node: Left) -> int:
@@ -211,7 +218,7 @@ def first_bounds(node: Left) -> set[int]:
             raise TypeError(f"{type(node).__name__} does not occur in a pattern")
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 32 << 20)
 def _table_bounds(table: Table, state: int) -> tuple[int, ...]:
     found = {0}
     for ranges in rows_of(table).of(state).values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Literal as OneOf
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from ....kernels.answers import NEVER
 from ...automata.charsets import ALL, intersect, negate, single
 from ...automata.distances import shortest_in_table
+from ...kept import kept
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 
 Escapes = OneOf["canonical", "any"]
@@ -40,7 +40,7 @@ def all_spelt(texts: Iterable[str]) -> list[bytes]:
     return _LISTING.encode(listed)[1:-1].encode().split(b"\n") if listed else []
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 8 << 20)
 def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
     """One character out of `ranges` inside a JSON string."""
     raw = intersect(ranges, PLAIN)
@@ -51,7 +51,7 @@ def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
     return items[0] if len(items) == 1 else Alternation(tuple(items))
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 8 << 20)
 def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
     """What follows the backslash in the escapes of the characters `ranges`."""
     if escapes == "any":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-from ....errors import OptionError
+from ....checks import one_of
 from ..automata.spelling import Escapes
 from .whitespace import Spacing
 
@@ -28,9 +28,6 @@ class Form:
     spelling: Spelling = "any"
 
     def __post_init__(self) -> None:
-        if self.order not in ("schema", "any"):
-            raise OptionError(f'order must be "schema" or "any", not {self.order!r}')
-        if self.escapes not in ("canonical", "any"):
-            raise OptionError(f'escapes must be "canonical" or "any", not {self.escapes!r}')
-        if self.spelling not in ("plain", "any"):
-            raise OptionError(f'spelling must be "plain" or "any", not {self.spelling!r}')
+        one_of(self.order, "order", get_args(Order))
+        one_of(self.escapes, "escapes", get_args(Escapes))
+        one_of(self.spelling, "spelling", get_args(Spelling))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ....kernels.chart.layout import EPSILON
 from ...graph.fragment import Fragment
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
+from ...kept import kept
 from ...syntax import Node
 from ..algebra.cases import Number, String
 from ..automata.counting import Counting
@@ -21,13 +20,13 @@ MAX_NODES = 2000
 """Up to how many nodes a piece has that is kept."""
 
 
-@lru_cache(maxsize=512)
+@kept(512, 32 << 20)
 def number_fragment(case: Number, spelling: Spelling) -> Fragment | None:
     """The rule of a set of numbers; None if there are none, or it is too large."""
     return _lowered(spelt_numbers(case, spelling))
 
 
-@lru_cache(maxsize=512)
+@kept(512, 32 << 20)
 def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
     """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
     if case.values is not None or case.quote is not None or case.excluded:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal as OneOf
-from typing import cast
+from typing import cast, get_args
 
+from ....checks import brief, one_of
 from ....errors import OptionError
 from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
 
@@ -44,11 +45,10 @@ class Spacing:
     indent: int = 2
 
     def __post_init__(self) -> None:
-        if self.whitespace not in ("flexible", "compact", "pretty", "any"):
-            raise OptionError(f'whitespace must be "flexible", "compact", "pretty" or "any", not {self.whitespace!r}')
+        one_of(self.whitespace, "whitespace", get_args(Whitespace))
         indent = cast(object, self.indent)
         if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
-            raise OptionError(f"indent must be 0 to 16 blanks, not {indent!r}")
+            raise OptionError(f"indent must be 0 to 16 blanks, not {brief(indent)}")
 
     @property
     def depends_on_depth(self) -> bool:

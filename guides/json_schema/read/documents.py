@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag
 
+from ....checks import brief
 from ....errors import LanguageError, OptionError, SchemaError
 from ...limits import spend
 from ...quoting.quotation import Quote
@@ -70,7 +71,7 @@ class Documents:
         if isinstance(value, str):
             if value not in self._contexts:
                 known = ", ".join(map(repr, self._contexts)) or "none"
-                raise place.error(f"x-quote: there is no context {value!r}; contexts= has {known}", "x-quote")
+                raise place.error(f"x-quote: there is no context {brief(value)}; contexts= has {known}", "x-quote")
             return self._contexts[value]
         try:
             return Quote.of(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from ....checks import brief
 from ....errors import OptionError
 
 
@@ -22,6 +23,6 @@ class Options:
     def __post_init__(self) -> None:
         cases, formats = cast(object, self.max_cases), cast(object, self.formats)
         if not isinstance(cases, int) or isinstance(cases, bool) or cases < 1:
-            raise OptionError(f"max_cases must be a whole number, at least 1, not {cases!r}")
+            raise OptionError(f"max_cases must be a whole number, at least 1, not {brief(cases)}")
         if not isinstance(formats, bool):
-            raise OptionError(f"formats must be True or False, not {formats!r}")
+            raise OptionError(f"formats must be True or False, not {brief(formats)}")

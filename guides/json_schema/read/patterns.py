@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from ...kept import kept
 from ...regex import parse as parse_regex
 from ...syntax import Node
 
 
-@lru_cache(maxsize=1024)
+@kept(1024, 16 << 20)
 def parse(pattern: str) -> Node:
     """The strings in which an ECMA-262 pattern is found. Raises PatternError."""
     return parse_regex(pattern, dialect="ecma", search=True)

@@ -12,6 +12,7 @@ from heapq import nsmallest
 from itertools import islice, pairwise
 
 from ...automata.charsets import LAST
+from ...kept import kept, kept_growing
 from ...limits import spend, spend_growth
 from ...regex.measure import ENDLESS
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
@@ -31,7 +32,15 @@ Stage = tuple[int, States]
 """How many characters count towards the minimum so far, and the state of every condition."""
 
 
-@lru_cache(maxsize=1024)
+def _held_bytes(language: Expression) -> int:
+    return language.held_bytes
+
+
+def _all_held_bytes(pairs: Conditions) -> int:
+    return sum(language.held_bytes for language, _ in pairs)
+
+
+@kept_growing(1024, 32 << 20, _held_bytes)
 def pattern_language(pattern: str) -> Expression:
     """The strings in which a pattern is found."""
     return Expression(parse(pattern))
@@ -43,7 +52,7 @@ def format_language(name: str) -> Expression:
     return Expression(parse(formats.PATTERNS[name]))
 
 
-@lru_cache(maxsize=1024)
+@kept_growing(1024, 32 << 20, _all_held_bytes)
 def conditions(case: String) -> Conditions:
     """The patterns and formats of a set, each with whether it must match."""
     return (
@@ -70,7 +79,7 @@ def examples(case: String, count: int) -> list[str]:
     return _pumped(path, case, count) or list(islice(_search(case, count), count))
 
 
-@lru_cache(maxsize=16)
+@kept(16, 8 << 20)
 def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
     most = max(nsmallest(count, map(len, texts)), default=0)
     few = [text for text in texts if len(text) <= most]
@@ -101,7 +110,7 @@ def is_member(case: String, text: str) -> bool:
     return all(language.matches(text) == wanted for language, wanted in conditions(case))
 
 
-@lru_cache(maxsize=1024)
+@kept(1024, 8 << 20)
 def _brief_match(pattern: str, least: int, most: int | None) -> str | None:
     """A short string of some length in which a pattern is found; None if its syntax does not tell."""
     node = parse(pattern)
@@ -172,7 +181,7 @@ def _pumped(path: Path, case: String, count: int) -> list[str]:
     return [text for text in texts if text not in case.excluded][:count]
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 16 << 20)
 def shortest(case: String) -> Path | None:
     """A shortest member, by one character of each kind breadth first; exclusions are not looked at."""
     pairs = conditions(case)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 
 from .....errors import LimitError
+from ....kept import kept_growing
 from ....limits import spend
 from ...algebra.cases import Rational
 
@@ -53,6 +53,11 @@ class Bound:
         self._next[end] = end
         return end
 
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the digits take."""
+        return 500 + 50 * len(self._digits)
+
     def step(self, state: int, digit: int) -> int:
         """The state after one more digit."""
         if state < 0:
@@ -69,7 +74,11 @@ class Bound:
         return 0 if state == self._end else -1
 
 
-@lru_cache(maxsize=1024)
+def _held_bytes(limit: Bound) -> int:
+    return limit.held_bytes
+
+
+@kept_growing(1024, 16 << 20, _held_bytes)
 def bound(value: Rational) -> Bound:
     """The digits of a positive number, worked out once."""
     return Bound(Fraction(value))

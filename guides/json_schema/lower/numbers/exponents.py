@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
+
+from ....kept import kept, kept_growing
 
 Ranges = tuple[tuple[int, int | None], ...]
 """Sorted disjoint ranges of natural numbers; None: without end."""
@@ -59,7 +60,7 @@ def _contains(ranges: Ranges, value: int) -> bool:
     return any(low <= value and (high is None or value <= high) for low, high in ranges)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 16 << 20)
 def digit_edges(state: Digits) -> tuple[tuple[int, int, Digits], ...]:
     """What digits may follow, as (first digit, last digit, state after them)."""
     edges: list[tuple[int, int, Digits]] = []
@@ -80,7 +81,11 @@ def _representative(ranges: Ranges, value: int) -> int | None:
     return _met(ranges).setdefault(future, value) if any(future) else None
 
 
-@lru_cache(maxsize=1024)
+def _held_bytes(met: dict[tuple[Ranges, ...], int]) -> int:
+    return 2000 * len(met)
+
+
+@kept_growing(1024, 16 << 20, _held_bytes)
 def _met(ranges: Ranges) -> dict[tuple[Ranges, ...], int]:
     """The numbers met in some ranges, by their futures."""
     return {}

@@ -9,9 +9,9 @@ have to bring N * 10^m to a multiple of P, and every later digit has to be zero.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 
 from .....kernels.answers import DEAD
+from ....kept import kept_growing
 from ....limits import spend
 from ...algebra.cases import Rational
 
@@ -57,6 +57,12 @@ class Multiple:
         self._has_classes = self.modulus % 2 == 0 or self.modulus % 5 == 0
         self._class_of: dict[int, int] = {}
         self._first_of: dict[tuple[int, ...], int] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the remainders met so far take."""
+        digits = len(str(self.modulus * self._scale))
+        return 200 * len(self._class_of) + 100 * digits * len(self._first_of)
 
     def whole_digit(self, remainder: int, digit: int) -> int:
         """The state after one more digit before the point."""
@@ -122,7 +128,11 @@ class Multiple:
         return () if self.modulus == 1 else ALL_DIGITS
 
 
-@lru_cache(maxsize=256)
+def _held_bytes(reader: Multiple) -> int:
+    return reader.held_bytes
+
+
+@kept_growing(256, 16 << 20, _held_bytes)
 def multiple(step: Rational) -> Multiple:
     """The reader of a step, made once: it remembers which remainders are alike."""
     return Multiple(Fraction(step))

@@ -24,6 +24,7 @@ from ....automata.dfa import Dfa
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Graph
 from ....graph.lowering import Lowering
+from ....kept import kept
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import least_common_multiple
@@ -122,7 +123,7 @@ def _graph(node: Node) -> tuple[Graph, int]:
     return graph, Lowering(graph).rule(node)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 32 << 20)
 def number_node(case: Number) -> Node:
     """The JSON texts of the numbers in a set; NOTHING if there are none. Equal sets give the same node.
 
@@ -169,7 +170,7 @@ def side(
     )
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 32 << 20)
 def magnitude_node(magnitude: Magnitude) -> Node:
     """The texts of a set of numbers without sign: syntax where it is small, else a table."""
     low, high, notation = magnitude.low, magnitude.high, magnitude.notation

@@ -21,6 +21,7 @@ from ....automata.dfa import Dfa
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Graph
 from ....graph.lowering import Lowering
+from ....kept import kept
 from ....syntax import NOTHING, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
 from ...read.dialects import exact
@@ -41,7 +42,7 @@ LARGE = r"\+(?:1[6-9]|[2-9][0-9]|[12][0-9]{2}|30[0-8])"
 SMALL = "-(?:0[5-9]|[1-9][0-9]|[12][0-9]{2}|3[01][0-9]|32[0-4])"
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 32 << 20)
 def plain_node(case: Number) -> Node:
     """The plain texts of the numbers in a set; NOTHING if there are none.
 

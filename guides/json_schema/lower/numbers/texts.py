@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from ....kept import kept
 from ....syntax import Node
 from ...algebra.cases import Number
 from ...automata.spelling import fewest_bytes
@@ -17,7 +16,7 @@ def spelt_numbers(case: Number, spelling: Spelling) -> Node:
     return number_node(case) if spelling == "any" else plain_node(case)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 8 << 20)
 def fewest_number_bytes(case: Number, spelling: Spelling) -> int:
     """The length of the shortest text of a set that is not empty."""
     return fewest_bytes(spelt_numbers(case, spelling))

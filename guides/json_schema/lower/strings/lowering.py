@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import chain
 
 from .....errors import LimitError
@@ -13,6 +12,7 @@ from ....automata.conditions import automaton, without
 from ....automata.positions import MAX_SUBSETS
 from ....graph.lowering import Lowering
 from ....graph.text_tree import text_tree
+from ....kept import kept, kept_growing
 from ....limits import spend
 from ....quoting.quotation import fragment_of_quote
 from ....regex.measure import ENDLESS
@@ -139,22 +139,42 @@ def _writable(texts: Iterable[str]) -> list[str]:
     return [text for text in listed if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)]
 
 
-@lru_cache(maxsize=4096)
 def plan(case: String, escapes: Escapes) -> Node | Counting | None:
     """The strings of a set without their quotes: spelt syntax where that is brief, else an automaton.
 
     None where the automaton is too large to be worked out before it is read.
     """
+    node = _brief_syntax(case, escapes)
+    if node is not None:
+        return node
+    return _long_syntax(case, escapes) if _takes_too_much(case) else counted(case)
+
+
+@kept(4096, 16 << 20)
+def _brief_syntax(case: String, escapes: Escapes) -> Node | None:
+    """The strings of a set as syntax, spelt, where that is brief."""
     node = _as_syntax(case)
-    if node is not None and escapes == "any" and has_table(node):
-        node = None
-    if node is not None and size(node) <= MAX_SIZE[escapes]:
-        return spell(node, escapes)
+    if node is None or (escapes == "any" and has_table(node)):
+        return None
+    return spell(node, escapes) if size(node) <= MAX_SIZE[escapes] else None
+
+
+@kept(4096, 8 << 20)
+def _takes_too_much(case: String) -> bool:
+    """Whether the automaton is too large."""
     try:
-        return counted(case)
+        counted(case)
     except LimitError:
         spend(0)  # raises the error again where it is the call that takes too much
-        return None if node is None else spell(node, escapes)
+        return True
+    return False
+
+
+@kept(64, 32 << 20)
+def _long_syntax(case: String, escapes: Escapes) -> Node | None:
+    """The strings of a set as syntax, spelt, however large that is."""
+    node = _as_syntax(case)
+    return None if node is None or (escapes == "any" and has_table(node)) else spell(node, escapes)
 
 
 def _as_syntax(case: String) -> Node | None:
@@ -174,7 +194,11 @@ def _as_syntax(case: String) -> Node | None:
     return node
 
 
-@lru_cache(maxsize=256)
+def _held_bytes(counting: Counting) -> int:
+    return counting.held_bytes
+
+
+@kept_growing(256, 32 << 20, _held_bytes)
 def counted(case: String) -> Counting:
     """A set of strings as an automaton with its lengths. Raises LimitError."""
     conditions = conditions_of(case)

@@ -188,7 +188,7 @@ REAL = [
 ]
 
 
-@pytest.mark.parametrize("case", REAL, ids=str)
+@pytest.mark.parametrize("case", REAL, ids=range(len(REAL)))
 def test_conditions_as_schemas_combine_them(case: String) -> None:
     rng = random.Random(7)
     machine = build(case)

@@ -1,0 +1,119 @@
+"""What is worked out once in a process and kept, as far as there is room: constraints come from strangers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import lru_cache, wraps
+from operator import attrgetter
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from .locks import new_lock
+
+Given = ParamSpec("Given")
+Value = TypeVar("Value")
+
+# Bytes of an object of a few fields, of a reference to one, and of a pair of two numbers with its reference
+_OBJECT, _REFERENCE, _PAIR = 56, 8, 128
+
+
+def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
+    """Keep what a function of hashable arguments gave for the last `most` of them, as `functools.lru_cache` does.
+
+    most_bytes: where results and arguments since then weigh more together, all are forgotten, but for the last
+    """
+
+    def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
+        total = 0
+        lock = new_lock()
+
+        @lru_cache(maxsize=most)
+        @wraps(make)
+        def once(*args: Given.args, **kwargs: Given.kwargs) -> Value:
+            nonlocal total
+            value = make(*args, **kwargs)
+            weight = held_bytes((args, value), most_bytes)
+            with lock:
+                total += weight
+                if total > most_bytes:
+                    total = weight
+                    once.cache_clear()
+            return value
+
+        return cast("Callable[Given, Value]", once)
+
+    return decorate
+
+
+def kept_growing(
+    most: int, most_bytes: int, weigh: Callable[[Value], int]
+) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
+    """As `kept`, for results that find more out while they are used: all are weighed again when one is added.
+
+    weigh: about how many bytes a result takes now
+    """
+
+    def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
+        known: list[tuple[Value, int]] = []
+        lock = new_lock()
+
+        @lru_cache(maxsize=most)
+        @wraps(make)
+        def once(*args: Given.args, **kwargs: Given.kwargs) -> Value:
+            value = make(*args, **kwargs)
+            entry = value, held_bytes(args, most_bytes)
+            with lock:
+                known.append(entry)
+                if len(known) > most or sum(weigh(each) + given for each, given in known) > most_bytes:
+                    known[:] = [entry]
+                    once.cache_clear()
+            return value
+
+        return cast("Callable[Given, Value]", once)
+
+    return decorate
+
+
+def held_bytes(value: object, enough: int) -> int:
+    """About how much memory a value takes that refers to nothing but values; not counted on beyond `enough`.
+
+    What is referred to twice counts twice.
+    """
+    total = 0
+    pending: Any = [value]
+    take, add = pending.pop, pending.extend
+    while pending and total <= enough:
+        each = take()
+        kind = each.__class__
+        inside = _inside.get(kind)
+        if kind is str:
+            total += _OBJECT + len(each)
+        elif inside is not None:
+            total += _OBJECT
+            add(inside(each))
+        elif issubclass(kind, (tuple, list, frozenset)):
+            total += _OBJECT + _REFERENCE * len(each)
+            if kind is tuple and each and type(each[0]) is tuple and len(each[0]) == 2 and type(each[0][0]) is int:
+                total += (_PAIR - _REFERENCE) * len(each)  # a set of characters
+            else:
+                add(each)
+        elif kind is np.ndarray:
+            total += _OBJECT + each.nbytes
+        elif kind is dict:
+            total += _OBJECT + 4 * _REFERENCE * len(each)
+            add(each)
+            add(each.values())
+        elif is_dataclass(kind):
+            names = list(kind.__dataclass_fields__)
+            _inside[each.__class__] = attrgetter(*names, "__module__")  # one name alone would give no tuple
+            pending.append(each)
+        else:
+            total += sys.getsizeof(each)
+    return total
+
+
+# What to look at in the objects of each class of fields
+_inside: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
