@@ -29,5 +29,5 @@ def _in_kernels(typing: Any, target: Any, source: Any, count: Any) -> Any:
 
 
 _is_compiled = not cast("Any", config).DISABLE_JIT
-copy_bytes: Callable[[int, int, int], None] = cast("Any", intrinsic(_in_kernels)) if _is_compiled else _in_python
+copy_bytes: Callable[[Any, Any, Any], None] = cast("Any", intrinsic(_in_kernels)) if _is_compiled else _in_python
 """Copy bytes to an address from another, so many; the two places do not overlap."""
