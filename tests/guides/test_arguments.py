@@ -1,6 +1,5 @@
 """What callers give where something else belongs is told so, before anything is made of it."""
 
-
 import pytest
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
 from trellm.guides import FSMGuide, GoalGuide, RegexGuide, SubstringGuide
