@@ -69,6 +69,18 @@ def cases() -> dict[str, Case]:
             {**text, "allOf": [{"not": {"pattern": pattern}} for pattern in (".{10}a.{10}", "^.{0,5}b", "c.{8}d")]},
             "hello world",
         ),
+        "alternatives of patterns": (
+            {
+                **text,
+                "allOf": [
+                    {"anyOf": [{"pattern": f"^{letter}"} for letter in "abcde"]},
+                    {"anyOf": [{"not": {"pattern": "^[ab]"}}, *({"pattern": f"{letter}$"} for letter in "xyz")]},
+                    {"anyOf": [{"not": {"pattern": "[xyz]$"}}, *({"pattern": number * 9} for number in "123")]},
+                    {"minLength": 10, "maxLength": 20},
+                ],
+            },
+            "a" + 9 * "1" + "x",
+        ),
         "settings of 40 sections": (settings(40, 60), {"section1": {"option_1_0": True, "option_1_4": {}}}),
         "500 properties": ({"properties": {f"property {i}": numbers for i in range(500)}, **CLOSED}, some),
         "500 properties, 20 required": (

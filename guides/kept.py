@@ -16,6 +16,8 @@ from .locks import new_lock
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
 
+SHARE = 16
+_PLAIN = frozenset((int, bool, float, bytes, type(None)))
 # Bytes of an object of a few fields, of a reference to one, and of a pair of two numbers with its reference
 _OBJECT, _REFERENCE, _PAIR = 56, 8, 128
 
@@ -51,22 +53,28 @@ def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Calla
 def kept_growing(
     most: int, most_bytes: int, weigh: Callable[[Value], int]
 ) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
-    """As `kept`, for results that find more out while they are used: all are weighed again when one is added.
+    """As `kept`, for results that find more out while they are used: all are weighed again as some are added.
 
-    weigh: about how many bytes a result takes now
+    weigh: about how many bytes a result takes now; asked of all whenever a sixteenth of them, or one, is new
     """
 
     def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
         known: list[tuple[Value, int]] = []
         lock = new_lock()
+        new = 0
 
         @lru_cache(maxsize=most)
         @wraps(make)
         def once(*args: Given.args, **kwargs: Given.kwargs) -> Value:
+            nonlocal new
             value = make(*args, **kwargs)
             entry = value, held_bytes(args, most_bytes)
             with lock:
                 known.append(entry)
+                new += 1
+                if SHARE * new < len(known) <= most:
+                    return value
+                new = 0
                 if len(known) > most or sum(weigh(each) + given for each, given in known) > most_bytes:
                     known[:] = [entry]
                     once.cache_clear()
@@ -91,6 +99,8 @@ def held_bytes(value: object, enough: int) -> int:
         inside = _inside.get(kind)
         if kind is str:
             total += _OBJECT + len(each)
+        elif kind in _PLAIN:
+            total += sys.getsizeof(each)
         elif inside is not None:
             total += _OBJECT
             add(inside(each))

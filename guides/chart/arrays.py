@@ -20,8 +20,9 @@ MEMO_SLOTS = 1024
 NUMBERS_AT_A_TIME, SPANS_AT_A_TIME = 1 << 20, 1 << 14
 SPANS = {"states": kernel.STATES, "return_sets": kernel.RETURN_SETS, "signatures": kernel.SIGNATURES}
 _GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
+_NAMES = [each.name for each in fields(Chart)]
 # The arrays of a chart that are written to from end to end
-_WRITTEN = [each.name for each in fields(Chart) if each.name not in _GROWING]
+_WRITTEN = [name for name in _NAMES if name not in _GROWING]
 
 
 def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
@@ -143,4 +144,5 @@ def held_bytes(chart: Chart, rows: int) -> int:
 
 def reserved_bytes(chart: Chart) -> int:
     """How much memory a chart's arrays have, with what there is room for: recycled memory is not given back."""
-    return sum(getattr(chart, each.name).nbytes for each in fields(Chart))
+    arrays = vars(chart)
+    return sum(arrays[name].nbytes for name in _NAMES)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import LimitError, SchemaError
-from ..limits import spend
 from ..quoting.quotation import Quote
 from .algebra import strings
 from .algebra.cases import Normal, Object, String
@@ -14,7 +13,7 @@ from .algebra.formula import EVERYTHING, NOTHING, Formula, Formulas
 from .algebra.normalise import Normaliser
 from .algebra.objects import member
 from .algebra.strings import StringLanguage
-from .read.dialects import is_array, is_object, only_strings
+from .automata.conjunction import Conjunction
 from .read.documents import Documents
 from .read.options import Options
 from .read.text import parsed
@@ -42,37 +41,22 @@ class CompiledSchema:
         contexts: Mapping[str, Quote] | None = None,
     ) -> None:
         options = options or Options()
-        self._value = value = parsed(schema)
+        value = parsed(schema)
         self.language: StringLanguage = language or PatternLanguage()
         self.formulas = Formulas()
         self.documents = Documents(resources or {}, self.language.check, contexts)
         self._normaliser = Normaliser(self.documents, self.formulas, self.language, options)
         self._witnesses = Witnesses(self._normaliser)
+        # Sets of strings under many conditions that were looked at before there is a graph, for who lowers the schema
+        self.conjunctions: dict[String, Conjunction] = {}
         if isinstance(value, bool):
             self.root = EVERYTHING if value else NOTHING
         else:
             self.root = self._normaliser.enter(self.documents.load(value))
 
     def mentions(self, keywords: frozenset[str]) -> bool:
-        """Whether any object in the schema has a member of one of these names."""
-        level: list[Any] = [self._value]
-        seen: set[int] = set()
-        while level:
-            spend(20 * len(level))
-            below: list[Any] = []
-            for value in level:
-                if id(value) in seen:
-                    continue
-                if is_object(value):
-                    if not keywords.isdisjoint(value):
-                        return True
-                    seen.add(id(value))
-                    below.extend(value.values())
-                elif is_array(value) and not only_strings(value):
-                    seen.add(id(value))
-                    below.extend(value)
-            level = below
-        return False
+        """Whether any schema object has one of these keywords."""
+        return any(not keywords.isdisjoint(place.value) for place in self.documents.places)
 
     def check_has_instance(self) -> None:
         """Raise SchemaError, with the place of the conflict, if no value satisfies the schema."""

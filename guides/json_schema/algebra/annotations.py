@@ -169,7 +169,7 @@ class Reader:
         schema = place.schema
         value = {key: content for key, content in schema.value.items() if key not in gone}
         bare = type(schema)(value, schema.resource, schema.parent, schema.keys)
-        return self._formulas.all_of(self._reader.parts(replace(place, schema=bare)))
+        return self._formulas.all_of(self._reader.parts(place._replace(schema=bare)))
 
     def _any(self, branches: list[Formula]) -> list[Alternative]:
         read = [self._of(branch) for branch in branches]

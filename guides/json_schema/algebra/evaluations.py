@@ -38,7 +38,7 @@ def formula_of(place: ScopedSchema, reader: SchemaReader, language: StringLangua
     schema, formulas = place.schema, reader.formulas
     inner = place.inner(place.keyword("unevaluatedProperties"))
     bare = {key: content for key, content in schema.value.items() if key != "unevaluatedProperties"}
-    kept = replace(place, schema=type(schema)(bare, schema.resource, schema.parent, schema.keys))
+    kept = place._replace(schema=type(schema)(bare, schema.resource, schema.parent, schema.keys))
     found = list(_evaluations(kept, reader, EVERYTHING, 0))
     names = frozenset(name for _, seen in found for name in seen.names)
     patterns = sorted({pattern for _, seen in found for pattern in seen.patterns})

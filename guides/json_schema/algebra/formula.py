@@ -47,6 +47,14 @@ class Formula:
         return f"{self.kind}({', '.join(map(repr, self.parts))})"
 
 
+class BusyError(Exception):
+    """A formula is asked for while it is being worked out."""
+
+
+class DeepError(Exception):
+    """A formula (its argument) is asked for deep within others: it must be worked out first, or the stack overflows."""
+
+
 # Keywords that ask for nothing.
 SILENT = frozenset(
     (
@@ -64,8 +72,11 @@ class Formulas:
     """The formulas of one compiled schema; each constructor simplifies and interns."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Formula] = {}
-        self._places: dict[Formula, list[Subschema]] = {}
+        # By kind, and by where subschemas stand, so that no tuples are made and kept for every one
+        self._known: dict[Kind, dict[Any, Formula]] = {}
+        self._entered: dict[Any, Formula] = {}
+        self._place: dict[Formula, Subschema] = {}
+        self._further: dict[Formula, list[Subschema]] = {}
         self._count = 2
 
     def schema(self, place: Subschema, scope: Scope = (), key: Any = None) -> Formula:
@@ -73,16 +84,23 @@ class Formulas:
 
         Subschemas with the same `key` say the same; by default every place is its own.
         """
-        return self._intern("schema", (place, scope) if key is None else key, (), (place, scope))
+        subject = (place, scope)
+        return self._intern("schema", subject if key is None else key, (), subject)
 
-    def entered(self, place: Subschema, scope: Scope, read: Callable[[], Formula]) -> Formula:
-        """The formula of a subschema; `read` works it out the first time."""
-        key = ("entered", place, scope)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = read()
-            self._places.setdefault(found, []).append(place)
-        return found
+    def entered(self, place: Subschema, scope: Scope) -> Formula | None:
+        """The formula of a subschema, if `enter` was told."""
+        return self._entered.get((place, scope) if scope else place)
+
+    def enter(self, place: Subschema, scope: Scope, formula: Formula) -> None:
+        """Remember the formula of a subschema that is entered for the first time."""
+        self._entered[(place, scope) if scope else place] = formula
+        if self._place.setdefault(formula, place) is not place:
+            self._further.setdefault(formula, []).append(place)
+
+    def _places(self, formula: Formula) -> list[Subschema]:
+        """The places that a formula was entered at."""
+        first = self._place.get(formula)
+        return [] if first is None else [first, *self._further.get(formula, ())]
 
     def pointer_of(self, formula: Formula) -> str:
         """The JSON pointer of the first place that a formula or part of it stands at."""
@@ -90,7 +108,7 @@ class Formulas:
         seen: set[Formula] = set()
         while waiting:
             one = waiting.pop()
-            found = [one.subject[0]] if one.kind == "schema" else self._places.get(one)
+            found = [one.subject[0]] if one.kind == "schema" else self._places(one)
             if found:
                 return found[0].pointer
             if one not in seen:
@@ -103,8 +121,8 @@ class Formulas:
         parts = [formula]
         seen: set[Formula] = set()
         for part in parts:
-            found = [part.subject[0]] if part.kind == "schema" else self._places.get(part, [])
-            for place in (*found, *self._places.get(part, ())):
+            found = [part.subject[0]] if part.kind == "schema" else []
+            for place in (*found, *self._places(part)):
                 if keyword in place.value:
                     return place.pointer_to(keyword)
             if part not in seen:
@@ -117,7 +135,7 @@ class Formulas:
 
         Subschemas that say the same are one formula, which stands at several places.
         """
-        found = self._places.get(formula, [])
+        found = self._places(formula)
         if not found:
             inner = dict.fromkeys(self.place_of(part) for part in formula.parts)
             return " and ".join(inner) or repr(formula)
@@ -162,6 +180,11 @@ class Formulas:
     def all_of(self, formulas: Iterable[Formula]) -> Formula:
         """What satisfies every formula."""
         return self._joined("all", formulas, EVERYTHING, NOTHING)
+
+    def before_last(self, formula: Formula) -> Formula:
+        """The conjunction of all parts of one but the last, if anybody asked for it; else the conjunction itself."""
+        parts = formula.parts
+        return formula if len(parts) < 3 else self._known["all"].get(frozenset(parts[:-1]), formula)
 
     def any_of(self, formulas: Iterable[Formula]) -> Formula:
         """What satisfies at least one formula."""
@@ -221,9 +244,12 @@ class Formulas:
         return self._intern("all", frozenset(joined), joined, None)
 
     def _intern(self, kind: Kind, key: Any, parts: tuple[Formula, ...], subject: Any) -> Formula:
-        found = self._known.get((kind, key))
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = {}
+        found = known.get(key)
         if found is None:
-            found = self._known[(kind, key)] = self._new(kind, parts, subject)
+            found = known[key] = self._new(kind, parts, subject)
         return found
 
     def _new(self, kind: Kind, parts: tuple[Formula, ...], subject: Any) -> Formula:

@@ -7,7 +7,6 @@ left of a group leave open is decided when members are known: by a witness, a va
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ...limits import spend
 from . import objects
@@ -40,7 +39,7 @@ def narrowed(case: Object, intersect: Intersect) -> Object | None:
 
     intersect: gives what is in two cases, at least one of which has no groups; groups that are met are not looked at
     """
-    groups, bare = case.either, replace(case, either=())
+    groups, bare = case.either, _with_groups(case, ())
     changed = True
     while changed and groups:
         changed = False
@@ -57,7 +56,13 @@ def narrowed(case: Object, intersect: Intersect) -> Object | None:
             else:
                 left.append(tuple(one for one, _ in met) if len(met) < len(group) else group)
         groups = tuple(left)
-    return replace(bare, either=tuple(dict.fromkeys(groups)))
+    return _with_groups(bare, tuple(dict.fromkeys(groups))) if groups else bare
+
+
+def _with_groups(case: Object, either: tuple[Group, ...]) -> Object:
+    """The case with other groups."""
+    least, most = case.min_properties, case.max_properties
+    return Object(case.properties, case.rules, case.required, case.some, least, most, either)
 
 
 def outside(case: Object, complement: Callable[[Object], list[Object]]) -> list[Object]:

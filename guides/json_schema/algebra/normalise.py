@@ -34,7 +34,8 @@ from .cases import (
     String,
 )
 from .constants import as_case, constants
-from .formula import EVERYTHING, NOTHING, Formula, Formulas, conjuncts, json_key
+from .formula import EVERYTHING, NOTHING, BusyError, DeepError, Formula, Formulas, conjuncts, json_key
+from .meeting import meet
 from .membership import Membership
 from .names import NameSets
 from .strings import StringLanguage
@@ -52,19 +53,8 @@ MAX_NESTING = 100
 Case = TypeVar("Case")
 
 
-class _BusyError(Exception):
-    """A formula is asked for while it is being worked out."""
-
-
 class _ManyError(Exception):
     """Objects fall into so many cases that their alternatives are to be held in groups."""
-
-
-class _DeepError(Exception):
-    """A formula is asked for deep within others: it must be worked out first, so that no stack overflows."""
-
-    def __init__(self, formula: Formula) -> None:
-        self.formula = formula
 
 
 class Normaliser:
@@ -83,6 +73,7 @@ class Normaliser:
         self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
         self._meaning: dict[Formula, Formula] = {}
         self._busy: set[Formula] = set()
+        self._clashing: dict[Formula, bool] = {}
         self._glances = 0
         self._pairs = 0
         self._max_pairs = max(MIN_PAIRS, PAIRS_PER_CASE * options.max_cases)
@@ -98,10 +89,10 @@ class Normaliser:
             return known
         if formula in self._busy:
             if self._glances:
-                raise _BusyError
+                raise BusyError
             raise self._loop(formula)
         if len(self._busy) >= MAX_NESTING:
-            raise _DeepError(formula)
+            raise DeepError(formula)
         if self._busy:
             return self._worked_out(formula)
         self._pairs = 0
@@ -114,10 +105,10 @@ class Normaliser:
             last = next(reversed(waiting))
             try:
                 result = self._worked_out(last)
-            except _DeepError as error:
-                if error.formula in waiting:
+            except DeepError as error:
+                if error.args[0] in waiting:
                     raise self._loop(formula) from None
-                waiting[error.formula] = None
+                waiting[error.args[0]] = None
                 continue
             del waiting[last]
             if not waiting:
@@ -152,13 +143,22 @@ class Normaliser:
             case "values":
                 return constants(formula.subject)
             case "all":
-                return self._conjunction(self.normal(part) for part in formula.parts)
+                return self._conjunction(self._conjuncts(formula))
             case "any":
                 return self._union([self.normal(part) for part in formula.parts])
             case "one":
                 return self._union([self._only(formula.parts, index) for index in range(len(formula.parts))])
             case _:
                 return self._negation(formula.parts[0])
+
+    def _conjuncts(self, formula: Formula) -> Iterator[Normal]:
+        """The normal forms of the parts of a conjunction; of all but the last together, if that is known."""
+        parts = formula.parts
+        before = self._known.get(self.formulas.before_last(formula))
+        if before is not None and not any(case.either for case in before.objects):
+            yield before
+            parts = parts[-1:]
+        yield from map(self.normal, parts)
 
     def _negation(self, formula: Formula) -> Normal:
         refuse = self.formulas.negation
@@ -216,8 +216,8 @@ class Normaliser:
 
     def _named(self, formula: Formula) -> Normal:
         """Objects whose members' names satisfy a formula, and all other values."""
-        others = self._names.of(self.formulas.negation(formula.subject))
-        return replace(ANY, objects=(Object(rules=tuple(Rule(case, NOTHING) for case in others)),))
+        rules = tuple(Rule(case, NOTHING) for case in self._names.of(self.formulas.negation(formula.subject)))
+        return replace(ANY, objects=(Object(rules=rules),))
 
     # Products and sums of normal forms
 
@@ -266,7 +266,7 @@ class Normaliser:
                 try:
                     if accepts(normal, value):
                         kept.append(value)
-                except _BusyError:
+                except BusyError:
                     cases.append(as_case(value, self.formulas))
         finally:
             self._glances -= 1
@@ -298,11 +298,7 @@ class Normaliser:
             for case in (ours,) if held else (intersect(ours, theirs) for theirs in b):
                 if case is None:
                     continue
-                parts: list[Any] = (
-                    objects.settled(case, self.formulas, self.language, self.clashes)
-                    if isinstance(case, Object)
-                    else [case]
-                )
+                parts: list[Any] = self.settled(case) if isinstance(case, Object) else [case]
                 found.update({key_of(part): part for part in parts})
             self._pairs += 1 if held else len(b)
             spend(1000 if held else 1000 * len(b))
@@ -340,6 +336,10 @@ class Normaliser:
         """What is in both cases, as far as it is seen at first sight whether there is anything."""
         case = objects.intersect(a, b, self.formulas, self.language, self.clashes)
         return groups.narrowed(case, self.both_objects) if case is not None and case.either else case
+
+    def settled(self, case: Object) -> list[Object]:
+        """The case as alternatives, as far as it asks for members that only known names may have."""
+        return objects.settled(case, self.formulas, self.language, self.clashes)
 
     def _union(self, normals: list[Normal]) -> Normal:
         if len(normals) == 1:
@@ -398,22 +398,27 @@ class Normaliser:
         yield self.normal(chosen)
         holding = conjuncts(chosen, frozenset(), self.meaning)
         for other in parts[:index] + parts[index + 1 :]:
-            if not self.clashes(self.formulas.all_of((chosen, other))):
+            if not self.clashes(chosen, other):
                 left = conjuncts(other, frozenset(holding), self.meaning)
                 refuted = self.formulas.any_of(self.formulas.negation(part) for part, leaf in left.items() if leaf)
                 yield self.normal(refuted)
 
-    def clashes(self, formula: Formula) -> bool:
-        """Whether a formula has no instance, as far as a short look shows."""
-        known = self._known.get(formula)
-        if known is not None:
-            return known.is_empty
-        if self._glances >= MAX_GLANCES:
-            return False
+    def clashes(self, a: Formula, b: Formula) -> bool:
+        """Whether no value satisfies both formulas, as far as a short look shows."""
+        formula = self.formulas.all_of((a, b))
+        if formula in self._known:
+            return self._known[formula].is_empty
+        known = self._clashing.get(formula)
+        if known is not None or self._glances >= MAX_GLANCES:
+            return bool(known)
         self._glances += 1
         try:
-            return self.normal(formula).is_empty
-        except (_BusyError, _DeepError, LimitError):
+            ours, theirs = self.normal(a), self.normal(b)
+            if ours.constants or theirs.constants:
+                return self.normal(formula).is_empty
+            known = self._clashing[formula] = not meet(ours, theirs, self)
+            return known
+        except (BusyError, DeepError, LimitError):
             return False
         finally:
             self._glances -= 1

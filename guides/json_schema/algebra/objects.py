@@ -30,14 +30,38 @@ def _member(case: Object, name: str, formulas: Formulas, language: StringLanguag
     return formulas.all_of((formula, *matching)) if matching else formula
 
 
-def intersect(
-    a: Object,
-    b: Object,
-    formulas: Formulas,
-    language: StringLanguage,
-    clashes: Callable[[Formula], bool],
-) -> Object | None:
-    """What is in both sets; None if nothing is, as far as counts and required members tell at first sight.
+Clashes = Callable[[Formula, Formula], bool]
+"""Whether no value satisfies two formulas, as far as a short look shows."""
+
+
+def meet(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> bool:
+    """Whether anything is in both sets, as far as counts and required members tell at first sight."""
+    required = a.required | b.required
+    most = _least_of(a.max_properties, b.max_properties)
+    if most is not None and max(len(required), a.min_properties, b.min_properties) > most:
+        return False
+    per_name = 60 + STEPS_PER_RULE * (len(a.rules) + len(b.rules))
+    spend(200 + per_name * len(required))
+    for name in required:
+        ours, theirs = a.properties.get(name, EVERYTHING), b.properties.get(name, EVERYTHING)
+        if a.rules:
+            ours = _member(a, name, formulas, language)
+        if b.rules:
+            theirs = _member(b, name, formulas, language)
+        if ours is NOTHING or theirs is NOTHING:
+            return False
+        if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(ours, theirs):
+            return False
+    return True
+
+
+def _least_of(a: int | None, b: int | None) -> int | None:
+    """The smaller one of two bounds, either of which may be none."""
+    return b if a is None else a if b is None else min(a, b)
+
+
+def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> Object | None:
+    """What is in both sets; None if nothing is, as `meet` tells.
 
     Groups are put together as they are, see `groups.narrowed`.
     """
@@ -45,29 +69,17 @@ def intersect(
         return b
     if b is ANY_OBJECT:
         return a
-    required = a.required | b.required
-    if a.max_properties is None or b.max_properties is None:
-        maximum = a.max_properties if b.max_properties is None else b.max_properties
-    else:
-        maximum = min(a.max_properties, b.max_properties)
-    minimum = max(a.min_properties, b.min_properties)
-    if maximum is not None and max(len(required), minimum) > maximum:
+    if not meet(a, b, formulas, language, clashes):
         return None
-    per_name = 60 + STEPS_PER_RULE * (len(a.rules) + len(b.rules))
-    spend(200 + 20 * (len(a.properties) + len(b.properties)) + per_name * len(required))
-    for name in required:
-        ours, theirs = _member(a, name, formulas, language), _member(b, name, formulas, language)
-        if ours is NOTHING or theirs is NOTHING:
-            return None
-        if ours is not EVERYTHING and theirs is not EVERYTHING and clashes(formulas.all_of((ours, theirs))):
-            return None
+    spend(20 * (len(a.properties) + len(b.properties)))
     properties = dict(a.properties)
     for name, formula in b.properties.items():
         known = properties.get(name)
-        properties[name] = formula if known is None else formulas.all_of((known, formula))
+        properties[name] = formula if known is None or known is formula else formulas.all_of((known, formula))
     rules = a.rules + tuple(rule for rule in b.rules if rule not in a.rules)
     some = a.some + tuple(rule for rule in b.some if rule not in a.some)
-    return Object(properties, rules, required, some, minimum, maximum, a.either + b.either)
+    least, most = max(a.min_properties, b.min_properties), _least_of(a.max_properties, b.max_properties)
+    return Object(properties, rules, a.required | b.required, some, least, most, a.either + b.either)
 
 
 def complement(case: Object, formulas: Formulas) -> list[Object]:
@@ -99,9 +111,7 @@ def only_names(case: Object) -> frozenset[str] | None:
     return None
 
 
-def settled(
-    case: Object, formulas: Formulas, language: StringLanguage, clashes: Callable[[Formula], bool]
-) -> list[Object]:
+def settled(case: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> list[Object]:
     """The case with its `some` turned into required members, where no names but known ones are allowed."""
     allowed = only_names(case) if case.some else None
     if allowed is None:
@@ -111,8 +121,8 @@ def settled(
     for name in case.properties:
         if name not in allowed or not language.contains(rule.names, name):
             continue
-        formula = formulas.all_of((case.properties[name], rule.formula))
-        if not clashes(formula):
+        if not clashes(case.properties[name], rule.formula):
+            formula = formulas.all_of((case.properties[name], rule.formula))
             properties = {**case.properties, name: formula}
             one = replace(case, properties=properties, required=case.required | {name}, some=left)
             if case.max_properties is None or len(one.required) <= case.max_properties:
@@ -137,10 +147,15 @@ def covers(wide: Object, narrow: Object) -> bool:
         other = narrow.properties.get(name, EVERYTHING)
         if other is formula or other is NOTHING:
             continue
-        asked = formula.parts if formula.kind == "all" else (formula,)
-        if other.kind != "all" or any(part not in other.parts for part in asked):
+        if not asks_for(other, formula):
             return False
     return True
+
+
+def asks_for(formula: Formula, other: Formula) -> bool:
+    """Whether a conjunction has all that another formula asks for among its parts."""
+    asked = other.parts if other.kind == "all" else (other,)
+    return formula.kind == "all" and all(part in formula.parts for part in asked)
 
 
 def tells_by_names(case: Object) -> bool:

@@ -143,4 +143,8 @@ def exclude(case: String, names: Iterable[str], language: StringLanguage) -> Str
         kept = case.values - left
         return of_values(kept) if kept else None
     gone = frozenset(name for name in left if language.contains(case, name)) if not is_plain(case) else left
-    return replace(case, excluded=case.excluded | gone) if gone - case.excluded else case
+    if gone <= case.excluded:
+        return case
+    if case == String(excluded=case.excluded):
+        return String(excluded=case.excluded | gone)
+    return replace(case, excluded=case.excluded | gone)

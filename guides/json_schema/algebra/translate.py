@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...limits import spend
 from ..read.dialects import TYPES, exact, is_array, is_number, only_strings, type_of
@@ -52,8 +51,7 @@ BOUNDS = NUMBER | STRING | ARRAY | OBJECT | TYPE
 NO_PATTERNS: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedSchema:
+class ScopedSchema(NamedTuple):
     """A subschema entered in a dynamic scope, with what its keywords need to become formulas."""
 
     schema: Subschema
@@ -86,7 +84,15 @@ class ScopedSchema:
         if isinstance(place, bool):
             return EVERYTHING if place else NOTHING
         scope = self._scope_in(place)
-        return self.formulas.entered(place, scope, lambda: _read(replace(self, schema=place, scope=scope)))
+        found = self.formulas.entered(place, scope)
+        if found is None:
+            found = _read(self._at(place, scope))
+            self.formulas.enter(place, scope, found)
+        return found
+
+    def _at(self, place: Subschema, scope: Scope) -> ScopedSchema:
+        """Another subschema of these documents."""
+        return ScopedSchema(place, scope, self.formulas, self.documents)
 
     def _scope_in(self, place: Subschema) -> Scope:
         """The dynamic scope in a schema that is entered from here."""
@@ -104,7 +110,7 @@ class ScopedSchema:
     def after_reference(self) -> ScopedSchema | bool:
         """The place that the reference of the subschema leads to."""
         target = self.documents.resolve(self.schema, "$ref")
-        return target if isinstance(target, bool) else replace(self, schema=target, scope=self._scope_in(target))
+        return target if isinstance(target, bool) else self._at(target, self._scope_in(target))
 
 
 def _read(place: ScopedSchema) -> Formula:
@@ -119,7 +125,8 @@ def _read(place: ScopedSchema) -> Formula:
         return _entered(place)
     found = (EVERYTHING if end else NOTHING) if isinstance(end, bool) else end.enter(end.schema)
     for before in passed[1:]:
-        place.formulas.entered(before.schema, before.scope, lambda: found)
+        if place.formulas.entered(before.schema, before.scope) is None:
+            place.formulas.enter(before.schema, before.scope, found)
     return found
 
 

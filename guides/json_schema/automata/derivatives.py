@@ -19,6 +19,8 @@ from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat,
 from .narrowing import size
 
 MAX_DERIVATIVES = 20_000
+MAX_MATCHED = 1024
+"""Of how many texts it is remembered whether they match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +35,38 @@ Left = Node | Rest
 
 
 class Expression:
-    """The language of a syntax tree, as an automaton over characters whose states are made when reached."""
+    """The language of a syntax tree, as an automaton over characters whose states are made when reached.
+
+    steps, dead: for each state the states after characters, as far as known, and whether nothing leads on to an end
+    """
 
     def __init__(self, node: Node) -> None:
         self._effort = 200 * size(node)
         """What a derivative takes: it is about as large as the node, and is compared as a whole."""
         self._nodes: list[Left] = [node]
         self._numbers: dict[Left, int] = {node: 0}
-        self._steps: list[dict[str, int]] = [{}]
+        self.steps: list[dict[str, int]] = [{}]
         self._accepting: list[bool] = [nullable(node)]
-        self._dead: list[bool] = [node == NOTHING]
+        self.dead: list[bool] = [node == NOTHING]
         self._bounds: list[tuple[int, ...] | None] = [None]
         self._taken = 0
+        self._matched: dict[str, bool] = {}
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the states met so far take."""
-        return self._effort * len(self._nodes) + 100 * self._taken
+        """About how much memory the states met so far take, and the texts that were matched."""
+        return self._effort * len(self._nodes) + 100 * self._taken + 200 * len(self._matched)
 
     def step(self, state: int, char: str) -> int:
         """The state after a character."""
-        after = self._steps[state].get(char)
+        after = self.steps[state].get(char)
         if after is None:
             spend(self._effort)
             node = derivative(self._nodes[state], ord(char))
             after = self._numbers.get(node, -1)
             if after < 0:
                 after = self._add(node)
-            self._steps[state][char] = after
+            self.steps[state][char] = after
             self._taken += 1
         return after
 
@@ -70,19 +76,15 @@ class Expression:
             raise LimitError(f"a pattern has more than {MAX_DERIVATIVES:,} states")
         self._numbers[node] = number
         self._nodes.append(node)
-        self._steps.append({})
+        self.steps.append({})
         self._accepting.append(nullable(node))
-        self._dead.append(node == NOTHING)
+        self.dead.append(node == NOTHING)
         self._bounds.append(None)
         return number
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is in the language."""
         return self._accepting[state]
-
-    def is_dead(self, state: int) -> bool:
-        """Whether no continuation is in the language."""
-        return self._dead[state]
 
     def bounds(self, state: int) -> tuple[int, ...]:
         """Code points at which characters begin to lead elsewhere."""
@@ -92,12 +94,17 @@ class Expression:
         return known
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is in the language."""
-        state = 0
-        spend(20 * len(text))
-        for char in text:
-            state = self.step(state, char)
-        return self._accepting[state]
+        """Whether the whole text is in the language; names of members are asked for many times."""
+        known = self._matched.get(text)
+        if known is None:
+            state = 0
+            spend(20 * len(text))
+            for char in text:
+                state = self.step(state, char)
+            if len(self._matched) >= MAX_MATCHED:
+                self._matched.clear()
+            known = self._matched[text] = self._accepting[state]
+        return known
 
 
 def nullable(node: Left) -> bool:

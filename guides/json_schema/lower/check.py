@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ....errors import LimitError, SchemaError
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
 from ...limits import spend
-from ..algebra.cases import Array, Normal, Number
+from ..algebra.cases import NO_NAMES, Array, Normal, Number, String
 from ..algebra.formula import Formula
+from ..algebra.strings import is_plain
 from ..compiled import CompiledSchema
 from .form import Form
 from .numbers.multiples import decimal_step
@@ -21,6 +23,8 @@ from .unique import Watch, check_watched, is_watched, runs_out, unclear
 MAX_CHECKED = 20_000
 FEW_REMAINDERS = 1000
 """Up to how many remainders are never too many states."""
+FEW_CHARACTERS = 5000
+"""Up to how many characters of excluded texts are never too many states."""
 # Only a schema that mentions one of these may have such sets.
 RISKY = frozenset(
     (
@@ -29,6 +33,8 @@ RISKY = frozenset(
         "multipleOf",
     )
 )
+# What is under none of these, and is by itself, has no such set: others have it where they are and-ed with something.
+JOINING = frozenset(("allOf", "anyOf", "pattern", "format", "$dynamicRef", "$recursiveRef"))
 
 
 def check(schema: CompiledSchema, form: Form) -> Watch:
@@ -39,20 +45,21 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
     watch = Watch()
     if not schema.mentions(RISKY):
         return watch
-    strings = StringLowering(Lowering(Graph()), form.escapes)
+    looked_into = schema.documents.above(RISKY | JOINING)
+    strings = StringLowering(Lowering(Graph()), form.escapes, schema.conjunctions)
     todo = [schema.root]
     seen = set(todo)
     while todo and len(seen) < MAX_CHECKED:
         formula = todo.pop()
         normal = schema.cases(formula)
         for case in normal.strings:
-            strings.shortest(case)
+            _check_strings(strings, case)
         for array in normal.arrays:
             watch = _check_unique(schema, array, formula, watch)
         for number in normal.numbers:
             _check_multiples(schema, number, formula, form)
         for part in _parts(schema, normal, strings):
-            if part not in seen:
+            if part not in seen and not (part.kind == "schema" and id(part.subject[0].value) not in looked_into):
                 seen.add(part)
                 todo.append(part)
     if todo and schema.mentions(frozenset(("uniqueItems",))):
@@ -85,13 +92,24 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
             yield from (rule.formula for rule in object_.rules)
             continue
         for names, formula in schema.regions(object_):
-            strings.shortest(names)
+            _check_strings(strings, names)
             yield formula
         for one in (one for group in object_.either for one in group):
             yield from (both((schema.member(object_, name), schema.member(one, name))) for name in one.properties)
             for rule in one.rules:
-                strings.shortest(rule.names)
+                _check_strings(strings, rule.names)
                 yield rule.formula
+
+
+def _check_strings(strings: StringLowering, case: String) -> None:
+    """Raise LimitError for strings under conditions that are too many.
+
+    What a few excluded texts add to these is no more than their characters, and not worked out here: objects that are
+    alike but for the names of their members have the rest in common.
+    """
+    if case.excluded and not is_plain(case) and sum(map(len, case.excluded)) <= FEW_CHARACTERS:
+        case = replace(case, excluded=NO_NAMES)
+    strings.shortest(case)
 
 
 def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, form: Form) -> None:

@@ -11,6 +11,7 @@ from .whitespace import Spacing
 
 Order = Literal["schema", "any"]
 Spelling = Literal["plain", "any"]
+_ORDERS, _ESCAPES, _SPELLINGS = get_args(Order), get_args(Escapes), get_args(Spelling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,6 @@ class Form:
     spelling: Spelling = "any"
 
     def __post_init__(self) -> None:
-        one_of(self.order, "order", get_args(Order))
-        one_of(self.escapes, "escapes", get_args(Escapes))
-        one_of(self.spelling, "spelling", get_args(Spelling))
+        one_of(self.order, "order", _ORDERS)
+        one_of(self.escapes, "escapes", _ESCAPES)
+        one_of(self.spelling, "spelling", _SPELLINGS)

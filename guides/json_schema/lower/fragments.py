@@ -15,6 +15,7 @@ from ..read.regex_format import INSIDE, rules
 from .form import Spelling
 from .numbers.texts import spelt_numbers
 from .strings.lowering import REGEX, in_quotes, plan
+from .whitespace import Spacing
 
 MAX_NODES = 2000
 """Up to how many nodes a piece has that is kept."""
@@ -35,6 +36,15 @@ def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
         return _regexes(escapes)
     found = plan(case, escapes)
     return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
+
+
+@kept(64, 1 << 20)
+def space_fragment(spacing: Spacing) -> tuple[Fragment, dict[int, int]]:
+    """All rules of white space together, and where each starts, by the `id` of its node, which a spacing keeps."""
+    graph = Graph()
+    lowering = Lowering(graph)
+    starts = {id(node): lowering.rule(node) for node in spacing.rules}
+    return graph.fragment(), starts
 
 
 def _lowered(node: Node) -> Fragment | None:

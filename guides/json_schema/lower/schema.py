@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ....kernels.chart.layout import CALL, EPSILON
@@ -17,7 +16,7 @@ from ..compiled import CompiledSchema
 from .arrays import Items
 from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
-from .fragments import number_fragment, string_fragment
+from .fragments import number_fragment, space_fragment, string_fragment
 from .measures import MOST, Measure, Measures
 from .numbers.texts import spelt_numbers
 from .objects.choices import Choices
@@ -27,8 +26,6 @@ from .objects.members import Members
 from .strings.lowering import StringLowering
 
 Rules = dict[tuple[Formula, int], int]
-Define = Callable[[int, Formula, int], None]
-Promise = Callable[[Formula, int], int]
 
 
 class SchemaLowering:
@@ -46,13 +43,16 @@ class SchemaLowering:
         self.form = form
         self.graph = Graph()
         self.lowering = Lowering(self.graph)
-        self.strings = StringLowering(self.lowering, form.escapes)
+        # Taken over: what is made again, after an exception, begins with none that may be in the middle of a change.
+        conjunctions, schema.conjunctions = schema.conjunctions, {}
+        self.strings = StringLowering(self.lowering, form.escapes, conjunctions)
         self._values: Rules = {}
         self._members: Rules = {}
         self._shortest: dict[Formula, Measure] = {}
-        indent = form.spacing.indent if form.spacing.depends_on_depth else None
+        self._is_indented = form.spacing.depends_on_depth
+        indent = form.spacing.indent if self._is_indented else None
         self._measures = Measures(indent, form.spelling, uniform=repeating, of_strings=self.strings.shortest)
-        self._gaps: dict[int, tuple[Node, int]] = {}
+        self._gaps: dict[int, int] = {}
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}
 
@@ -70,19 +70,21 @@ class SchemaLowering:
 
     def value(self, formula: Formula, depth: int) -> int:
         """The rule of the values of a formula, in a container at `depth`."""
-        return self._rule(self._values, self._define, self.shortest, formula, depth)
+        return self._rule(self._values, LazyValue, formula, depth)
 
     def member(self, formula: Formula, depth: int) -> int:
         """The rule of colon and value, after the name of a member of an object at `depth`."""
-        return self._rule(self._members, self._define_member, self.length_after_name, formula, depth)
+        return self._rule(self._members, LazyMember, formula, depth)
 
-    def _rule(self, known: Rules, define: Define, promise: Promise, formula: Formula, depth: int) -> int:
+    def _rule(self, known: Rules, kind: type[LazyValue], formula: Formula, depth: int) -> int:
         """The rule of a formula at a depth; its body is defined when it is reached."""
-        key = (formula, depth if self.form.spacing.depends_on_depth else 0)
-        rule = known.get(key)
+        if not self._is_indented:
+            depth = 0
+        rule = known.get((formula, depth))
         if rule is None:
-            rule = known[key] = self.graph.lazy(lambda: define(known[key], *key), lambda: promise(*key))
-            self.graph.names[rule] = lambda: self.schema.formulas.place_of(formula)
+            lazy = kind(self, formula, depth)
+            rule = known[formula, depth] = lazy.start = self.graph.lazy(lazy.define, lazy.promise)
+            self.graph.names[rule] = lazy.name
         return rule
 
     def shortest(self, formula: Formula, depth: int = 0) -> int:
@@ -110,15 +112,16 @@ class SchemaLowering:
         return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
 
     def gap(self, space: Node, target: int) -> int:
-        """The entry of white space before `target`; one rule for each kind, of which `Spacing` gives the same node."""
+        """The entry of white space before `target`; one rule for each of `Spacing.rules`, copied at the first."""
         if isinstance(space, Text):
             return self.graph.literal(space.data, target)
         if isinstance(space, Repeat) and space.max == 1:
             return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
-        known = self._gaps.get(id(space))
-        if known is None:
-            known = self._gaps[id(space)] = (space, self.lowering.rule(space))
-        return self.graph.node(links=((CALL, known[1], target),))
+        if not self._gaps:
+            fragment, starts = space_fragment(self.form.spacing)
+            first = self.graph.insert(fragment)
+            self._gaps = {node: first + start for node, start in starts.items()}
+        return self.graph.node(links=((CALL, self._gaps[id(space)], target),))
 
     def after_name(self, formula: Formula, depth: int, target: int) -> int:
         """The entry of colon and value, after the name of a member of an object at `depth`."""
@@ -132,11 +135,11 @@ class SchemaLowering:
         """The entry of fixed bytes before `target`."""
         return self.graph.literal(data, target)
 
-    def _define(self, start: int, formula: Formula, depth: int) -> None:
+    def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
         self.graph.define(start, links=self._alternatives(formula, depth))
 
-    def _define_member(self, start: int, formula: Formula, depth: int) -> None:
+    def define_member(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: colon, and the alternatives of the formula."""
         spacing = self.form.spacing
         value = self.graph.promised(self._alternatives(formula, depth + 1), lambda: self.shortest(formula, depth + 1))
@@ -203,3 +206,41 @@ class SchemaLowering:
                 self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
             self._strings[case] = None if entry is None else rule
         return self._strings[case]
+
+
+class LazyValue:
+    """The rule of a formula's values in a container at a depth, as long as it is not reached: one object for each."""
+
+    __slots__ = ("_depth", "_formula", "_lowering", "start")
+
+    def __init__(self, lowering: SchemaLowering, formula: Formula, depth: int) -> None:
+        self._lowering = lowering
+        self._formula = formula
+        self._depth = depth
+        self.start = -1
+
+    def define(self) -> None:
+        """Give the rule its body."""
+        self._lowering.define_value(self.start, self._formula, self._depth)
+
+    def promise(self) -> int:
+        """The bytes of a short text."""
+        return self._lowering.shortest(self._formula, self._depth)
+
+    def name(self) -> str:
+        """What people know the rule by."""
+        return self._lowering.schema.formulas.place_of(self._formula)
+
+
+class LazyMember(LazyValue):
+    """The rule of colon and value in an object at a depth."""
+
+    __slots__ = ()
+
+    def define(self) -> None:
+        """Give the rule its body."""
+        self._lowering.define_member(self.start, self._formula, self._depth)
+
+    def promise(self) -> int:
+        """The bytes of a short text."""
+        return self._lowering.length_after_name(self._formula, self._depth)

@@ -12,6 +12,7 @@ from ....errors import OptionError
 from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
 
 Whitespace = OneOf["flexible", "compact", "pretty", "any"]
+_KINDS = get_args(Whitespace)
 
 MOST_SPACES, MOST_TABS = 128, 32
 """How far a line is indented at most: 32 levels by 4 spaces or by a tab each."""
@@ -45,10 +46,21 @@ class Spacing:
     indent: int = 2
 
     def __post_init__(self) -> None:
-        one_of(self.whitespace, "whitespace", get_args(Whitespace))
+        one_of(self.whitespace, "whitespace", _KINDS)
         indent = cast(object, self.indent)
         if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
             raise OptionError(f"indent must be 0 to 16 blanks, not {brief(indent)}")
+
+    @property
+    def rules(self) -> tuple[Node, ...]:
+        """The nodes among those below that are more than a fixed text or one that may be left out."""
+        match self.whitespace:
+            case "any":
+                return (_ANY,)
+            case "flexible":
+                return (_PERHAPS_LINE, _PERHAPS_EITHER)
+            case _:
+                return ()
 
     @property
     def depends_on_depth(self) -> bool:

@@ -20,6 +20,7 @@ Kind = Literal["schema", "schemas", "map", "items", "dependencies", "reference",
 MAX_DIGITS = 1000
 GREATEST = 10**MAX_DIGITS
 TYPES = ("null", "boolean", "number", "integer", "string", "array", "object")
+_EVERY_TYPE = frozenset(TYPES)
 
 WELL_FORMED = "without lone surrogates (U+D800 to U+DFFF), which UTF-8 cannot write: remove them"
 
@@ -111,7 +112,7 @@ def _quote(value: Any) -> str | None:
 
 def expected_names(value: Any) -> str | None:
     """What a list of names should have been, or None if it is fine."""
-    if not is_array(value) or not all(isinstance(name, str) for name in value):
+    if not is_array(value) or not (only_strings(value) or all(isinstance(name, str) for name in value)):
         return "an array of strings"
     spend(2 * len(value))
     return None if is_writable("".join(value)) else f"an array of strings {WELL_FORMED}"
@@ -126,11 +127,10 @@ def _names_by_name(value: Any) -> str | None:
 
 def _types(value: Any) -> str | None:
     names: list[Any] = value if is_array(value) else [value]
-    return (
-        None
-        if names and all(isinstance(name, str) and name in TYPES for name in names)
-        else f"one or several of {', '.join(TYPES)}"
-    )
+    are_texts = only_strings(names) or all(isinstance(name, str) for name in names)
+    if names and are_texts and _EVERY_TYPE.issuperset(names):
+        return None
+    return f"one or several of {', '.join(TYPES)}"
 
 
 def _values(value: Any) -> str | None:

@@ -51,6 +51,8 @@ class Documents:
         self._anchors: dict[tuple[Resource, str], Subschema] = {}
         self._dynamic_anchors: dict[tuple[Resource, str], Subschema] = {}
         self._places: dict[int, Subschema] = {}
+        # Where objects stand that stand elsewhere too
+        self._repeated: list[Subschema] = []
         self._references: list[tuple[Subschema, str]] = []
         self._targets: dict[tuple[int, str], Subschema | bool] = {}
         self.has_dynamic_scope = False
@@ -95,9 +97,39 @@ class Documents:
                 referring.append(place)
         if referring:
             loops = Loops(self._places, self.resolve)
-            reached = None if self.has_dynamic_scope else loops.reached(root)
-            loops.refuse([place for place in referring if reached is None or id(place) in reached])
+            if loops.find(referring) is not None:
+                # What nothing refers to may go round.
+                reached = None if self.has_dynamic_scope else loops.reached(root)
+                loops.refuse([place for place in referring if reached is None or id(place) in reached])
         return root
+
+    def above(self, keywords: frozenset[str]) -> set[int]:
+        """The schema objects, by `id`, that have one of these keywords, or hold or refer to one that is among these."""
+        waiting = [place for place in self._places.values() if not keywords.isdisjoint(place.value)]
+        spend(10 * len(self._places))
+        if not waiting:
+            return set()
+        if self.has_dynamic_scope:
+            return set(self._places)
+        holders: dict[int, list[Subschema]] = {}
+        for place in self._repeated:
+            if place.parent is not None:
+                holders.setdefault(id(place.value), []).append(place.parent)
+        for place, keyword in self._references:
+            target = self.resolve(place, keyword)
+            if not isinstance(target, bool):
+                holders.setdefault(id(target.value), []).append(place)
+        found: set[int] = set()
+        while waiting:
+            place = waiting.pop()
+            number = id(place.value)
+            if number not in found:
+                spend(50)
+                found.add(number)
+                waiting += holders.get(number, ())
+                if place.parent is not None:
+                    waiting.append(place.parent)
+        return found
 
     def root_of(self, resource: Resource) -> Subschema:
         """The schema that a resource is."""
@@ -145,6 +177,7 @@ class Documents:
             place = waiting.pop()
             value = place.value
             if id(value) in self._places:
+                self._repeated.append(place)
                 continue
             self._places[id(value)] = place
             keywords = place.resource.dialect.keywords

@@ -57,6 +57,13 @@ class Loops:
 
     def refuse(self, referring: list[Subschema]) -> None:
         """Refuse references that come back to where they started without stepping into the instance."""
+        place = self.find(referring)
+        if place is not None:
+            name = place.value.get("$ref", place.pointer)
+            raise place.error(f"the reference {name!r} leads back to itself without progress")
+
+    def find(self, referring: list[Subschema]) -> Subschema | None:
+        """A schema object that comes back to itself without a step into the instance, None if there is none."""
         done: set[int] = set()
         on_path: set[int] = set()
         for start in referring:
@@ -68,13 +75,13 @@ class Loops:
                     done.add(id(place))
                     continue
                 if id(place) in on_path:
-                    name = place.value.get("$ref", place.pointer)
-                    raise place.error(f"the reference {name!r} leads back to itself without progress")
+                    return place
                 if id(place) in done:
                     continue
                 on_path.add(id(place))
                 trail.append((place, True))
                 trail.extend((inner, False) for inner in self._in_place(place) if id(inner) not in done)
+        return None
 
     def _in_place(self, place: Subschema) -> list[Subschema]:
         value = place.value

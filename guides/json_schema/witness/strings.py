@@ -184,6 +184,15 @@ def _pumped(path: Path, case: String, count: int) -> list[str]:
 @kept(4096, 16 << 20)
 def shortest(case: String) -> Path | None:
     """A shortest member, by one character of each kind breadth first; exclusions are not looked at."""
+    if case.min_length > 1 and (case.max_length is None or case.min_length <= case.max_length):
+        # Without its characters being counted there are far fewer places to look at.
+        path = shortest(replace(case, min_length=0, max_length=None))
+        if path is None:
+            return None
+        missing = case.min_length - len(path.text)
+        if missing > 0 and path.again:
+            spend_growth(100 * missing, missing)
+            return replace(path, text=path.text[: path.place] + path.again * missing + path.text[path.place :])
     pairs = conditions(case)
     start: Stage = (0, tuple(0 for _ in pairs))
     came_from: dict[Stage, tuple[Stage, str] | None] = {start: None}
@@ -234,8 +243,10 @@ def _step(pairs: Conditions, states: States, char: str) -> States | None:
     """The states after a character; None if no member begins like that."""
     after: list[int] = []
     for (language, positive), state in zip(pairs, states, strict=True):
-        reached = language.step(state, char)
-        if positive and language.is_dead(reached):
+        reached = language.steps[state].get(char)
+        if reached is None:
+            reached = language.step(state, char)
+        if positive and language.dead[reached]:
             return None
         after.append(reached)
     return tuple(after)
@@ -267,21 +278,29 @@ def _search(case: String, count: int) -> Iterator[str]:
         level = following
 
 
-def _representatives(pairs: Conditions, states: States, count: int) -> list[str]:
+def _representatives(pairs: Conditions, states: States, count: int) -> tuple[str, ...]:
     """Of every kind of character that the conditions tell apart the first `count`, the readable ones in front.
 
     Counts the steps that it takes to try them, too.
     """
-    bounds = {0, ord("0"), ord("a"), 0xD800, 0xE000, LAST + 1}
-    for (language, _), state in zip(pairs, states, strict=True):
-        bounds.update(language.bounds(state))
-    points = sorted(bounds)
-    spend(100 * len(points))
-    chars = [
-        chr(point) for low, high in pairwise(points) if low != 0xD800 for point in range(low, min(high, low + count))
-    ]
+    bounds = frozenset((0, 0x30, 0x61, 0xD800, 0xE000, LAST + 1))
+    bounds = bounds.union(*(language.bounds(state) for (language, _), state in zip(pairs, states, strict=True)))
+    spend(100 * len(bounds))
+    chars = _first_of(bounds, count)
     spend((100 + 50 * len(pairs)) * len(chars))
-    return sorted(chars, key=_strangeness)
+    return chars
+
+
+@kept(1024, 4 << 20)
+def _first_of(bounds: frozenset[int], count: int) -> tuple[str, ...]:
+    """Of the characters between each two bounds the first `count`, the readable ones in front."""
+    chars = [
+        chr(point)
+        for low, high in pairwise(sorted(bounds))
+        if low != 0xD800
+        for point in range(low, min(high, low + count))
+    ]
+    return tuple(sorted(chars, key=_strangeness))
 
 
 def _strangeness(char: str) -> tuple[bool, bool, str]:

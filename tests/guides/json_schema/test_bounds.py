@@ -162,12 +162,18 @@ def test_the_shortest_text_is_a_number() -> None:
         {"type": "array", "minItems": 10**30},
         {"type": "object", "minProperties": 10**9},
         {"type": "array", "allOf": [{"contains": {"pattern": letter}} for letter in LETTERS]},
-        {"type": "string", "format": "regex", "minLength": 100_000},
+        {"type": "string", "format": "regex", "minLength": 1_000_000},
     ],
 )
 def test_what_takes_too_much_work_is_refused(schema: Any) -> None:
     with pytest.raises(LimitError, match="work="):
         JSONGuide(schema, BYTES)
+
+
+@pytest.mark.parametrize("also", [{}, {"maxLength": 50_000}, {"pattern": "a$"}])
+def test_a_long_minimum_beside_a_condition(also: dict[str, Any]) -> None:
+    guide = within({"type": "string", "format": "regex", "minLength": 50_000, **also})
+    assert reads(guide, json.dumps("(b|d)" + 49_995 * "a")) and not reads(guide, json.dumps("(b|d)" + 49_994 * "a"))
 
 
 def test_twelve_branches_that_evaluate_members() -> None:

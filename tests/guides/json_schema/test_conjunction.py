@@ -20,8 +20,8 @@ PATTERNS = ["a", "^a", "b$", "ab", "^[ab]*$", "^.{0,2}$", "c|é", "^a{2,3}$", "(
 
 
 def guide_of(schema: dict[str, Any], **options: Any) -> JSONGuide:
-    for cached in (lowering.plan, lowering.counted, fragments.string_fragment):
-        cached.cache_clear()
+    for module, name in ((lowering, "_takes_too_much"), (lowering, "counted"), (fragments, "string_fragment")):
+        getattr(module, name).cache_clear()
     return JSONGuide(schema, BYTES, whitespace="compact", **options)
 
 

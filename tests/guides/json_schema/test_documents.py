@@ -230,3 +230,21 @@ def test_dynamic_references_lead_somewhere() -> None:
     with pytest.raises(SchemaError, match=r"\$dynamicRef '#items' leads nowhere") as error:
         CompiledSchema({"properties": {"a": {"$dynamicRef": "#items"}}})
     assert error.value.pointer == "#/properties/a/$dynamicRef"
+
+
+def test_what_leads_to_a_keyword_is_found_through_references_and_shared_objects() -> None:
+    shared = {"items": {"not": True}}
+    schema = {
+        "properties": {
+            "a": {"items": {"$ref": "#/$defs/b"}},
+            "c": {"items": {"type": "null"}},
+            "d": {"prefixItems": [shared]},
+        },
+        "additionalProperties": {"items": shared},
+        "$defs": {"b": {"maxItems": 3, "items": {"$ref": "#/$defs/e"}}, "e": {"not": True}, "f": {"type": "null"}},
+    }
+    documents = CompiledSchema(schema).documents
+    pointers = {place.pointer for place in documents.places if id(place.value) in documents.above(frozenset(("not",)))}
+    assert not documents.above(frozenset(("anyOf",)))
+    others = {place.pointer for place in documents.places} - pointers
+    assert others == {"#/properties/c", "#/properties/c/items", "#/$defs/f"}

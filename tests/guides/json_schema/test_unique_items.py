@@ -72,6 +72,27 @@ def reads(guide: JSONGuide, text: str) -> bool:
 
 
 @pytest.mark.parametrize(
+    ("schema", "resources"),
+    [
+        ({"$ref": "https://a.example/strings"}, {"https://a.example/strings": STRINGS}),
+        ({"$ref": "https://a.example/any#/strings"}, {"https://a.example/any": {"strings": STRINGS}}),
+        ({"$ref": "http://json-schema.org/draft-07/schema#/definitions/stringArray"}, {}),
+    ],
+)
+def test_what_lies_in_other_documents_is_watched(schema: Any, resources: Any) -> None:
+    guide = guide_of(schema, resources=resources)
+    assert reads(guide, '["a","b"]') and not reads(guide, '["a","a"]')
+
+
+def test_what_stands_at_several_places_is_watched_at_each() -> None:
+    many = {f"a{number}": {"type": "integer"} for number in range(3)}
+    part = {"properties": {**many, "items": STRINGS}, "additionalProperties": {"type": "null"}}
+    guide = guide_of({"properties": {"first": {"properties": {"in": part}}, "second": {"items": part}, **many}})
+    for text in ('{"first":{"in":{"items":["a",%s]}}}', '{"second":[{"items":["a",%s]}]}'):
+        assert reads(guide, text % '"b"') and not reads(guide, text % '"a"')
+
+
+@pytest.mark.parametrize(
     ("schema", "text", "expected"),
     [
         (STRINGS, '["a","b",""]', True),

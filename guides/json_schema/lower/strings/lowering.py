@@ -41,13 +41,18 @@ MAX_SIZE: dict[Escapes, int] = {"canonical": 1100, "any": 40}
 
 
 class StringLowering:
-    """Adds strings to a graph, spelt as JSON with the escapes allowed."""
+    """Adds strings to a graph, spelt as JSON with the escapes allowed.
 
-    def __init__(self, lowering: Lowering, escapes: Escapes) -> None:
+    conjunctions: those that are known, and where new ones are remembered
+    """
+
+    def __init__(
+        self, lowering: Lowering, escapes: Escapes, conjunctions: dict[String, Conjunction] | None = None
+    ) -> None:
         self._lowering = lowering
         self._graph = lowering.graph
         self._escapes: Escapes = escapes
-        self._conjunctions: dict[String, Conjunction] = {}
+        self._conjunctions: dict[String, Conjunction] = {} if conjunctions is None else conjunctions
 
     def entry(self, case: String, target: int) -> int | None:
         """The node from which a string of the set is read, quotes included, and which goes on at `target`.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from trellm.guides.json_schema.algebra import objects
+import pytest
+from trellm.guides.json_schema.algebra import absorption, objects
 from trellm.guides.json_schema.algebra.absorption import absorbed
 from trellm.guides.json_schema.algebra.cases import Object, Rule, String
 from trellm.guides.json_schema.algebra.formula import EVERYTHING, NOTHING, Formulas
@@ -27,7 +28,9 @@ def any_case(random: Random) -> Object:
     )
 
 
-def test_what_is_left_covers_everything_and_nothing_of_it_is_covered() -> None:
+@pytest.mark.parametrize("few", [0, 6, 24])
+def test_what_is_left_covers_everything_and_nothing_of_it_is_covered(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absorption, "FEW_PAIRS", few)
     random = Random(1)
     left_out = 0
     for _ in range(1000):
@@ -37,3 +40,22 @@ def test_what_is_left_covers_everything_and_nothing_of_it_is_covered() -> None:
         assert not any(objects.covers(other, one) for one in kept for other in kept if other is not one)
         left_out += len(cases) - len(kept)
     assert left_out > 1000
+
+
+def closed_case(random: Random) -> Object:
+    case = any_case(random)
+    names = [frozenset(name for name in "abcd" if random.random() < 0.7) for _ in range(random.choice((0, 1, 1, 2)))]
+    closing = tuple(Rule(String(excluded=each), NOTHING) for each in names)
+    return Object(case.properties, (*case.rules, *closing), case.required)
+
+
+def test_pairs_tell_of_closed_objects_what_words_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(2)
+    found: list[list[set[int]]] = []
+    many = [[closed_case(random) for _ in range(random.randrange(1, 9))] for _ in range(1000)]
+    for few in (0, 24):
+        monkeypatch.setattr(absorption, "FEW_PAIRS", few)
+        found.append([{id(one) for one in absorbed(cases)} for cases in many])
+    by_words, by_pairs = found
+    assert [len(kept) for kept in by_words] == [len(kept) for kept in by_pairs]
+    assert sum(map(len, by_pairs)) < 0.8 * sum(map(len, many))
