@@ -41,6 +41,12 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         "trellm.guides",
         [],
     ),
+    (
+        "Other engines",
+        "[Guides in other engines](adapters.md) shows these at work, and the modules for hosts.",
+        "trellm.adapters",
+        ["Session", "DeviceMasks", "fill_bitmask", "allocate_bitmask"],
+    ),
     ("Explaining", "", "trellm.guides.explain.explain", ["explain", "Verdict"]),
     ("Limits", "`generate.X(..., limits=...)`, and every guide, takes them.", "trellm", ["Limits", "Cancellation"]),
     ("Errors", "", "trellm.errors", []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from ..checks import one_of, switch
 from ..errors import GrammarError, OptionError
@@ -29,7 +29,7 @@ from .limits import Limits, Meter
 from .pictures import Drawable, Picture
 from .pictures.grammars import grammar_picture
 from .pictures.picture import MAX_PICTURED
-from .quoting.quotation import Context, fragment_of_quote
+from .quoting.quotation import Context, Quote, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
 
@@ -61,6 +61,7 @@ class CFGGuide(LiftedGuide, Drawable):
         limits: Limits | None = None,
     ) -> None:
         with Meter(limits):
+            text = None if isinstance(grammar, Grammar) else grammar
             if not isinstance(grammar, Grammar):
                 grammar = _read(grammar, start, syntax, contexts)
             else:
@@ -74,6 +75,12 @@ class CFGGuide(LiftedGuide, Drawable):
             vocabulary = vocabulary_of(vocabulary, "CFGGuide")
             self.grammar = grammar
             super().__init__(automaton_of(grammar, horizon_of(vocabulary)), vocabulary)
+            made_of: dict[str, Any] = {"grammar": grammar, "vocabulary": vocabulary, "limits": limits}
+            if text is not None:
+                made_of |= {"grammar": text, "start": grammar.start, "syntax": syntax}
+                quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
+                made_of |= {"contexts": quotes} if quotes else {}
+            self._made_of = made_of
 
     @cached_property
     def _quotations(self) -> QuotedPieces | None:

@@ -23,6 +23,7 @@ class FreeGuide(StateTableGuide):
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary)
+        self._made_of = {"vocabulary": vocabulary}
         self._every: Mask = self._tables.pack(True) | self._tables.eos_words
 
     def __repr__(self) -> str:

@@ -99,6 +99,12 @@ class JSONGuide(LiftedGuide):
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
         self._unenforced: Unenforced = unenforced
+        self._made_of = {
+            **dict(zip(("schema", "resources"), own, strict=True)),
+            **{"vocabulary": vocabulary, "order": order, "whitespace": whitespace, "indent": indent},
+            **{"escapes": escapes, "spelling": spelling, "formats": formats, "max_cases": max_cases},
+            **{"contexts": quotes, "unenforced": unenforced, "limits": limits},
+        }
         self._make(own, options, quotes, form, vocabulary, limits, None if text is None else (key, len(text)))
 
     @paused
@@ -210,6 +216,10 @@ class JSONGuide(LiftedGuide):
     def __repr__(self) -> str:
         return f"JSONGuide({self.schema.root!r})"
 
+    def _content(self) -> Mapping[str, Any] | None:
+        made_of = self._made_of or {}
+        return {**made_of, "schema": _loaded((made_of["schema"], {}))[0]}
+
 
 class WatchingJSONGuide(DistinctGuide, JSONGuide):
     """A JSONGuide with arrays whose items must differ and are out of more values than can be listed."""
@@ -218,6 +228,9 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
     def held_bytes(self) -> int:
         """About how much memory the guide takes, with what its texts have in such arrays."""
         return super().held_bytes + self.trail_bytes
+
+    def _made_as(self) -> type[JSONGuide]:
+        return JSONGuide
 
 
 remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)

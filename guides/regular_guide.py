@@ -111,6 +111,8 @@ class RegexGuide(RegularGuide):
             self.flags = flags_of(flags)
             self.dialect: Dialect = dialect
             super().__init__(node, vocabulary)
+            identity = {"pattern": self.pattern, "flags": self.flags, "dialect": dialect}
+            self._made_of = {**identity, "vocabulary": vocabulary, "limits": limits}
 
     def __repr__(self) -> str:
         return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"
@@ -175,6 +177,7 @@ class ChoiceGuide(RegularGuide):
             data, lengths = _encoded(self.choices)
             _check_spellable(self.choices, data, lengths, vocabulary)
             super().__init__(any_of(data, lengths), vocabulary)
+            self._made_of = {"choices": self.choices, "vocabulary": vocabulary, "limits": limits}
 
     def __repr__(self) -> str:
         return f"ChoiceGuide({brief(list(self.choices[:SHOWN]))}, {len(self.choices):,} choices)"
@@ -185,14 +188,24 @@ class FSMGuide(RegularGuide):
 
     @paused
     def __init__(self, fsm: FSM, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
-        from .automata.fsm import table_of
+        from .automata.fsm import described, table_of
 
         with Meter(limits):
             super().__init__(table_of(fsm), vocabulary_of(vocabulary, "FSMGuide"))
         self._machine_states = len(fsm.map)
+        self._made_of = {"described": described(fsm), "vocabulary": vocabulary, "limits": limits}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_described, (type(self), dict(self._made_of or {}))
 
     def __repr__(self) -> str:
         return f"FSMGuide(<a machine of {self._machine_states:,} states>)"
+
+
+def _of_described(kind: type[FSMGuide], made_of: dict[str, Any]) -> FSMGuide:
+    from .automata.fsm import machine_of
+
+    return kind(machine_of(made_of.pop("described")), **made_of)
 
 
 def _texts_of(choices: Any) -> tuple[str, ...]:

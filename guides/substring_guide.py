@@ -70,6 +70,15 @@ class SubstringGuide(StateTableGuide, Drawable):
             self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
             needed = _tokens_needed(self.source.quotable, VocabularyTables.of(vocabulary))
             self._prepare(vocabulary, self.source.quotable, needed)
+        documents = self.source.documents
+        options = {"boundary": boundary, "min_chars": min_chars, "max_chars": max_chars, "whitespace": whitespace}
+        self._made_of = {
+            "context": context if isinstance(context, str) else tuple(documents),
+            "vocabulary": vocabulary,
+            **options,
+            "none_text": none_text,
+            "limits": limits,
+        }
 
     def _prepare(self, vocabulary: Vocabulary, quotable: Quotable, needed: NDArray[np.int32]) -> None:
         super().__init__(vocabulary)

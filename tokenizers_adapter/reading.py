@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ..errors import VocabularyError
 from .encodings import read_encoding
 from .fast import read_fast
+from .files import read_file, read_mistral
 from .slow import read_slow
 from .spelling import TokenTable
 
@@ -16,6 +18,13 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
 
     Raises VocabularyError for anything else.
     """
+    if isinstance(tokenizer, (str, Path)):
+        return read_file(tokenizer)
+    mistral = _mistral(tokenizer)
+    if mistral is not None:
+        return read_mistral(mistral)
+    if hasattr(tokenizer, "model_path") and hasattr(tokenizer, "n_vocab"):  # a model of llama-cpp-python
+        return read_file(tokenizer.model_path)
     wrapped = [getattr(tokenizer, name, None) for name in ("backend_tokenizer", "_tokenizer")]
     for backend in (tokenizer, *wrapped):
         if hasattr(backend, "get_added_tokens_decoder"):
@@ -28,5 +37,15 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
         return read_tokenizer(tokenizer.tokenizer)
     raise VocabularyError(
         f"{type(tokenizer).__name__} is not a tokenizer that can be read; pass a Hugging Face tokenizer, a "
-        "tokenizers.Tokenizer or a tiktoken.Encoding, or build Vocabulary(tokens, eos_ids) yourself"
+        "tokenizers.Tokenizer, a tiktoken.Encoding, one of mistral-common, or the path of a tokenizer.json or a GGUF "
+        "file; or build Vocabulary(tokens, eos_ids) yourself"
     )
+
+
+def _mistral(tokenizer: Any) -> Any:
+    """The tokenizer inside one of mistral-common, or a wrapper of it; None for others."""
+    for outer in (tokenizer, getattr(tokenizer, "tokenizer", None)):
+        inner: Any = getattr(getattr(outer, "instruct_tokenizer", outer), "tokenizer", outer)
+        if hasattr(inner, "n_words") and hasattr(inner, "special_ids"):
+            return inner
+    return None

@@ -54,6 +54,14 @@ def read_slow(tokenizer: Any) -> TokenTable:
     return TokenTable(tokens, frozenset(special), () if eos is None else (eos,))
 
 
+def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:
+    """The bytes of each piece of a `sentencepiece.SentencePieceProcessor`, and which pieces have none."""
+    spell, silent = _spelling_of_pieces(model), _pieces_without_text(model)
+    pieces: list[str] = [model.id_to_piece(piece) for piece in range(model.get_piece_size())]
+    special = frozenset(number for number, piece in enumerate(pieces) if piece in silent)
+    return [None if number in special else spell(piece) for number, piece in enumerate(pieces)], special
+
+
 def _is_piece(tokenizer: Any, text: str) -> bool:
     """Whether the tokenizer's SentencePiece model has the piece `text` and makes it from ordinary text."""
     model = getattr(tokenizer, "sp_model", None)

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import index
-from typing import Any, cast
+from typing import Any, Self, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -57,8 +58,10 @@ class Vocabulary:
     def from_tokenizer(
         cls, tokenizer: Any, size: int | None = None, eos_ids: int | Iterable[int] | None = None
     ) -> Vocabulary:
-        """The vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, or a tiktoken encoding.
+        """The vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, tiktoken, or mistral-common.
 
+        It may also be the path of a tokenizer.json (with a tokenizer_config.json beside it, which names EOS), of a
+        tekken.json, of a folder with one of these, or of a GGUF file; or a model of llama-cpp-python.
         `size` is the width of the model's logits, if it differs from the tokenizer's number of ids; `eos_ids`
         replaces the tokenizer's own EOS. Special tokens have no bytes; other added tokens have their text.
         Raises VocabularyError if there is no EOS, if the tokenizer's strings cannot be turned into bytes, or
@@ -130,9 +133,34 @@ class Vocabulary:
         digest.update(b"".join(text for text in self.tokens if text))
         return digest.hexdigest()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        _known[self.fingerprint, self.special_ids] = self
+        return _one_of, (self.fingerprint, self.tokens, self.eos_ids, self.special_ids)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
     def __repr__(self) -> str:
         with_text = sum(text is not None for text in self.tokens)
         return f"Vocabulary(size={self.size}, tokens with text={with_text}, eos_ids={self.eos_ids})"
+
+
+# Those that were sent or received, so that what comes with equal vocabularies has one, with all that is known of it
+_known: WeakValueDictionary[tuple[str, frozenset[int]], Vocabulary] = WeakValueDictionary()
+
+
+def _one_of(
+    fingerprint: str, tokens: list[bytes | None], eos_ids: tuple[int, ...], special_ids: frozenset[int]
+) -> Vocabulary:
+    """The vocabulary of this process with these tokens, made where there is none."""
+    found = _known.get((fingerprint, special_ids))
+    if found is None:
+        found = Vocabulary(tokens, eos_ids, special_ids)
+        found = _known.setdefault((found.fingerprint, special_ids), found)
+    return found
 
 
 def _listed(tokens: Any) -> list[Any]:

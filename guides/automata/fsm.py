@@ -25,6 +25,33 @@ STATE_BYTES, CELL_BYTES = 2048, 16
 STEPS_PER_MOVE = 50
 
 
+Described = tuple[list[tuple[str | None, int]], int, list[int], list[list[tuple[int, int]]]]
+"""A machine in plain values: its symbols (None for all others) with their keys, the initial and the final states, and
+of each state the moves, by key."""
+
+
+def described(fsm: FSM) -> Described:
+    """A machine of symbols that are texts, in plain values; equal for equal machines with the same states."""
+    from interegular.fsm import anything_else
+
+    number = {state: place for place, state in enumerate(sorted(fsm.states, key=repr))}
+    symbols = [(None if symbol is anything_else else str(symbol), int(key)) for symbol, key in fsm.alphabet.items()]
+    moves = [sorted((int(key), number[to]) for key, to in fsm.map.get(state, {}).items()) for state in number]
+    finals = sorted(number[state] for state in fsm.finals)
+    return sorted(symbols, key=repr), number[fsm.initial], finals, moves
+
+
+def machine_of(plain: Described) -> FSM:
+    """The machine that was described."""
+    from interegular.fsm import FSM as Machine  # noqa: N811
+    from interegular.fsm import Alphabet, anything_else
+
+    symbols, initial, finals, moves = plain
+    alphabet: Any = Alphabet({anything_else if symbol is None else symbol: key for symbol, key in symbols})  # type: ignore[misc]
+    states: Any = set(range(len(moves)))
+    return Machine(alphabet, states, initial, set(finals), {state: dict(row) for state, row in enumerate(moves)})
+
+
 def table_of(fsm: FSM) -> Node:
     """The byte automaton of an `interegular` machine whose symbols are single characters.
 

@@ -68,6 +68,7 @@ class GoalGuide(StateTableGuide):
         self.goals: tuple[Goal, ...] = goals_of(goals)
         self._lock = new_lock()
         self._meter = Meter(limits)
+        self._made_of = {"child": child, "goals": self.goals, "max_states": most, "limits": limits}
         self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token in the order of the trie
         self._places[self._tables.trie.ids] = np.arange(len(self._tables.trie.ids))
         self._options: OrderedDict[int, Options] = OrderedDict()

@@ -48,6 +48,7 @@ class AlignedGuide(StateTableGuide):
         self.child = child
         self.tail = tail = bytes_of(tail)
         self._meter = Meter(limits)
+        self._made_of = {"child": child, "tail": tail, "counts_tail": counts_tail, "limits": limits}
         self._cost = int(switch(counts_tail, "counts_tail"))
         self._crossings = Crossings(child) if crossings is None else crossings
         self._child_rows = child if isinstance(child, RowGuide) else None

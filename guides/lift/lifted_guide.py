@@ -74,6 +74,13 @@ class LiftedGuide(TableGuide):
                 row = known
         return self._new_row(state)
 
+    def rows(self, states: list[int]) -> NDArray[np.int32]:
+        """`row` of several states, quicker where all have been asked for; see `TableGuide.rows`."""
+        found = None
+        if self._kept is self._automaton.kept:
+            found = self._masks.find_all(self._rows, map(self._signatures.get, states))
+        return super().rows(states) if found is None else found
+
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is not int or type(token) is not int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,9 @@ class MaskTable:
 
     A guide keeps its rows in a cache (signature -> row) and adds one with `store(cache, key, mask)`; when the
     row is given away, its key is taken out of that cache. A row just used is safe for the next `max_rows` - 1
-    uses of others. `version` counts stored rows, so that a mirror on a device knows whether it is behind.
+    uses of others. `version` counts stored rows and `written` says which version each row is of, so that a mirror on
+    a device knows what it lacks. `evictions` counts rows given away, before they are written to: who reads rows without
+    a lock has read what they were if it is the same afterwards.
     """
 
     def __init__(self, words: int, max_bytes: int = MAX_BYTES) -> None:
@@ -30,10 +34,28 @@ class MaskTable:
         read_only = self.rows.data.toreadonly()
         self.masks: NDArray[np.uint32] = np.frombuffer(read_only, np.uint32).reshape(self.rows.shape)
         self.version = 0
+        self.written: NDArray[np.int64] = np.zeros(self.max_rows, np.int64)
+        self.evictions = 0
         # Who has each row, the one that was longest unused first.
         self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()
         # Notes that a row is used now; no method of ours, since a seen mask takes little longer than that call
         self.touch = self._owners.move_to_end
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next row that is stored takes the place of another."""
+        return len(self._owners) >= self.max_rows
+
+    def find_all(self, cache: Cache, keys: Iterable[Any]) -> NDArray[np.int32] | None:
+        """The rows kept under all the keys, which are used now: int32 [n]; None if there is not one for each."""
+        try:
+            found = np.fromiter(map(cache.__getitem__, keys), np.int32)
+        except (KeyError, TypeError):  # of others, whoever asks for one says more
+            return None
+        if self.is_full:
+            for row in set(found.tolist()):
+                self.touch(row)
+        return found
 
     def find(self, cache: Cache, key: int) -> int | None:
         """The row kept under cache[key], which is used now; None if there is none. One thread at a time."""
@@ -50,9 +72,11 @@ class MaskTable:
             owner, known_as = self._owners[row]
             if owner.get(known_as) == row:
                 owner.pop(known_as, None)
+            self.evictions += 1
         self._owners[row] = (cache, key)
         self.rows[row] = mask
         self.touch(row)
         self.version += 1
+        self.written[row] = self.version
         cache[key] = row
         return row

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...tokenizers_adapter import Vocabulary
 from ..shared import Shared
 from .mask_table import Cache, Mask, MaskTable
@@ -36,6 +39,10 @@ class TableGuide(Shared):
         """The number of the row of `table` that holds `mask(state)`."""
         raise NotImplementedError
 
+    def rows(self, states: list[int]) -> NDArray[np.int32]:
+        """`row` of several states: int32 [n]; all are valid if `table.evictions` is the same before and after."""
+        return np.array([self.row(state) for state in states], np.int32)
+
 
 class StateTableGuide(TableGuide):
     """One that has a row for each state, made when the state is first asked for."""
@@ -44,6 +51,11 @@ class StateTableGuide(TableGuide):
         """The number of the row of `table` that holds `mask(state)`."""
         state = self._check(state)
         return self._tables.row_of(self._rows, state, lambda: self._made(state))
+
+    def rows(self, states: list[int]) -> NDArray[np.int32]:
+        """`row` of several states, quicker where all have been asked for; see `TableGuide.rows`."""
+        found = self._masks.find_all(self._rows, states)
+        return super().rows(states) if found is None else found
 
     def _check(self, state: int) -> int:
         """The state, which may be DEAD, as an int. Raises StateError for what is neither."""

@@ -150,6 +150,13 @@ class VocabularyTables:
         """The node at which each token ends, in the order of the trie."""
         return np.repeat(np.arange(len(self.trie.byte)), np.diff(self.trie.token_start))
 
+    @cached_property
+    def places(self) -> NDArray[np.int32]:
+        """Where in `trie.ids`, so in the order of bytes, each token is: int32 [V]; 0 for tokens without bytes."""
+        places = np.zeros(32 * self.words, np.int32)
+        places[self.trie.ids] = np.arange(len(self.trie.ids))
+        return places
+
     def _divide(self, loop: Loop) -> LoopSlice | None:
         trie = self.trie
         stay_chars = np.empty(len(trie.byte), np.int32)

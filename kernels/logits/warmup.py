@@ -15,10 +15,12 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     logits = np.zeros((1, 8), np.float32)
     halves = np.zeros((1, 8), np.float16)
     masks = np.full((1, 1), 0xFF, np.uint32)
+    zero = np.zeros(1, np.int32)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
         ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
         ("allowed_ids", lambda: mask.allowed_ids(masks[0])),
+        ("copy_rows", lambda: mask.copy_rows(masks, zero, np.zeros(1, np.int32), zero, 1, 1)),
         ("popcount", lambda: mask.popcount(masks)),
         ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
         ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),

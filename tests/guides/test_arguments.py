@@ -1,7 +1,5 @@
 """What callers give where something else belongs is told so, before anything is made of it."""
 
-from pathlib import Path
-
 import pytest
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
 from trellm.guides import FSMGuide, GoalGuide, RegexGuide, SubstringGuide
@@ -90,7 +88,7 @@ def test_tokens(tokens: object, eos: object) -> None:
         Vocabulary(tokens, eos)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("tokenizer", [None, 3, "gpt2", Path("tokenizer.json"), {}, [b"a"], BYTES, object()])
+@pytest.mark.parametrize("tokenizer", [None, 3, {}, [b"a"], BYTES, object()])
 def test_what_are_no_tokenizers(tokenizer: object) -> None:
     with pytest.raises(TrellmError, match="not a tokenizer"):
         Vocabulary.from_tokenizer(tokenizer)

@@ -1,0 +1,29 @@
+"""Guides in other engines: bitmasks and sessions for any host, and one module for each host that is supported.
+
+Names are imported when first used, and a host when its module is; nothing of the engine of this package is loaded.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .bitmask import allocate_bitmask, fill_bitmask
+    from .device_masks import DeviceMasks
+    from .session import Session
+
+__all__ = ["DeviceMasks", "Session", "allocate_bitmask", "fill_bitmask"]
+
+_HOMES = {
+    "DeviceMasks": "device_masks",
+    "Session": "session",
+    "allocate_bitmask": "bitmask",
+    "fill_bitmask": "bitmask",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

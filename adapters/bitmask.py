@@ -1,0 +1,191 @@
+"""The masks of many states in one call, into memory of the caller: what hosts have their tokens chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import brief, shown, whole
+from ..errors import OptionError, StateError
+from ..guides.protocol import Guide, RowGuide
+from ..kernels.logits.mask import copy_rows, words_for
+from ..tokenizers_adapter import Vocabulary
+
+Ints = NDArray[np.int32]
+States = Sequence[int] | NDArray[np.integer[Any]]
+
+WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
+TRIES = 3
+"""How often rows are copied anew because others were given away meanwhile, before they are copied one by one."""
+
+
+class Bits(NamedTuple):
+    """A bitmask as kernels take it: its memory int32 [n], from one row to the next, words and number of rows."""
+
+    memory: Ints
+    stride: int
+    span: int
+    rows: int
+
+    @classmethod
+    def of(cls, bitmask: Any) -> Bits:
+        """The memory of a bitmask [rows, words], of NumPy or torch. Raises OptionError for anything else."""
+        array = numpy_of(bitmask)
+        if array.ndim != 2 or array.dtype not in WORDS:
+            raise OptionError(
+                f"bitmask is {array.dtype} {list(array.shape)}, and must be int32 or uint32 [rows, words], a bit for "
+                "each token"
+            )
+        if not array.flags.writeable:
+            raise OptionError("bitmask cannot be written to; give an array of your own")
+        count, span = array.shape
+        if array.flags.c_contiguous:
+            return cls(array.reshape(-1).view(np.int32), span, span, count)
+        stride, rest = divmod(array.strides[0], 4)
+        if array.strides[1] != 4 or rest or stride < span:
+            raise OptionError("the words of a bitmask's row must lie side by side; give it as it was made, not turned")
+        flat = np.lib.stride_tricks.as_strided(array, ((count - 1) * stride + span,), (4,))
+        return cls(flat.view(np.int32), stride, span, count)
+
+    def check(self, vocabulary: Vocabulary) -> None:
+        """Raise OptionError if the rows are too short for the masks of a vocabulary."""
+        needed = words_for(vocabulary.size)
+        if self.span < needed:
+            raise OptionError(
+                f"bitmask has rows of {self.span} words, for {32 * self.span:,} tokens, but the guide's vocabulary has "
+                f"{vocabulary.size:,} tokens and needs {needed}; make the vocabulary as wide as the model's logits: "
+                "Vocabulary.from_tokenizer(tokenizer, size=...)"
+            )
+
+
+def numpy_of(bitmask: Any) -> Any:
+    """An array, or a tensor of torch as one of the same memory. Raises OptionError for others, or on a device."""
+    if isinstance(bitmask, np.ndarray):
+        return bitmask  # pyright: ignore[reportUnknownVariableType]
+    if not hasattr(bitmask, "data_ptr"):
+        raise OptionError(f"bitmask must be a NumPy array or a torch tensor, not {shown(bitmask)}")
+    if bitmask.device.type != "cpu":
+        raise OptionError(
+            f"bitmask lies on {bitmask.device}; masks are filled in CPU memory: fill one there and move it, "
+            "or keep the masks on the device with adapters.DeviceMasks"
+        )
+    return bitmask.numpy()
+
+
+def allocate_bitmask(vocabulary: Vocabulary | int, rows: int) -> NDArray[np.int32]:
+    """An empty bitmask: int32 [rows, ceil(V / 32)], no token allowed; vocabulary: or how wide the logits are."""
+    size = vocabulary.size if isinstance(vocabulary, Vocabulary) else whole(vocabulary, "vocabulary")
+    return np.zeros((whole(rows, "rows"), words_for(size)), np.int32)
+
+
+def fill_bitmask(
+    guide: Guide | Sequence[Guide], states: States, bitmask: Any, rows: Sequence[int] | Ints | None = None
+) -> None:
+    """Write the masks of states into rows of a bitmask: one call for a batch, and no copy in between.
+
+    guide: one for all states, or one for each; states: what the guides' `start` and `advance` gave out, DEAD among them
+    bitmask: int32 or uint32 [rows, words], a NumPy array or a torch tensor in CPU memory; bit t % 32 of word t // 32 is
+    token t. It may have more words than the vocabulary needs: tokens beyond it are not allowed
+    rows: which row each state's mask goes to; without it state i's to row i
+    Raises OptionError for what does not fit together, StateError for what is no state; then nothing is written.
+    """
+    if not isinstance(guide, Sequence) or isinstance(guide, str):
+        guide = guide_of(guide)
+    numbers = states_of(states)
+    bits = Bits.of(bitmask)
+    places = _places_of(rows, len(numbers), bits.rows)
+    if isinstance(guide, Sequence):
+        several = guide
+        if len(several) != len(numbers):
+            raise OptionError(f"{len(several)} guides for {len(numbers)} states; give one for each, or one for all")
+        for which, chosen in _by_guide(several).items():
+            _fill(which.guide, [numbers[i] for i in chosen], bits, places[chosen])
+        return
+    _fill(guide, numbers, bits, places)
+
+
+class _Same(NamedTuple):
+    """A guide by identity, so that comparing them costs nothing."""
+
+    number: int
+    guide: Guide
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.number == self.number
+
+
+def _by_guide(guides: Sequence[Guide]) -> dict[_Same, list[int]]:
+    """Which places each of the guides has."""
+    found: dict[_Same, list[int]] = {}
+    for place, guide in enumerate(guides):
+        found.setdefault(_Same(id(guide), guide_of(guide)), []).append(place)
+    return found
+
+
+def _fill(guide: Guide, states: list[int], bits: Bits, places: Ints) -> None:
+    """Write the masks of states of one guide."""
+    bits.check(guide.vocabulary)
+    rows_of: Callable[[list[int]], Ints] | None = getattr(guide, "rows", None)
+    if rows_of is None:
+        _fill_one_by_one(guide, states, bits, places)
+        return
+    table = cast("RowGuide", guide).table
+    # A row that is asked for stays until as many others were as there are rows in the table.
+    at_once = table.max_rows // 2
+    for first in range(0, len(states), at_once):
+        part, there = states[first : first + at_once], places[first : first + at_once]
+        for _ in range(TRIES):
+            before = table.evictions
+            copy_rows(table.rows, rows_of(part), bits.memory, there, bits.stride, bits.span)
+            if table.evictions == before:
+                break
+        else:
+            _fill_one_by_one(guide, part, bits, there)
+
+
+def _fill_one_by_one(guide: Guide, states: list[int], bits: Bits, places: Ints) -> None:
+    for state, place in zip(states, places.tolist(), strict=True):
+        mask = guide.mask(state).view(np.int32)
+        begin = place * bits.stride
+        bits.memory[begin : begin + len(mask)] = mask
+        bits.memory[begin + len(mask) : begin + bits.span] = 0
+
+
+def guide_of(guide: Any) -> Guide:
+    """A guide, of this package or another. Raises OptionError for anything else."""
+    if isinstance(guide, type) or not all(hasattr(guide, name) for name in ("vocabulary", "mask", "advance", "start")):
+        raise OptionError(f"{shown(guide)} is no guide; make one such as guides.RegexGuide(pattern, vocabulary)")
+    return guide
+
+
+def states_of(states: Any) -> list[int]:
+    """The states as plain numbers; whether they are states is for the guide to say. Raises StateError for others."""
+    found: Any = states.tolist() if hasattr(states, "tolist") else states
+    if isinstance(found, list):
+        return cast("list[int]", found)
+    if isinstance(found, Sequence) and not isinstance(found, (str, bytes)):
+        return list(cast("Sequence[int]", found))
+    raise StateError(f"states must be the numbers that guides gave out, one for each row, not {brief(states)}")
+
+
+def _places_of(rows: Any, count: int, most: int) -> Ints:
+    """The row of each state: int32 [count]."""
+    if rows is None:
+        if count > most:
+            raise OptionError(f"{count} states do not fit into a bitmask of {most} rows; allocate as many rows")
+        return _FIRST[:count] if count <= len(_FIRST) else np.arange(count, dtype=np.int32)
+    found = np.asarray(rows)
+    if found.ndim != 1 or len(found) != count or (count and found.dtype.kind not in "iu"):
+        raise OptionError(f"rows={brief(rows)}: the number of a row for each of {count} states")
+    if count and not (found.min() >= 0 and found.max() < most):
+        raise OptionError(f"rows={brief(rows)}: the bitmask has the rows 0 to {most - 1}")
+    return np.ascontiguousarray(found, np.int32)
+
+
+_FIRST = np.arange(4096, dtype=np.int32)

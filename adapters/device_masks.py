@@ -1,0 +1,97 @@
+"""The masks of a vocabulary's guides in a table on a device, so that a step sends row numbers instead of masks."""
+
+# torch says little of the types of what it makes of arrays.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import brief, shown
+from ..errors import OptionError
+from ..guides.lift.mask_table import MaskTable
+from ..guides.lift.tables import VocabularyTables
+from ..guides.protocol import Guide
+from ..kernels.logits.mask import apply_mask
+from ..tokenizers_adapter import Vocabulary
+from .bitmask import States, guide_of, states_of
+
+TRIES = 8
+
+
+class DeviceMasks:
+    """A mirror of the table in which all guides of a vocabulary have their masks, on a device of torch's.
+
+    vocabulary: that of the guides; device: as torch names it
+    table: int32 [rows, words] on the device, a row for each mask that was needed so far; a mask is sent once
+    Raises OptionError for what is no vocabulary. One thread at a time.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, device: Any) -> None:
+        import torch
+
+        self._source: MaskTable = VocabularyTables.of(vocabulary).masks
+        self.vocabulary = vocabulary
+        self.table = torch.zeros((self._source.max_rows, self._source.words), dtype=torch.int32, device=device)
+        # The version of what each row of the mirror has
+        self._sent: NDArray[np.int64] = np.zeros(self._source.max_rows, np.int64)
+
+    def rows(self, guide: Guide | Sequence[Guide], states: States) -> Any:
+        """The row of `table` with the mask of each state: int32 tensor [n] on the device, valid until the next call.
+
+        guide: one for all states, or one for each. Masks that the device lacks are sent. Raises OptionError for a guide
+        of another vocabulary, or one whose masks are in no table; StateError for what is no state.
+        """
+        import torch
+
+        source = self._source
+        for _ in range(TRIES):
+            before = source.evictions
+            numbers = self._numbers(guide, states_of(states))
+            if len(set(numbers.tolist())) > source.max_rows // 2:
+                raise OptionError(
+                    f"{len(numbers)} different masks at once, but the table has {source.max_rows} rows, of which a "
+                    "call may use half; ask for fewer states at a time"
+                )
+            lacking = np.unique(numbers[source.written[numbers] != self._sent[numbers]])
+            versions, rows = source.written[lacking], source.rows[lacking].view(np.int32)
+            if source.evictions == before:
+                break
+        else:
+            raise OptionError(
+                "other threads need so many masks that those of this call are given away while they are sent; "
+                "call it from fewer threads, or for fewer states"
+            )
+        if len(lacking):
+            self.table[torch.from_numpy(lacking.astype(np.int64)).to(self.table.device)] = torch.from_numpy(rows).to(
+                self.table.device
+            )
+            self._sent[lacking] = versions
+        return torch.from_numpy(numbers).to(self.table.device)
+
+    def apply(self, logits: Any, guide: Guide | Sequence[Guide], states: States) -> None:
+        """Set the logits of tokens that the states do not allow to -inf, in place: float [n, V] on the device."""
+        apply_mask(logits, self.table, self.rows(guide, states))
+
+    def _numbers(self, guide: Any, states: list[int]) -> NDArray[np.int32]:
+        if not isinstance(guide, Sequence):
+            return self._rows_of(guide, states)
+        several = cast("Sequence[Guide]", guide)
+        if len(several) != len(states):
+            raise OptionError(f"{len(several)} guides for {len(states)} states; give one for each, or one for all")
+        found = [self._rows_of(each, [state]) for each, state in zip(several, states, strict=True)]
+        return np.concatenate(found) if found else np.zeros(0, np.int32)
+
+    def _rows_of(self, guide: Guide, states: list[int]) -> NDArray[np.int32]:
+        rows_of = getattr(guide_of(guide), "rows", None)
+        if rows_of is None:
+            raise OptionError(f"{shown(guide)} keeps its masks in no table; use fill_bitmask for such a guide")
+        if guide.table is not self._source:  # type: ignore[attr-defined]
+            raise OptionError(
+                f"{brief(guide)} is of another vocabulary than these DeviceMasks; make one DeviceMasks for each"
+            )
+        return rows_of(states)

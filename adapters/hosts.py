@@ -1,0 +1,50 @@
+"""Other engines, looked at before they are used: whether they are there, and have what an adapter needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ..errors import OptionError
+
+
+def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What an adapter needs of a host, by name.
+
+    host: its name as people write it; package: what it is installed as; tried: the versions that the adapter was tried
+    with; needed: names by module. A name with a dot is an attribute of what stands before it, and only looked for.
+    Raises OptionError where the host is not installed, or lacks one of the names.
+    """
+    found: dict[str, Any] = {}
+    for module, names in needed.items():
+        try:
+            home = import_module(module)
+        except ModuleNotFoundError as error:
+            missing = error.name or module
+            if missing.split(".")[0] == module.split(".")[0]:
+                raise _lacks(host, package, tried, module) from error
+            raise OptionError(
+                f"{host} needs {missing}, which is not installed; install {host} with all that it depends on: "
+                f"pip install {package}"
+            ) from error
+        for name in names:
+            value: Any = home
+            for part in name.split("."):
+                value = getattr(value, part, None)
+                if value is None:
+                    raise _lacks(host, package, tried, f"{module}.{name}")
+            found[name] = value
+    return found
+
+
+def _lacks(host: str, package: str, tried: str, name: str) -> OptionError:
+    try:
+        installed = version(package)
+    except PackageNotFoundError:
+        return OptionError(f"{host} is not installed: there is no {name}. pip install {package}; {tried} was tried")
+    return OptionError(
+        f"{host} {installed} has no {name}, which the adapter needs: its interface has changed. {tried} was tried; "
+        f"install that, or use adapters.Session and adapters.fill_bitmask, which need no host"
+    )

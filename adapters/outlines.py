@@ -1,0 +1,115 @@
+"""Guides in Outlines: a logits processor, and a backend that makes them of schemas, expressions and grammars."""
+# Outlines is not there when types are checked.
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..checks import one_of, shown
+from ..errors import OptionError
+from ..guides.protocol import Guide
+from ..kernels.logits.mask import apply_mask
+from ..tokenizers_adapter import Vocabulary
+from .hosts import interface
+from .rows import Rows
+from .specs import guide_for
+
+TRIED = "Outlines 1.3"
+LIBRARIES = ("torch", "numpy", "mlx")
+
+_HOST = interface(
+    "Outlines",
+    "outlines",
+    TRIED,
+    {
+        "outlines.processors.base_logits_processor": [
+            "OutlinesLogitsProcessor",
+            "OutlinesLogitsProcessor.process_logits",
+        ],
+        "outlines.backends.base": ["BaseBackend", "BaseBackend.get_regex_logits_processor"],
+    },
+)
+OutlinesLogitsProcessor: Any = _HOST["OutlinesLogitsProcessor"]
+BaseBackend: Any = _HOST["BaseBackend"]
+
+
+class GuideProcessor(OutlinesLogitsProcessor):
+    """A logits processor of Outlines: any guide, in any of its models that take one.
+
+        outlines.Generator(model, processor=GuideProcessor(guide, model.tensor_library_name))
+
+    guide: one for all prompts of a batch, or one for each; library: that of the model's tensors
+    max_tokens: as the model is given it; then every text is complete within it. A generator may be called often.
+    Raises OptionError for what are no guides or libraries, BudgetError if no text is so short.
+    """
+
+    def __init__(self, guide: Guide | Sequence[Guide], library: str, *, max_tokens: int | None = None) -> None:
+        one_of(library, "library", LIBRARIES)
+        super().__init__(library)
+        self._library = library
+        self._rows = Rows(guide, max_tokens, "max_tokens")
+
+    def reset(self) -> None:
+        """Be ready for another generation; Outlines calls it before each."""
+        self._rows.reset()
+
+    def process_logits(self, input_ids: Any, logits: Any) -> Any:
+        """The logits [rows, V] with -inf for what may not follow the tokens [rows, n]."""
+        ids = input_ids.detach().cpu().numpy() if self._library == "torch" else np.array(input_ids)
+        masks = self._rows.masks(ids, logits.shape[-1])
+        if self._library == "mlx":
+            from .mlx_lm import masked as masked_in_mlx
+
+            return masked_in_mlx(logits, masks)
+        if self._library == "torch":
+            from .transformers import masked
+
+            return masked(logits, masks)
+        found = np.array(logits, np.float32)
+        apply_mask(found, masks.view(np.uint32))
+        return found
+
+
+class TrellmBackend(BaseBackend):
+    """Processors for the types of Outlines, for a model of it.
+
+        backend = TrellmBackend(model, vocabulary)
+        outlines.Generator(model, processor=backend.get_json_schema_logits_processor(schema))
+
+    vocabulary: that of the model, as wide as its logits
+    """
+
+    def __init__(self, model: Any, vocabulary: Vocabulary) -> None:
+        library = getattr(model, "tensor_library_name", None)
+        if library not in LIBRARIES:
+            raise OptionError(f"{shown(model)} takes no logits processors; use a model of Outlines that runs here")
+        if not isinstance(vocabulary, Vocabulary):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"vocabulary must be a Vocabulary, not {shown(vocabulary)}")
+        self._library: str = library
+        self._vocabulary = vocabulary
+
+    def get_json_schema_logits_processor(
+        self, json_schema: str, whitespace_pattern: str | None = None
+    ) -> GuideProcessor:
+        """A processor for a JSON Schema; the white space is that of `JSONGuide`."""
+        if whitespace_pattern is not None:
+            raise OptionError(
+                "whitespace_pattern is not supported; make JSONGuide(schema, vocabulary, whitespace=...) and a "
+                "GuideProcessor of it"
+            )
+        return self._processor("json", json_schema)
+
+    def get_regex_logits_processor(self, regex: str) -> GuideProcessor:
+        """A processor for a regular expression."""
+        return self._processor("regex", regex)
+
+    def get_cfg_logits_processor(self, grammar: str) -> GuideProcessor:
+        """A processor for a grammar in Lark or GBNF."""
+        return self._processor("grammar", grammar)
+
+    def _processor(self, kind: str, text: str) -> GuideProcessor:
+        return GuideProcessor(guide_for(kind, text, self._vocabulary), self._library)

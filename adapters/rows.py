@@ -1,0 +1,147 @@
+"""The rows of a host that hands over all token ids at each step: where each row's text is, and what may follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import items_of
+from ..errors import OptionError
+from ..guides.protocol import DEAD, Guide
+from ..tokenizers_adapter import Vocabulary
+from .bitmask import allocate_bitmask, fill_bitmask, guide_of
+from .budget import Budgets, check_budget
+from .session import packed
+
+REMEMBERED = 64
+"""How many places of a row's texts are remembered, at least: as far back as assisted decoding goes, and more."""
+
+
+class Place(NamedTuple):
+    """Where a row's text is: the guide's state, and whether EOS has come."""
+
+    state: int
+    ended: bool
+
+
+class Rows:
+    """Rows of token ids that grow step by step, may fork, change places and go back; each is a prompt and a text.
+
+    guide: one for all prompts, or one for each; rows of one prompt lie together and share its guide
+    most: how many tokens a text may have, if it is to be complete within them; option: what the host calls that
+    The prompt is what is there at the first step. Raises OptionError for what are no guides, BudgetError if no text is
+    so short.
+    """
+
+    def __init__(self, guide: Guide | Sequence[Guide], most: int | None = None, option: str = "max_tokens") -> None:
+        several = items_of(guide)
+        self.guides = [guide_of(each) for each in ([guide] if several is None else several)]
+        if not self.guides:
+            raise OptionError("there is no guide; give one, or one for each prompt")
+        self.most = most
+        if most is not None:
+            for each in {id(each): each for each in self.guides}.values():
+                check_budget(each, most, option)
+        self._budgets = Budgets()
+        self._eos = [frozenset(each.vocabulary.eos_ids) for each in self.guides]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, with other prompts."""
+        self._prompt: NDArray[np.int64] | None = None
+        self._longest = 0
+        self._places: dict[tuple[int, bytes], Place] = {}
+        self._bitmask: NDArray[np.int32] = np.zeros((0, 0), np.int32)
+
+    def masks(self, ids: NDArray[np.integer[Any]], width: int) -> NDArray[np.int32]:
+        """What may follow in each row, int32 [rows, words], good until the next step.
+
+        ids: the tokens of all rows so far, [rows, length]; width: how many logits a row has
+        Raises OptionError for rows that do not go on from those before, and for too few logits.
+        """
+        for guide in self.guides:
+            check_width(guide.vocabulary, width)
+        ids = np.ascontiguousarray(ids, np.int64)
+        texts = ids[:, self._begin(ids) :]
+        owners = self._owners(len(ids))
+        return self._masks(self._advance(texts, owners), owners, texts.shape[1])
+
+    def _begin(self, ids: NDArray[np.int64]) -> int:
+        """Where texts begin. Raises OptionError for rows that do not go on from those before."""
+        if self._prompt is None:
+            self._prompt, self._longest = ids.copy(), ids.shape[1]
+        width, count = self._prompt.shape[1], len(self._prompt)
+        same = len(ids) == count and ids.shape[1] <= self._longest + 1
+        # Beams may change places, but only with others of one prompt
+        if not same or not np.array_equal(ids[:, :width], self._prompt):
+            raise OptionError(
+                "these are not the rows that this logits processor began with: it is for one call of generate; make a "
+                "new one for each, or call its reset() in between"
+            )
+        self._longest = max(self._longest, ids.shape[1])
+        return width
+
+    def _owners(self, rows: int) -> list[int]:
+        """The number of each row's guide."""
+        count = len(self.guides)
+        if rows % count:
+            raise OptionError(f"{count} guides for {rows} rows; give one guide for each prompt, or one for all")
+        return [row * count // rows for row in range(rows)]
+
+    def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[Place]:
+        """Where each row is; a row is found by its text, so that rows may fork, change places and go back."""
+        known, found = self._places, list[Place]()
+        for text, owner in zip(texts, owners, strict=True):
+            if not len(text):
+                found.append(Place(self.guides[owner].start, False))
+                continue
+            before = known.get((owner, text[:-1].tobytes()))
+            if before is None:
+                before = Place(self.guides[owner].start, False)
+                for token in text[:-1].tolist():
+                    before = self._after(owner, before, token)
+            found.append(self._after(owner, before, text.item(-1)))
+        if len(known) > REMEMBERED * len(owners):
+            for key in list(known)[: -8 * len(owners)]:
+                del known[key]
+        known.update(((owner, text.tobytes()), place) for text, owner, place in zip(texts, owners, found, strict=True))
+        return found
+
+    def _after(self, owner: int, place: Place, token: int) -> Place:
+        if place.ended or place.state == DEAD:
+            return place
+        state = self.guides[owner].advance(place.state, token)
+        return Place(state, state != DEAD and token in self._eos[owner])
+
+    def _masks(self, places: list[Place], owners: list[int], length: int) -> NDArray[np.int32]:
+        """The masks of all rows, int32 [rows, words].
+
+        Where a text has ended, or has gone astray (a beam whose probability is 0, a draft that is refused), EOS.
+        """
+        if len(self._bitmask) != len(places):
+            widest = max(guide.vocabulary.size for guide in self.guides)
+            self._bitmask = allocate_bitmask(widest, len(places))
+        guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
+        fill_bitmask(guides, [place.state for place in places], self._bitmask)
+        for row, (place, owner) in enumerate(zip(places, owners, strict=True)):
+            guide, mask = self.guides[owner], None
+            if place.ended or place.state == DEAD:
+                mask = packed(guide.vocabulary, self._eos[owner])
+            elif self.most is not None:
+                mask = self._budgets.mask(guide, place.state, self.most - length)
+            if mask is not None:
+                self._bitmask[row, : len(mask)] = mask.view(np.int32)
+        return self._bitmask
+
+
+def check_width(vocabulary: Vocabulary, width: int) -> None:
+    """Raise OptionError if logits are too narrow for a guide's vocabulary: another tokenizer than the model's."""
+    if width < vocabulary.size:
+        raise OptionError(
+            f"the model's logits have {width:,} values, but the guide's vocabulary has {vocabulary.size:,} tokens: the "
+            "tokenizer is not this model's, or wider; make the guide for a vocabulary of this width: "
+            "Vocabulary.from_tokenizer(tokenizer, size=...)"
+        )

@@ -1,0 +1,225 @@
+"""Guides in the `generate` of transformers, and in its continuous batching."""
+# transformers says little of its types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import items_of, shown, texts_of
+from ..errors import OptionError
+from ..guides.healing.crossing import Crossings
+from ..guides.protocol import ByteGuide, Guide
+from ..kernels.logits.mask import apply_mask
+from ..tokenizers_adapter import Vocabulary
+from .bitmask import guide_of
+from .device_masks import DeviceMasks
+from .healing import Healed, heal
+from .hosts import interface
+from .rows import Rows, check_width
+from .session import Session
+
+TRIED = "transformers 5.23"
+
+MOST_REQUESTS = 4096
+"""Of how many requests of continuous batching it is remembered where their texts are."""
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import LogitsProcessor
+    from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessor
+else:
+    _HOST = {
+        "transformers": ["LogitsProcessor"],
+        "transformers.generation.continuous_batching.cb_logits_processors": [
+            "ContinuousBatchingLogitsProcessor",
+            "ContinuousBatchingLogitsProcessorList._retrieve_processors_kwargs",
+        ],
+    }
+    globals().update(interface("transformers", "transformers", TRIED, _HOST))
+
+
+class GuideLogitsProcessor(LogitsProcessor):
+    """A logits processor that keeps what `generate` writes within a guide, and lets it end where a text is complete.
+
+        model.generate(**inputs, logits_processor=LogitsProcessorList([GuideLogitsProcessor(guide)]))
+
+    guide: one for all prompts, or one for each; rows of beams and of several sequences for a prompt share its guide
+    max_new_tokens: as `generate` is given it; then every text is complete within it, and not cut short
+    Works with greedy search, sampling, beams and assisted decoding, whatever is in the batch. A text is what follows
+    the prompt, which is what is there at first; so a processor is for one call of `generate`, or `reset()` in between.
+    Raises OptionError for what are no guides, BudgetError if no text is as short as `max_new_tokens`.
+    """
+
+    supports_continuous_batching = False
+
+    def __init__(self, guide: Guide | Sequence[Guide], *, max_new_tokens: int | None = None) -> None:
+        self._rows = Rows(guide, max_new_tokens, "max_new_tokens")
+
+    def reset(self) -> None:
+        """Be ready for another call of `generate`."""
+        self._rows.reset()
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """The scores float [rows, V] with -inf for what may not follow in each row."""
+        return masked(scores, self._rows.masks(input_ids.detach().cpu().numpy(), scores.shape[-1]))
+
+
+class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
+    """Guides in the continuous batching of transformers, a guide for each request.
+
+        manager = model.init_continuous_batching(generation_config, continuous_batching_config)
+        processor = ContinuousGuideProcessor.install(manager, vocabulary)
+        manager.start()
+        manager.add_request(ids, max_new_tokens=100, guide=guide)
+
+    A request without a guide is free. What goes to the device at a step is a row number for each request; masks are
+    there, each sent once.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, device: Any = "cpu") -> None:
+        self.supported_kwargs: dict[str, type] = {"guide": object}
+        self.ignored_kwargs: tuple[str, ...] = ()
+        self.masks = DeviceMasks(vocabulary, device)
+        self._texts: OrderedDict[str, tuple[int, Session]] = OrderedDict()
+
+    @classmethod
+    def install(cls, manager: Any, vocabulary: Vocabulary) -> Self:
+        """Add a processor to a manager that has not started. Raises OptionError for one that chooses ahead of us."""
+        if getattr(manager, "batch_processor", None) is not None:
+            raise OptionError(
+                "this ContinuousBatchingManager has started; install the processor before manager.start()"
+            )
+        if manager.continuous_batching_config.use_async_batching is not False:
+            raise OptionError(
+                "with asynchronous batching a step is prepared before the token before it is known; "
+                "set use_async_batching=False in the ContinuousBatchingConfig"
+            )
+        check_width(vocabulary, manager.model.config.get_text_config().vocab_size)
+        self = cls(vocabulary, manager.model.device)
+        processors = manager.logit_processor
+        processors.logits_processor.insert(0, self)
+        processors.tensors_required += 1
+        processors.do_processing = True
+        processors._retrieve_processors_kwargs()
+        return self
+
+    def fill_defaults(self, int32_tensor: Tensor) -> None:
+        """No mask, for rows of nobody."""
+        int32_tensor.fill_(-1)
+
+    def prepare_tensor_args(self, requests_with_new_token: list[Any]) -> Tensor:
+        """The row of each request's mask, int32 [requests] on the CPU; -1 for a request without a guide."""
+        import torch
+
+        rows = torch.full((len(requests_with_new_token),), -1, dtype=torch.int32)
+        guided: dict[int, Session] = {}
+        for place, request in enumerate(requests_with_new_token):
+            guide = request.state.logit_processor_kwargs.get("guide")
+            if guide is not None:
+                guided[place] = self._session(request.state, guide_of(guide))
+        if guided:
+            sessions = list(guided.values())
+            found = self.masks.rows([each.guide for each in sessions], [each.state for each in sessions])
+            rows[list(guided)] = found.cpu()
+        return rows
+
+    def __call__(self, scores: Tensor, tensor_arg: Tensor) -> Tensor:
+        """The scores float [tokens, V], with -inf where a request's guide does not allow a token."""
+        found = scores.contiguous().clone()
+        apply_mask(found, self.masks.table, tensor_arg[: len(found)].contiguous())
+        return found
+
+    def _session(self, request: Any, guide: Guide) -> Session:
+        """The text of a request as far as it is known, found by its name."""
+        begin = request._true_initial_tokens or len(request.initial_tokens)
+        text = [*request.initial_tokens[begin:], *request.generated_tokens]
+        known, session = self._texts.pop(request.request_id, (begin, None))
+        if session is None or session.guide is not guide or known != begin or session.length > len(text):
+            session = Session(guide)
+        # What a host adds behind a text that has ended is not read any more
+        session.accept(text[session.length : session.length + session.validate(text[session.length :])])
+        self._texts[request.request_id] = begin, session
+        if len(self._texts) > MOST_REQUESTS:
+            self._texts.popitem(last=False)
+        return session
+
+
+def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> Tensor:
+    """Scores float [rows, V] with -inf for the tokens that masks int32 [rows, words] do not allow; the scores stay."""
+    import torch
+
+    if scores.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        scores = scores.float()
+    found = scores.contiguous() if not scores.is_contiguous() else scores.clone()
+    words = torch.from_numpy(bitmask)
+    apply_mask(found, words if found.device.type == "cpu" else words.to(found.device))
+    return found
+
+
+def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
+    """The vocabulary of a model and its tokenizer: as wide as the logits, and with all tokens that end its texts.
+
+    model: a pretrained model of transformers; tokenizer: its tokenizer, or a processor that has one.
+    Raises VocabularyError for a tokenizer that cannot be read or does not fit, OptionError for what is no such model.
+    """
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    weight = getattr(head, "weight", None)
+    width: int | None = getattr(getattr(model, "config", None), "vocab_size", None) if weight is None else len(weight)
+    if width is None:
+        raise OptionError(f"{shown(type(model))} has no logits: give a model of transformers that generates")
+    eos = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    if eos is None:
+        return Vocabulary.from_tokenizer(tokenizer, size=width)
+    ids = [eos] if isinstance(eos, int) else list(cast("Iterable[int]", eos))
+    own = getattr(tokenizer, "eos_token_id", None)
+    return Vocabulary.from_tokenizer(tokenizer, size=width, eos_ids=ids if own is None or own in ids else [*ids, own])
+
+
+class HealedPrompts:
+    """Prompts cut back where a token of the output may cross into them, as `generate` takes them.
+
+        prompts = HealedPrompts(guide, tokenizer, ["The date is ", "In the year"])
+        output = model.generate(**prompts.inputs, logits_processor=[GuideLogitsProcessor(prompts.guides)])
+        prompts.texts(output)
+
+    inputs: input_ids and attention_mask, int64 [prompts, longest], padded on the left; guides: one for each prompt
+    The tokens of a prompt's end that are written again count towards `max_new_tokens`.
+    """
+
+    def __init__(self, guide: Guide | Sequence[Guide], tokenizer: Any, prompts: str | Sequence[str]) -> None:
+        import torch
+
+        read = texts_of([prompts] if isinstance(prompts, str) else prompts, "prompts", "prompt")
+        several = items_of(guide)
+        guides = [guide_of(guide)] * len(read) if several is None else [guide_of(each) for each in several]
+        if len(guides) != len(read) or not read:
+            raise OptionError(f"{len(guides)} guides for {len(read)} prompts; give one guide for each, or one for all")
+        begin: int | None = getattr(tokenizer, "bos_token_id", None)
+        crossings: dict[int, Crossings] = {}
+        self.healed: list[Healed] = []
+        for each, text in zip(guides, read, strict=True):
+            known = crossings.setdefault(id(each), Crossings(each)) if isinstance(each, ByteGuide) else None
+            self.healed.append(heal(each, tokenizer(text).input_ids, begin, known))
+        self.guides = [each.guide for each in self.healed]
+        pad = tokenizer.pad_token_id
+        longest = max(len(each.ids) for each in self.healed)
+        ids = torch.full((len(read), longest), self.guides[0].vocabulary.eos_ids[0] if pad is None else pad)
+        attention = torch.zeros_like(ids)
+        for row, each in enumerate(self.healed):
+            ids[row, longest - len(each.ids) :] = torch.tensor(each.ids)
+            attention[row, longest - len(each.ids) :] = 1
+        self.inputs = {"input_ids": ids, "attention_mask": attention}
+
+    def texts(self, sequences: Tensor) -> list[str]:
+        """The guides' texts in what `generate` gave, int64 [rows, length]: without the prompts and their ends."""
+        count, width = self.inputs["input_ids"].shape
+        rows: list[list[int]] = sequences[:, width:].tolist()
+        if len(rows) % count:
+            raise OptionError(f"{len(rows)} rows of output for {count} prompts; pass what generate gave for `inputs`")
+        return [self.healed[row * count // len(rows)].text(ids) for row, ids in enumerate(rows)]

@@ -1,0 +1,282 @@
+"""Guides in vLLM: a backend for its structured outputs, and a logits processor for guides by request."""
+# vLLM is not there when types are checked.
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..checks import brief, shown
+from ..errors import OptionError, TrellmError
+from ..guides.protocol import Guide
+from ..kernels.logits.mask import apply_mask, words_for
+from ..tokenizers_adapter import Vocabulary
+from .bitmask import allocate_bitmask
+from .budget import Budgets, check_budget
+from .hosts import interface
+from .session import Session, fill_sessions
+from .specs import KINDS, guide_for
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TRIED = "vLLM 0.33"
+
+_HOST = interface(
+    "vLLM",
+    "vllm",
+    TRIED,
+    {
+        "vllm.v1.structured_output.backend_types": [
+            "StructuredOutputBackend",
+            "StructuredOutputGrammar",
+            "StructuredOutputGrammar.accept_tokens",
+            "StructuredOutputGrammar.fill_bitmask",
+            "StructuredOutputBackend.compile_grammar",
+        ],
+        "vllm.v1.sample.logits_processor.interface": ["LogitsProcessor", "MoveDirectionality"],
+    },
+)
+StructuredOutputBackend: Any = _HOST["StructuredOutputBackend"]
+StructuredOutputGrammar: Any = _HOST["StructuredOutputGrammar"]
+LogitsProcessor: Any = _HOST["LogitsProcessor"]
+
+
+class TrellmGrammar(StructuredOutputGrammar):
+    """A request's text, as vLLM's scheduler moves it: forwards by accepted tokens, and back over refused drafts."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        """Go on by tokens; False if one is not allowed, and then none is taken. After the end they are ignored."""
+        session = self.session
+        if session.ended or session.accept(tokens):
+            return True
+        taken = session.validate(tokens)
+        fork = session.fork()
+        if not (fork.accept(tokens[:taken]) and fork.ended):
+            return False
+        return session.accept(tokens[:taken])
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        """The first of the tokens, as many as are allowed one after the other."""
+        return tokens[: self.session.validate(tokens)]
+
+    def rollback(self, num_tokens: int) -> None:
+        """Take back the last tokens."""
+        self.session.rollback(num_tokens)
+
+    def fill_bitmask(self, bitmask: Tensor, batch_index: int) -> None:
+        """Write what may follow into a row of int32 [rows, words]."""
+        self.session.fill(bitmask, batch_index)
+
+    def is_terminated(self) -> bool:
+        """Whether the text has ended."""
+        return self.session.ended
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.session.reset()
+
+
+@dataclass(eq=False)
+class TrellmBackend(StructuredOutputBackend):
+    """A backend for vLLM's structured outputs: JSON Schema, regular expressions, choices, grammars in GBNF or Lark.
+
+    Structural tags are refused. `register()` makes vLLM use it.
+    """
+
+    def __post_init__(self) -> None:
+        settings = getattr(self.vllm_config, "structured_outputs_config", None)
+        self._compact = bool(getattr(settings, "disable_any_whitespace", False))
+        self.vocabulary = Vocabulary.from_tokenizer(self.tokenizer, size=self.vocab_size)
+
+    def compile_grammar(
+        self, request_type: Any, grammar_spec: str, stop_token_ids: set[int] | None = None
+    ) -> TrellmGrammar:
+        """The guide of a request, with a text that begins. Raises TrellmError, a ValueError, for what cannot be one."""
+        guide = guide_for(kind_of(request_type), grammar_spec, self.vocabulary, compact=self._compact)
+        stops = [token for token in stop_token_ids or () if 0 <= token < self.vocabulary.size]
+        return TrellmGrammar(Session(guide, stops))
+
+    def allocate_token_bitmask(self, max_num_seqs: int) -> Tensor:
+        """A bitmask int32 [rows, words] that allows every token."""
+        import torch
+
+        return torch.full((max_num_seqs, words_for(self.vocab_size)), -1, dtype=torch.int32)
+
+    def destroy(self) -> None:
+        """Nothing is held that Python does not give back."""
+
+    @staticmethod
+    def is_tokenizer_supported(tokenizer: Any) -> bool:
+        """Whether the exact bytes of a tokenizer's tokens can be told."""
+        try:
+            Vocabulary.from_tokenizer(tokenizer)
+        except TrellmError:
+            return False
+        return True
+
+
+def kind_of(request_type: Any) -> str:
+    """The kind of a constraint as `guide_for` calls it. Raises OptionError for structural tags."""
+    kind = request_type.name.lower()
+    if kind not in KINDS:
+        raise OptionError(
+            f"structured outputs of the type {request_type.name} are not supported by this backend, but "
+            f"{', '.join(KINDS)} are; a grammar can say what stands before and behind JSON"
+        )
+    return kind
+
+
+_BYTES = Vocabulary.from_bytes()
+
+
+def validate_request(sampling_params: Any) -> None:
+    """Raise vLLM's own error for a request whose constraint is no good, before it is scheduled."""
+    from vllm.exceptions import VLLMValidationError
+    from vllm.v1.structured_output.request import get_structured_output_key
+
+    params = sampling_params.structured_outputs
+    if params is not None:
+        kind, text = get_structured_output_key(params)
+        try:
+            guide_for(kind_of(kind), text, _BYTES)
+        except TrellmError as error:
+            raise VLLMValidationError(str(error)) from error
+
+
+def register() -> None:
+    """Let this process's vLLM use TrellmBackend wherever its configuration says backend="xgrammar".
+
+    vLLM makes backends by four names of its own, and has no door for others: so one of them is taken over.
+    Raises OptionError for a vLLM whose interface has changed.
+    """
+    needed = {
+        "vllm.v1.structured_output": ["StructuredOutputManager.grammar_init", "XgrammarBackend"],
+        "vllm.v1.structured_output.backend_xgrammar": ["validate_xgrammar_grammar"],
+        "vllm.v1.structured_output.request": ["get_structured_output_key"],
+    }
+    interface("vLLM", "vllm", TRIED, needed)
+    import vllm.v1.structured_output as manager
+    import vllm.v1.structured_output.backend_xgrammar as backend
+
+    manager.XgrammarBackend = TrellmBackend
+    backend.validate_xgrammar_grammar = validate_request
+
+
+class TrellmLogitsProcessor(LogitsProcessor):
+    """Guides by request, beside vLLM's own structured outputs; texts can be completed within `max_tokens`.
+
+        llm = LLM(model, logits_processors=["trellm.adapters.vllm:TrellmLogitsProcessor"])
+        SamplingParams(max_tokens=100, extra_args={"trellm": {"regex": "[0-9]+", "complete": True}})
+
+    extra_args["trellm"]: one of json, json_object, regex, choice and grammar, as `guide_for` takes them, or as Python
+    has them; "complete": whether the text is to be complete within max_tokens
+    """
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        """Raise TrellmError, a ValueError, for what is no constraint."""
+        _constraint_of(sampling_params, _BYTES)
+
+    def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
+        from vllm.tokenizers import cached_tokenizer_from_config
+
+        model = vllm_config.model_config
+        tokenizer = cached_tokenizer_from_config(model_config=model)
+        self.vocabulary = Vocabulary.from_tokenizer(tokenizer, size=model.get_vocab_size())
+        self._rows: dict[int, _Request] = {}
+        self._budgets = Budgets()
+
+    def is_argmax_invariant(self) -> bool:
+        """False: a mask can take away the likeliest token."""
+        return False
+
+    def update_state(self, batch_update: Any) -> None:
+        """Take over what requests joined, left and changed places."""
+        if batch_update is None:
+            return
+        for row in batch_update.removed:
+            self._rows.pop(row, None)
+        for row, params, _, output in batch_update.added:
+            found = _constraint_of(params, self.vocabulary)
+            if found is None:
+                self._rows.pop(row, None)
+            else:
+                guide, complete = found
+                stops = [t for t in getattr(params, "all_stop_token_ids", ()) if 0 <= t < self.vocabulary.size]
+                self._rows[row] = _Request(Session(guide, stops), output, params.max_tokens if complete else None)
+        for one, other, direction in batch_update.moved:
+            mine, others = self._rows.pop(one, None), self._rows.pop(other, None)
+            if mine is not None:
+                self._rows[other] = mine
+            if others is not None and direction == _HOST["MoveDirectionality"].SWAP:
+                self._rows[one] = others
+
+    def apply(self, logits: Tensor) -> Tensor:
+        """Set what the requests' guides do not allow to -inf, in place: logits float [rows, V]."""
+        if not self._rows:
+            return logits
+        import torch
+
+        rows = list(self._rows)
+        requests = [self._rows[row] for row in rows]
+        for request in requests:
+            request.catch_up()
+        bitmask = allocate_bitmask(self.vocabulary, len(rows))
+        fill_sessions([request.session for request in requests], bitmask)
+        for place, request in enumerate(requests):
+            session, most = request.session, request.most
+            if most is not None and not session.ended:
+                within = self._budgets.mask(session.guide, session.state, most - session.length)
+                if within is not None:
+                    bitmask[place] = within.view(np.int32)
+        numbers = torch.full((len(logits),), -1, dtype=torch.int32)
+        numbers[rows] = torch.arange(len(rows), dtype=torch.int32)
+        apply_mask(logits, torch.from_numpy(bitmask).to(logits.device), numbers.to(logits.device))
+        return logits
+
+
+class _Request:
+    """A request: its text, the list in which vLLM puts its tokens, and how many these may be, if that is to be kept."""
+
+    def __init__(self, session: Session, output: Sequence[int], most: int | None) -> None:
+        self.session, self.output, self.most = session, output, most
+
+    def catch_up(self) -> None:
+        """Read what has come; what comes behind the end, or is not allowed, is not read."""
+        session = self.session
+        if session.length > len(self.output):
+            session.rollback(session.length - len(self.output))
+        fresh = self.output[session.length :]
+        session.accept(fresh[: session.validate(fresh)])
+
+
+def _constraint_of(params: Any, vocabulary: Vocabulary) -> tuple[Guide, bool] | None:
+    """The guide of a request, and whether its text is to be complete within max_tokens; None without one."""
+    import json
+
+    asked = (getattr(params, "extra_args", None) or {}).get("trellm")
+    if asked is None:
+        return None
+    kinds = [kind for kind in KINDS if isinstance(asked, dict) and kind in asked]
+    unknown = sorted(set(asked) - {*KINDS, "complete"}) if isinstance(asked, dict) else []
+    if len(kinds) != 1 or unknown:
+        raise OptionError(
+            f"extra_args['trellm']={brief(asked)}: a dict with just one of {', '.join(KINDS)}, and perhaps complete"
+        )
+    value, complete = asked[kinds[0]], asked.get("complete", False)
+    if not isinstance(complete, bool):
+        raise OptionError(f"extra_args['trellm']['complete']={shown(complete)}: True or False")
+    guide = guide_for(kinds[0], value if isinstance(value, str) else json.dumps(value), vocabulary)
+    if complete and params.max_tokens is None:
+        raise OptionError("complete=True in extra_args['trellm'] needs max_tokens")
+    if complete and vocabulary is not _BYTES:
+        check_budget(guide, params.max_tokens, "max_tokens")
+    return guide, complete
