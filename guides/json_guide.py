@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..checks import mapping_of, one_of
 from ..errors import LimitError, OptionError, SchemaError
@@ -40,6 +40,20 @@ OWN_COPIES, FOR_A_SUBSCHEMA = 3, 8192
 LONG = 1 << 18
 
 
+Given = tuple[dict[str, Any] | bool | str, dict[str, Any]]
+"""A schema and its resources."""
+
+
+class Enforced(NamedTuple):
+    """A schema that can be enforced: what is to be watched, what was left out by JSON pointer and why, and of what."""
+
+    schema: CompiledSchema
+    watch: Watch
+    left_out: dict[str, str]
+    given: Given
+    formats: bool
+
+
 class JSONGuide(LiftedGuide):
     """JSON texts of the values that satisfy a JSON Schema.
 
@@ -62,8 +76,8 @@ class JSONGuide(LiftedGuide):
     nothing for JSON text, and 2 µs per kB for an object, which is compared in whole, as it may have been changed.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         schema: Mapping[str, Any] | bool | str,
         vocabulary: Vocabulary,
         *,
@@ -78,7 +92,8 @@ class JSONGuide(LiftedGuide):
         contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
         unenforced: Unenforced = "refuse",
         limits: Limits | None = None,
-    ) -> None:
+    ) -> JSONGuide:
+        """The guide of a schema, of the class that it takes; one that is remembered shares all that was found out."""
         one_of(unenforced, "unenforced", ("refuse", "allow"))
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
         resources = mapping_of(resources, "resources", "URIs to schemas")
@@ -93,90 +108,46 @@ class JSONGuide(LiftedGuide):
         known = remembered.get(key)
         if known is not None:
             check_cancelled()
-            self.__dict__ = known.__dict__  # all that the other one has found out, and will
-            object.__setattr__(self, "__class__", type(known))
-            return
+            guide = object.__new__(type(known))
+            guide.__dict__ = known.__dict__  # all that the other one has found out, and will
+            return guide
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
-        self._unenforced: Unenforced = unenforced
-        self._made_of = {
+        guide = _compiled(own, options, quotes, form, unenforced, vocabulary, limits)
+        guide._made_of = {
             **dict(zip(("schema", "resources"), own, strict=True)),
             **{"vocabulary": vocabulary, "order": order, "whitespace": whitespace, "indent": indent},
             **{"escapes": escapes, "spelling": spelling, "formats": formats, "max_cases": max_cases},
             **{"contexts": quotes, "unenforced": unenforced, "limits": limits},
         }
-        self._make(own, options, quotes, form, vocabulary, limits, None if text is None else (key, len(text)))
+        if text is not None:
+            guide._schema_bytes = OWN_COPIES * len(text) + FOR_A_SUBSCHEMA * guide.schema.documents.count
+            remembered.add(key, guide)
+        return guide
 
-    @paused
-    def _make(
-        self,
-        given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
-        options: Options,
-        quotes: dict[str, Quote],
-        form: Form,
-        vocabulary: Vocabulary,
-        limits: Limits | None,
-        known_by: tuple[Hashable, int] | None,
-    ) -> None:
-        """Compile the schema, and remember it by a key and the size of its text."""
-        with Meter(limits):
-            self._compile(given, options, quotes, form, vocabulary)
-        if known_by is not None:
-            key, length = known_by
-            self._schema_bytes = OWN_COPIES * length + FOR_A_SUBSCHEMA * self.schema.documents.count
-            remembered.add(key, self)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        # `__new__` has made all of it: which class a guide is of depends on its schema.
+        pass
 
-    def _compile(
-        self,
-        given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
-        options: Options,
-        quotes: dict[str, Quote],
-        form: Form,
-        vocabulary: Vocabulary,
-    ) -> None:
-        self._formats = options.formats
-        self._left_out: dict[str, str] = {}
-        schema, watch = self._enforceable(given, options, quotes, form)
+    def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
+        """Become the guide of a schema that can be enforced."""
+        schema, repeating = found.schema, found.watch.repeating
         self.schema = schema
-        self._final_check = FinalCheck(*_loaded(given), self._left_out) if self._left_out else None
+        self._formats = found.formats
+        self._left_out = found.left_out
+        self._final_check = FinalCheck(*_loaded(found.given), found.left_out) if found.left_out else None
+        self._schema_bytes = 0
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.loop_slice(span_of(PLAIN), at_once=True)
-
-        marks: set[int] = set()
+        self._marks: set[int] = set()
+        marks = self._marks
 
         def make() -> tuple[Graph, int]:
-            lowering = SchemaLowering(schema, form, marks, repeating=watch.repeating)
+            lowering = SchemaLowering(schema, form, marks, repeating=repeating)
             return lowering.graph, lowering.root()
 
         super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
-        if watch.any:
-            # Of a class of its own, so that it costs nothing where nothing is watched.
-            object.__setattr__(self, "__class__", WatchingJSONGuide)
-            assert isinstance(self, WatchingJSONGuide)
-            self.watch(marks, canonical=form.escapes == "canonical", by_bytes=watch.repeating, thin=watch.thin)
-
-    def _enforceable(
-        self,
-        given: tuple[dict[str, Any] | bool | str, dict[str, Any]],
-        options: Options,
-        quotes: dict[str, Quote],
-        form: Form,
-    ) -> tuple[CompiledSchema, Watch]:
-        """The schema, or if that is allowed, the schema without what cannot be enforced; what is to be watched."""
-        value, resources = given
-        while True:
-            try:
-                schema = CompiledSchema(value, dict(resources), options, contexts=quotes)
-                schema.check_has_instance()
-                return schema, check(schema, form)
-            except SchemaError as error:
-                pointer = separable(error.pointer) if self._unenforced == "allow" else None
-                left = None if pointer is None else without(_loaded((value, {}))[0], pointer)
-                if pointer is None or left is None or len(self._left_out) == MOST_LEFT_OUT:
-                    raise
-                self._left_out[pointer] = error.reason
-                value = left
 
     @property
     def coverage(self) -> list[Covered]:
@@ -224,6 +195,10 @@ class JSONGuide(LiftedGuide):
 class WatchingJSONGuide(DistinctGuide, JSONGuide):
     """A JSONGuide with arrays whose items must differ and are out of more values than can be listed."""
 
+    def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
+        super().begin(found, form, vocabulary)
+        self.watch(self._marks, canonical=form.escapes == "canonical", by_bytes=found.watch.repeating)
+
     @property
     def held_bytes(self) -> int:
         """About how much memory the guide takes, with what its texts have in such arrays."""
@@ -234,6 +209,44 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
 
 
 remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)
+
+
+@paused
+def _compiled(
+    given: Given,
+    options: Options,
+    quotes: dict[str, Quote],
+    form: Form,
+    unenforced: Unenforced,
+    vocabulary: Vocabulary,
+    limits: Limits | None,
+) -> JSONGuide:
+    """The guide of a schema, of the class that it takes."""
+    with Meter(limits):
+        found = _enforceable(given, options, quotes, form, unenforced)
+        guide = object.__new__(WatchingJSONGuide if found.watch.any else JSONGuide)
+        guide.begin(found, form, vocabulary)
+        return guide
+
+
+def _enforceable(
+    given: Given, options: Options, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
+) -> Enforced:
+    """The schema, or if that is allowed, the schema without what cannot be enforced; what is to be watched."""
+    value, resources = given
+    left_out: dict[str, str] = {}
+    while True:
+        try:
+            schema = CompiledSchema(value, dict(resources), options, contexts=quotes)
+            schema.check_has_instance()
+            return Enforced(schema, check(schema, form), left_out, given, options.formats)
+        except SchemaError as error:
+            pointer = separable(error.pointer) if unenforced == "allow" else None
+            left = None if pointer is None else without(_loaded((value, {}))[0], pointer)
+            if pointer is None or left is None or len(left_out) == MOST_LEFT_OUT:
+                raise
+            left_out[pointer] = error.reason
+            value = left
 
 
 def _loaded(given: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:

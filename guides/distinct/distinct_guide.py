@@ -12,17 +12,28 @@ from ..gc_pause import paused
 from ..given import MOST_LEFT, left_of, state_of
 from ..lift.lifted_guide import MAX_STEPS
 from ..lift.mask_table import Cache
+from ..limits import spend
 from ..protocol import Mask, tokens_of
-from .remembering_guide import FIRST_NUMBER, Place, RememberingGuide
-from .trail import ITEM, NAME, NAME_ESCAPE, SPACE, STRINGS, TEXT_ESCAPE, UNKEPT, Frame, Trail
-from .written import ARRAY, NONE
+from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
+from .remembering_guide import FIRST_NUMBER, RememberingGuide
+from .rivals import ARRAY, OBJECT
+from .trail import SPACE, joined
+from .ways import Place
+from .words import word_of
 
 
-class Risks(NamedTuple):
-    """Tokens that may have whole values in them: those with strings in an array only, with these; all others."""
+class Refused(NamedTuple):
+    """Tokens that must not come: those with the rest of a string, or of a word, and what ends it; single ones."""
 
-    simple: list[tuple[int, bytes, tuple[bytes, ...]]]
-    others: list[int]
+    endings: tuple[bytes, ...] = ()
+    are_words: bool = False
+    tokens: tuple[int, ...] = ()
+
+
+NOTHING = Refused()
+MOST_HITS = 1024
+FEW = 4000
+"""Up to how many tokens are looked up in a mask one by one."""
 
 
 class DistinctGuide(RememberingGuide):
@@ -31,17 +42,17 @@ class DistinctGuide(RememberingGuide):
     Outside of such arrays its states are those of the chart, and all is as without them.
     """
 
-    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool, thin: bool) -> None:
+    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
         """As `RememberingGuide.watch`."""
-        super().watch(marks, canonical=canonical, by_bytes=by_bytes, thin=thin)
-        self._refused: dict[int, tuple[int, ...]] = {}
-        self._lacking: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._risky: dict[tuple[int, bool], Risks] = {}
+        super().watch(marks, canonical=canonical, by_bytes=by_bytes)
+        self._refused: dict[int, Refused] = {}
+        self._lacking: dict[tuple[int, Refused], int] = {}
         self._own_rows: Cache = {}
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        state = state_of(state, MOST_LEFT)
+        if type(state) is not int:
+            state = state_of(state, MOST_LEFT)
         if state < FIRST_NUMBER:
             return super().row(state)
         refused = self._refused.get(state)
@@ -49,118 +60,167 @@ class DistinctGuide(RememberingGuide):
             refused = self._new_refused(state)
         place = self._places[state - FIRST_NUMBER][0]
         chart_row = super().row(place)
-        if not refused:
+        if refused is NOTHING or not (refused.endings or refused.tokens):
             return chart_row
         # Many states of equal ones in the chart lack the same tokens.
-        key = self._lacking.setdefault((place, refused), len(self._lacking))
+        key = self._lacking.get((place, refused))
+        if key is None:
+            key = self._lacking[place, refused] = len(self._lacking)
         allowed = self._tables.masks.masks[chart_row]
-        return self._tables.row_of(self._own_rows, key, lambda: _without(allowed.copy(), refused))
+        return self._tables.row_of(self._own_rows, key, lambda: self._without(allowed.copy(), refused))
 
-    @paused
-    def _new_refused(self, state: int) -> tuple[int, ...]:
+    def _without(self, mask: Mask, refused: Refused) -> Mask:
+        ending = self._heads.ending_word if refused.are_words else self._heads.ending_string
+        for rest in refused.endings:
+            mask &= ~ending(rest)
+        for token in refused.tokens:
+            mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+        return mask
+
+    def _new_refused(self, state: int) -> Refused:
         """The tokens that the chart allows in a state with a trail, and that must not come."""
-        place, trail = self._place(state)
-        assert trail is not None
-        allowed = self._tables.masks.masks[super().row(place)].copy()
-        with self._lock, self._meter:
+        with self._lock:
+            place, trail = self._place(state)
+            assert trail is not None
             if len(self._refused) >= MAX_STEPS:
                 self._refused.clear()
-            refused = self._refused[state] = tuple(self._find_refused(place, trail, allowed))
+            refused = self._quick_refused(place, trail)
+            if refused is None:
+                refused = self._look_refused(place, trail)
+            self._refused[state] = refused
         return refused
 
-    def _find_refused(self, state: int, trail: Trail, allowed: Mask) -> list[int]:
-        frame, mode, text = trail
-        written = frame.written
-        in_string = mode in STRINGS
-        found: list[int] = []
-        if not self._is_easy(trail):
-            if not in_string:
-                tried = tokens_of(allowed)
-            else:
-                tried = tokens_of(allowed & self._heads.quoted)
-                tried += self._beginnings(trail, allowed)
-            return [token for token in tried if self._place_after((state, trail), token) is None]
-        if written is not None and written.count:
-            if in_string and text != UNKEPT:
-                piece = self._trails.text_of(trail)
-                if len(piece) <= written.longest:
-                    found = [token for end in written.ends(piece) for token in self._heads.closers[end]]
-            elif mode == NAME or (mode == ITEM and frame.kind == ARRAY):
-                found = [token for whole in written.whole for token in self._heads.openers[whole]]
-        known = self._risky.get((state, in_string))
-        if known is None:
-            known = self._risky[state, in_string] = self._risks(allowed, mode)
-        for token, head, strings in known.simple:
-            if self._are_repeated(trail, head, strings, in_string):
-                found.append(token)
-        return found + [token for token in known.others if self._place_after((state, trail), token) is None]
+    def _quick_refused(self, state: int, trail: Trail) -> Refused | None:
+        """As `_new_refused`, if it is known at once."""
+        unsafe = self._effects.known(state, trail)
+        if unsafe is None or unsafe.tested or unsafe.named:
+            return None
+        frame, mode, text = trail.frame, trail.mode, trail.text
+        if mode in STRINGS:
+            if not (trail.is_free or self._is_unlike(state, trail)):
+                return None
+        elif mode == WORD:
+            if not trail.is_free:
+                return None
+        elif frame.rivals:
+            return None
+        written = frame.written if unsafe.wholes and frame.kind is ARRAY else None
+        if written is None:
+            return NOTHING
+        # The item in progress, too, may be one of those that a token has in whole behind its end.
+        begin = joined(text) if text is not None and text.size <= unsafe.longest else None
+        if begin is None and not written.hits:
+            return NOTHING
+        refused = unsafe.by_hits.get((written.hits, begin))
+        if refused is None:
+            place = (state, trail)
+            with self._meter:
+                tokens = sorted({token for tokens in unsafe.wholes.values() for token in tokens})
+                refused = Refused(tokens=tuple(each for each in tokens if self._place_after(place, each) is None))
+            if len(unsafe.by_hits) >= MOST_HITS:
+                unsafe.by_hits.clear()
+            unsafe.by_hits[written.hits, begin] = refused
+        return refused
 
-    def _risks(self, allowed: Mask, mode: int) -> Risks:
-        """The allowed tokens that may have whole values in them."""
-        heads, in_string = self._heads, mode in STRINGS
-        found = Risks([], [])
-        for token in tokens_of(allowed & heads.going_on & (heads.quoted if in_string else ~np.uint32(0))):
-            told = heads.strings_in(token, in_string=in_string, escaped=mode in (TEXT_ESCAPE, NAME_ESCAPE))
-            if told is None:
-                found.others.append(token)
-            elif told[1]:
-                found.simple.append((token, *told))
-        return found
-
-    def _are_repeated(self, trail: Trail, head: bytes, strings: tuple[bytes, ...], in_string: bool) -> bool:
-        """Whether a token repeats an item: of the strings in it, after the rest of the one in progress."""
-        written = trail.frame.written
-        if trail.frame.kind != ARRAY or written is None:
-            return False
-        known = {self._trails.text_of(trail) + head} if in_string else set[bytes]()
-        for text in strings:
-            if text in known or text in written:
-                return True
-            known.add(text)
-        return False
-
-    def _is_easy(self, trail: Trail) -> bool:
-        """Whether only strings have been written, with one spelling each, and no beginning of one leads to no other."""
+    def _is_unlike(self, state: int, trail: Trail) -> bool:
+        """Whether no token makes what is there of a string or name in progress, and all others lead on; quick."""
         frame = trail.frame
-        if self._is_thin or not self._trails.canonical or not (frame.written is None or frame.written.only_strings):
+        if frame.rivals or trail.mode in (TEXT_ESCAPE, NAME_ESCAPE) or not self._trails.canonical:
             return False
-        while frame.parent is not None and frame.rivals is NONE:
-            frame = frame.parent
-        return frame.rivals is NONE
+        if not self._ways.variety.is_robust(state):
+            return False
+        written = frame.targets.written
+        return written is None or next(written.ends(self._trails.piece(trail)), None) is None
 
-    def _beginnings(self, trail: Trail, allowed: Mask) -> list[int]:
-        """The allowed tokens without quotes after which the string in progress is the beginning of a written one."""
-        if trail.text == UNKEPT:
-            return []
+    @paused
+    def _look_refused(self, state: int, trail: Trail) -> Refused:
+        """As `_new_refused`, where it is not known."""
+        allowed = self._tables.masks.masks[super().row(state)].copy()
+        with self._meter:
+            return self._find_refused(state, trail, allowed)
+
+    def _find_refused(self, state: int, trail: Trail, allowed: Mask) -> Refused:
+        """As `_new_refused`. What is told by tables is looked up; all that may be refused beside is tried."""
+        frame, mode = trail.frame, trail.mode
+        unsafe = self._effects.unsafe(state, trail, allowed)
+        endings: tuple[bytes, ...] = ()
+        tried: set[int] = set(unsafe.tested)
+        written = frame.written
+        if written is not None and frame.kind is OBJECT:
+            tried.update(token for name, tokens in unsafe.named.items() if name in written for token in tokens)
+        if written is not None and frame.kind is ARRAY and unsafe.wholes:
+            for hit in written.hits:
+                tried.update(unsafe.wholes.get(hit, ()))
+            if trail.text is not None and trail.text.size <= unsafe.longest:
+                # The item in progress may be one of those that a token has in whole behind its end.
+                tried.update(token for tokens in unsafe.wholes.values() for token in tokens)
+        if not self._ways.is_settled(trail):
+            if mode in (TEXT_ESCAPE, NAME_ESCAPE):
+                tried.update(tokens_of(allowed))
+            elif mode in STRINGS:
+                endings = self._end_string(state, trail, allowed, tried)
+            elif mode == WORD:
+                endings = self._end_word(state, trail, allowed, tried)
+            elif frame.rivals:
+                tried.update(unsafe.loose)
+        spend(len(tried))
+        place = (state, trail)
+        possible = self._allowed_of(tried, allowed)
+        single = [each for each in possible if self._place_after(place, each) is None]
+        return Refused(endings, mode == WORD, tuple(sorted(single)))
+
+    def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
+        """Those of some tokens that are in a mask."""
+        if len(tokens) > FEW:
+            return tokens_of(self._heads.packed(list(tokens)) & allowed)
+        return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
+
+    def _end_string(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
+        """What makes what is there of a string or name in progress, before a quote; tokens to be tried are added."""
+        targets, closers = trail.frame.targets, self._heads.closers
+        piece = self._trails.piece(trail)
         if not self._trails.canonical:
-            return tokens_of(allowed & ~self._heads.quoted)
-        piece = self._trails.text_of(trail)
-        written = trail.frame.written
-        texts: set[bytes] = set() if written is None else set(written.beginning(piece))
-        around: Frame | None = trail.frame
-        while around is not None:
-            texts.update(around.rivals.beginning(piece))
-            around = around.parent
-        by_text, longest = self._heads.by_text, self._heads.longest_token
-        found: set[int] = set()
-        for text in texts:
-            rest = text[len(piece) : len(piece) + longest]
-            for end in range(1, len(rest) + 1):
-                found.update(by_text.get(rest[:end], ()))
-        return [token for token in sorted(found) if allowed[token >> 5] >> np.uint32(token & 31) & 1]
+            tried.update(tokens_of(allowed & self._heads.quoted))
+        longest = self._heads.longest
+        for text in targets.kept(piece):
+            if len(text) - len(piece) <= longest:
+                tried.update(closers.get(text[len(piece) :], ()))
+        if not self._ways.variety.is_robust(state):
+            if self._trails.canonical:
+                tried.update(self._heads.spelling_on(piece, targets.beginning(piece)))
+            else:
+                tried.update(tokens_of(allowed))
+        if targets.written is None or not self._trails.canonical:
+            return ()
+        return tuple(sorted(targets.written.ends(piece)))
+
+    def _end_word(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
+        """As `_end_string`, of a number, or true, false or null, before what may end one."""
+        frame = trail.frame
+        begin = joined(trail.text)
+        found: list[bytes] = []
+        for head, tokens in self._heads.enders.items():
+            spend(20)
+            value = word_of(begin + head)
+            if value in frame.targets:
+                if frame.kind is ARRAY and frame.written is not None and value in frame.written:
+                    found.append(head)
+                else:
+                    tried.update(tokens)
+        tried.update(self._effects.narrow(state, allowed))
+        mantissa, power, _ = begin.lower().partition(b"e")
+        if not mantissa.strip(b"-0."):
+            # Zero is one value whatever the power of ten.
+            tried.update(tokens_of(allowed & (~self._heads.ending if power else self._heads.powers)))
+        return tuple(found)
 
     def _walk(self, state: int) -> Mask:
         mask = super()._walk(state)
         self._automaton.keep(np.array([state], np.int32))
-        tried = self._heads.going_on if self._differs(state) else self._heads.opening
-        for token in tokens_of(tried):
-            data = self._vocabulary.tokens[token] or b""
-            after = self._automaton.read(state, data)
-            bit = np.uint32(1 << (token & 31))
-            if after != DEAD and self._follow((state, None), data, after) is not None:
-                mask[token >> 5] |= bit
-            else:
-                mask[token >> 5] &= ~bit
+        tried = self._heads.with_comma if self._differs(state) else self._heads.opening
+        for token in tokens_of(mask & tried):
+            if self._place_after((state, None), token) is None:
+                mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask
 
     # Distances
@@ -227,12 +287,13 @@ class DistinctGuide(RememberingGuide):
         state, trail = place
         if trail is None:
             return self._heads.with_comma if self._differs(state) else self._heads.opening
-        if trail.mode not in STRINGS or not self._is_easy(trail):
+        if trail.mode not in STRINGS or not self._trails.canonical:
             return ~np.zeros_like(within)
-        found = self._heads.quoted.copy()
-        for token in self._beginnings(trail, within):
-            found[token >> 5] |= np.uint32(1 << (token & 31))
-        return found
+        if self._ways.is_settled(trail):
+            return self._heads.quoted
+        piece = self._trails.piece(trail)
+        longer = self._heads.spelling_on(piece, trail.frame.targets.beginning(piece))
+        return self._heads.quoted | self._heads.packed(list(longer))
 
     # Bytes, and parts of tokens
 
@@ -242,8 +303,8 @@ class DistinctGuide(RememberingGuide):
             place = self._ready(state)
             after = self._automaton.transitions(place[0])
             for byte in np.flatnonzero(after != DEAD).tolist():
-                found = self._follow(place, bytes((byte,)), after.item(byte))
-                after[byte] = DEAD if found is None else self._number(found)
+                data = bytes((byte,))
+                after[byte] = self._number(state, data, self._follow(place, data, after.item(byte)))
             return after
 
     def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
@@ -256,8 +317,7 @@ class DistinctGuide(RememberingGuide):
             after = self._closing.after_tokens(place[0], node)
             self._automaton.keep(after)
             for at, data in self._rests(place, after, node):
-                found = self._follow(place, data, after.item(at))
-                after[at] = DEAD if found is None else self._number(found)
+                after[at] = self._number(state, data, self._follow(place, data, after.item(at)))
             return after
 
     def _rests(self, place: Place, after: NDArray[np.int32], node: int) -> list[tuple[int, bytes]]:
@@ -307,9 +367,3 @@ class DistinctGuide(RememberingGuide):
     def describe(self, state: int) -> str:
         """What may follow, in words, as the chart has it."""
         return super().describe(self.chart_state(state))
-
-
-def _without(mask: Mask, tokens: tuple[int, ...]) -> Mask:
-    for token in tokens:
-        mask[token >> 5] &= ~np.uint32(1 << (token & 31))
-    return mask

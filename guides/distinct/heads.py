@@ -1,31 +1,32 @@
-"""Which tokens end strings, and which may contain whole values: found once for a vocabulary."""
+"""Which tokens end strings and words, and which may contain whole values: found once for a vocabulary."""
 
 from __future__ import annotations
 
 import re
 import weakref
+from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...tokenizers_adapter import Vocabulary
+from .words import word_of
 
 Mask = NDArray[np.uint32]
 
-OPENS = re.compile(rb'\s*"')
-INSIDE = re.compile(rb'(?:[^"\\]|\\.?)*', re.DOTALL)
-# A comma, and more behind it than what opens a value
-GOES_ON = re.compile(rb',(?![\[{\s]*"?$)', re.DOTALL)
+_BETWEEN = re.compile(rb"(?:^|(?<=[ \t\n\r,\[:]))[-+.0-9a-zA-Z]+(?=[ \t\n\r,\]}])")
+_WORD = re.compile(rb"([-+.0-9eE]*|(?:(?:t?r)?u)?e|(?:(?:(?:f?a)?l)?s)?e|(?:(?:n?u)?l)?l)[ \t\n\r,\]}]")
 
 
 class Heads:
     """What the tokens of a vocabulary tell.
 
     closers: what tokens have before a quote that may end a string, with the tokens
-    openers: strings that some tokens spell in whole, with the tokens
-    quoted: the tokens with a quote; going_on: with a comma and something of a value after it; with_comma: with a comma
+    inner: strings and words that some tokens have in whole
+    enders: what tokens have before the end of a word, with the tokens
+    quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
     opening: those of them that have a bracket before it, or space in front
     """
 
@@ -35,35 +36,43 @@ class Heads:
         self._texts = vocabulary.tokens
         self._words = (vocabulary.size + 31) // 32
         self.closers: dict[bytes, list[int]] = {}
-        self.openers: dict[bytes, list[int]] = {}
+        self.inner: set[Any] = set()
+        self.enders: dict[bytes, list[int]] = {}
         quoted: list[int] = []
-        going_on: list[int] = []
         with_comma: list[int] = []
         opening: list[int] = []
         for token, text in enumerate(vocabulary.tokens):
             if not text:
                 continue
+            ended = _WORD.match(text)
+            if ended:
+                self.enders.setdefault(ended.group(1), []).append(token)
+            self.inner.update(map(word_of, _BETWEEN.findall(text)))
             if b"," in text:
                 with_comma.append(token)
                 if text[:1].isspace() or 0 <= text.find(b"[") < text.rfind(b","):
                     opening.append(token)
-                if GOES_ON.search(text):
-                    going_on.append(token)
             at = text.find(b'"')
             if at < 0:
                 continue
             quoted.append(token)
-            opened = OPENS.match(text)
             while at >= 0:
                 self.closers.setdefault(text[:at], []).append(token)
-                if opened and at >= opened.end():
-                    self.openers.setdefault(text[opened.end() : at], []).append(token)
+                end = text.find(b'"', at + 1)
+                while end >= 0:
+                    self.inner.add(text[at + 1 : end])
+                    end = text.find(b'"', end + 1)
                 at = text.find(b'"', at + 1)
+        self._masks: dict[tuple[int, bytes], Mask] = {}
         self.longest = max(map(len, self.closers), default=0)
-        self.quoted = self._packed(quoted)
-        self.going_on = self._packed(going_on)
-        self.with_comma = self._packed(with_comma)
-        self.opening = self._packed(opening)
+        self.longest_token = max((len(text) for text in vocabulary.tokens if text), default=0)
+        self.quoted = self.packed(quoted)
+        self.ending = self.packed(token for tokens in self.enders.values() for token in tokens)
+        self.powers = self.packed(
+            [token for token, text in enumerate(vocabulary.tokens) if text and b"e" in text.lower()]
+        )
+        self.with_comma = self.packed(with_comma)
+        self.opening = self.packed(opening)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> Heads:
@@ -73,35 +82,43 @@ class Heads:
             known = cls._known[vocabulary] = cls(vocabulary)
         return known
 
-    def _packed(self, tokens: list[int]) -> Mask:
+    def packed(self, tokens: Iterator[int] | list[int]) -> Mask:
+        """A mask with some tokens."""
         flags = np.zeros(32 * self._words, np.bool_)
-        flags[tokens] = True
+        flags[list(tokens)] = True
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
-    def ends_of(self, text: bytes) -> dict[bytes, tuple[bytes, ...]]:
-        """The ways to cut a string so that some tokens begin with the second part and a quote, by the first part."""
+    def ending_string(self, rest: bytes) -> Mask:
+        """The tokens that begin with the rest of a string and a quote."""
+        return self._mask(self.closers, rest)
+
+    def ending_word(self, rest: bytes) -> Mask:
+        """The tokens that begin with the rest of a word and what ends it."""
+        return self._mask(self.enders, rest)
+
+    def _mask(self, tokens: dict[bytes, list[int]], rest: bytes) -> Mask:
+        key = (id(tokens), rest)
+        known = self._masks.get(key)
+        if known is None:
+            known = self._masks[key] = self.packed(tokens[rest])
+        return known
+
+    def ends_of(self, text: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The ways to cut a string so that some tokens begin with the second part and a quote."""
         closers = self.closers
-        first = max(0, len(text) - self.longest)
-        return {text[:at]: (text[at:],) for at in range(first, len(text) + 1) if text[at:] in closers}
+        for at in range(max(0, len(text) - self.longest), len(text) + 1):
+            if text[at:] in closers:
+                yield text[:at], text[at:]
 
-    def strings_in(self, token: int, *, in_string: bool, escaped: bool) -> tuple[bytes, tuple[bytes, ...]] | None:
-        """Of a token: what it has of a string in progress, and the whole strings behind; None if there is more to it.
-
-        escaped: whether a backslash stands before it
-        """
-        text = self._texts[token] or b""
-        head, at = b"", 0
-        if in_string:
-            ended = INSIDE.match(text, 1 if escaped else 0)
-            if not ended or ended.end() == len(text):
-                return text, ()
-            head, at = text[: ended.end()], ended.end() + 1
-        parts = text[at:].split(b'"')
-        between, inside = parts[::2], parts[1::2]
-        if b"\\" in text[at:] or any(each.strip(b", \t\n\r") for each in between):
-            return None
-        # The last string is whole if something stands behind its quote.
-        return head, tuple(inside[: len(between) - 1])
+    def spelling_on(self, begin: bytes, texts: Iterator[bytes]) -> set[int]:
+        """The tokens that spell a piece of one of the texts, which begin alike, from behind that."""
+        by_text, longest = self.by_text, self.longest_token
+        found: set[int] = set()
+        for text in texts:
+            rest = text[len(begin) : len(begin) + longest]
+            for end in range(1, len(rest) + 1):
+                found.update(by_text.get(rest[:end], ()))
+        return found
 
     @cached_property
     def by_text(self) -> dict[bytes, list[int]]:
@@ -111,8 +128,3 @@ class Heads:
             if text:
                 found.setdefault(text, []).append(token)
         return found
-
-    @cached_property
-    def longest_token(self) -> int:
-        """The bytes of the longest token."""
-        return max(map(len, self.by_text))

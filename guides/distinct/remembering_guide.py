@@ -10,28 +10,34 @@ from ...kernels.chart.ways import follow
 from ..gc_pause import paused
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
+from ..limits import spend
+from .effects import Effects
+from .frames import Trail
 from .heads import Heads
-from .trail import SPACE, Trail, Trails
-from .ways import Ways
+from .trail import SPACE, Trails
+from .ways import Place, Ways
 
 FIRST_NUMBER = 1 << 30
 """From here on states have a trail; those below are the chart's own."""
-EACH_STATE = 400
+EACH_STATE = 700
 """About how many bytes a state with a trail takes."""
-
-Place = tuple[int, Trail | None]
+LOOKS = 256
+"""After how many states there is a look at how much memory there is."""
+EACH_READ = 500
+"""Steps of work, as `guides.limits` counts them, that it takes to read a token."""
 
 
 class RememberingGuide(LiftedGuide):
     """The states of a `DistinctGuide`: those of the chart with trails, and where bytes and tokens lead from them."""
 
-    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool, thin: bool) -> None:
+    refuses_goals = "it remembers the unique items of arrays, too many states"
+
+    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
         """Begin to remember; before the first use.
 
         marks: the nodes that the items of arrays to be watched return to, also those that are made later
         canonical: whether every string has one spelling
         by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
-        thin: whether all strings that an item may be could be written
         Raises SchemaError where the vocabulary has no tokens for some bytes.
         """
         if not self._tables.spells_all_bytes:
@@ -42,13 +48,13 @@ class RememberingGuide(LiftedGuide):
         self._heads = Heads.of(self.vocabulary)
         self._trails = Trails(self._heads, canonical=canonical)
         self._ways = Ways(self._automaton, self._trails, self._differs, self._closing)
+        self._effects = Effects(self._automaton, self._trails, self._ways, self._heads, self.vocabulary)
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
         self._places: list[tuple[int, Trail]] = []
-        self._numbers: dict[tuple[int, Trail], int] = {}
+        self._numbers: dict[tuple[int, bytes], int] = {}
         self._begins: dict[int, bool] = {}
         self._chart_steps: dict[int, int] = {}
-        self._is_thin = thin
 
     def _place(self, state: int) -> Place:
         """The chart's state and the trail of a state. Raises StateError."""
@@ -58,12 +64,15 @@ class RememberingGuide(LiftedGuide):
             raise no_state(state)
         return self._places[state - FIRST_NUMBER]
 
-    def _number(self, place: Place) -> int:
-        """The number of a state."""
-        state, trail = place
+    def _number(self, state: int, data: bytes, place: Place | None) -> int:
+        """The number of a place that `data` leads to from a state; DEAD for None."""
+        if place is None:
+            return DEAD
+        after, trail = place
         if trail is None:
-            return state
-        number = self._numbers.get((state, trail))
+            return after
+        key = (state, data)
+        number = self._numbers.get(key)
         if number is None:
             count = len(self._places)
             limits = self._meter.limits
@@ -72,17 +81,20 @@ class RememberingGuide(LiftedGuide):
                     f"the constraint has led through more than {limits.states:,} states; simplify it, or raise states= "
                     "of its limits=Limits(...)"
                 )
-            if count % 1024 == 0:
+            if count % LOOKS == 0:
                 self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
+            if len(self._numbers) >= MAX_STEPS:
+                self._numbers.clear()
             number = FIRST_NUMBER + count
-            self._places.append((state, trail))
-            self._numbers[state, trail] = number
+            self._trails.states_bytes += EACH_STATE + len(data)
+            self._places.append((after, trail))
+            self._numbers[key] = number
         return number
 
     @property
     def trail_bytes(self) -> int:
         """About how much memory the states with a trail take."""
-        return EACH_STATE * len(self._places) + self._trails.held_bytes
+        return self._trails.states_bytes + self._trails.values.held_bytes
 
     def _differs(self, state: int) -> bool:
         """Whether an item of a watched array may begin in a state of the chart."""
@@ -118,6 +130,7 @@ class RememberingGuide(LiftedGuide):
 
     def _entered(self, state: int, data: bytes) -> tuple[Trail | None] | None:
         """The trail after data that begins outside of watched arrays; None if a value is there that must not be."""
+        spend(EACH_READ)
         at = 0
         while True:
             while at < len(data) and data[at] in SPACE:
@@ -147,11 +160,40 @@ class RememberingGuide(LiftedGuide):
     def _read_on(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None, int]:
         """As `Trails.read`, in a state of the chart before `data`."""
         read = self._automaton.read
-        found, end = self._trails.read(trail, data, at, lambda i: self._differs(read(state, data[:i]) if i else state))
-        if end >= 0 and not self._is_thin:
-            for place, ended in list(self._trails.ended):
-                self._is_thin |= not self._ways.is_alive(read(state, data[:place]) if place else state, ended)
-        return found, end
+        spend(EACH_READ)
+        return self._trails.read(trail, data, at, lambda i: self._differs(read(state, data[:i]) if i else state))
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        if type(state) is int and type(token) is int and state >= FIRST_NUMBER and token >= 0:
+            known = self._steps.get(state << 32 | token)
+            if known is None:
+                known = self._quick_step(state, token)
+            if known is not None and not self._automaton.is_crowded:
+                return known
+        return super().advance(state, token)
+
+    def _quick_step(self, state: int, token: int) -> int | None:
+        """As `advance`, where what the token does is known of the chart, and simple; None elsewhere."""
+        index = state - FIRST_NUMBER
+        with self._lock:
+            count = len(self._places)
+            if index >= count or count % LOOKS == 0 or len(self._steps) >= MAX_STEPS:
+                return None
+            chart_state, trail = self._places[index]
+            after = self._chart_steps.get(chart_state << 32 | token)
+            if after is None or after == DEAD:
+                return None
+            simple = self._effects.simple(token, trail)
+            if simple is None:
+                return None
+            found = self._trails.after_simple(trail, simple)
+            if found is None or not (found.is_free or self._ways.is_surely_alive(after, found)):
+                return None
+            data = self._vocabulary.tokens[token]
+            assert data is not None
+            number = self._steps[state << 32 | token] = self._number(state, data, (after, found))
+            return number
 
     @paused
     def _new_step(self, state: int, token: int) -> int:
@@ -159,16 +201,12 @@ class RememberingGuide(LiftedGuide):
         with self._lock, self._meter:
             if self._automaton.is_crowded:
                 self._automaton.collect()
-            after = self._after(self._place(state), token)
+            place = self._place(state)
+            after = self._number(state, self._vocabulary.tokens[token] or b"", self._place_after(place, token))
             if len(self._steps) >= MAX_STEPS:
                 self._steps.clear()
             self._steps[state << 32 | token] = after
             return after
-
-    def _after(self, place: Place, token: int) -> int:
-        """The number of the state after a token."""
-        found = self._place_after(place, token)
-        return DEAD if found is None else self._number(found)
 
     def _place_after(self, place: Place, token: int) -> Place | None:
         """The state after a token; None if it is not allowed."""
@@ -193,7 +231,7 @@ class RememberingGuide(LiftedGuide):
             if place[0] == DEAD or not data:
                 return state if place[0] != DEAD else DEAD
             found = self._follow(place, data, self._automaton.read(place[0], data))
-            return DEAD if found is None else self._number(found)
+            return self._number(state, data, found)
 
     def _ready(self, state: int) -> Place:
         """The place of a state that somebody gave, which can be looked at. Raises StateError."""

@@ -1,7 +1,7 @@
-"""What a text has come to where values may be there once only: the containers it is in, what they have, and a piece.
+"""Reads texts as JSON, which the chart beside has seen that they are, into what must be remembered of them.
 
-Texts are read as JSON; the chart beside has seen to it that they are. A trail begins with an array whose items must
-differ, and ends with it. All of it is interned or shared, so that equal texts come to equal trails.
+A trail begins with an array whose items must differ, and ends with it. Members of objects within it have different
+names.
 """
 
 from __future__ import annotations
@@ -9,86 +9,68 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from ..limits import spend
+from .frames import (
+    AFTER,
+    COLON,
+    FIRST,
+    ITEM,
+    NAME,
+    NAME_ESCAPE,
+    NAME_TEXT,
+    STRINGS,
+    TEXT,
+    TEXT_ESCAPE,
+    WORD,
+    Frame,
+    Parts,
+    Trail,
+    items_of,
+)
 from .heads import Heads
-from .written import ARRAY, NONE, OBJECT, Key, Rivals, Written
+from .rivals import ARRAY, OBJECT, Kind, Value
+from .words import word_of
+from .written import Values, Written
 
-FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
-"""What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
-of a string, of a name, and of these after a backslash."""
-STRINGS = (TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE)
-UNKEPT = -1
-BLOCK = 64
 SPACE = b" \t\n\r"
+LEVELS = 6
+"""From how many containers on a trail counts as deeper than tokens tell."""
+
+Shape = tuple[tuple[Kind, bool], ...]
 
 _STOP = re.compile(rb'["\\]')
-_WORD_END = re.compile(rb"[\s,\]}]")
+_WORD_END = re.compile(rb"[ \t\n\r,\]}]")
+_BEGUN = re.compile(rb"\\u[0-9a-fA-F]{0,3}\Z")
 _CERTAIN = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*", re.DOTALL
 )
 
 
-class Frame(NamedTuple):
-    """A container that has begun.
+class Completed(NamedTuple):
+    """A value or name whose end a text had.
 
-    written: the items that there are, of an array whose items must differ; the names, of an object; None where it does
-    not matter
-    decided: whether it is known yet if items must differ, which shows when the first begins
-    parts: the items or members so far as a list's number, UNKEPT if nobody will ask
-    length: how many there are; name: of the current member; rivals: what it may not come to in the end
+    begun: whether its beginning was there too; inside: whether that was in a container that began in the text
     """
 
-    parent: Frame | None
-    kind: Literal["array", "object"]
-    written: Written | None
-    decided: bool
-    parts: int
-    length: int
-    name: bytes
-    rivals: Rivals
+    value: Value
+    is_name: bool
+    begun: bool
+    inside: bool
 
 
-class Trail(NamedTuple):
-    """Where a text is: the innermost container, what comes next, the number of the piece in progress."""
+class Simple(NamedTuple):
+    """What a token does that stays in one container: it may end a string or name, and begin another one.
 
-    frame: Frame
+    ends: whether it does; more: what that has of it, or what comes behind what is there
+    mode: what comes next; begin: what there is of a string or name in progress then that begins in it
+    """
+
+    ends: bool
+    more: bytes
     mode: int
-    text: int
-
-
-class Lists:
-    """Lists that share their beginnings, and long texts that do, as numbers; 0 is the empty one."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[int, Any], int] = {}
-        self._nodes: list[tuple[int, Any]] = [(0, None)]
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def adding(self, number: int, item: Any) -> int:
-        """The list with one more item."""
-        key = (number, item)
-        known = self._numbers.get(key)
-        if known is None:
-            known = self._numbers[key] = len(self._nodes)
-            self._nodes.append(key)
-        return known
-
-    def items(self, number: int) -> list[Any]:
-        """The items of a list."""
-        found: list[Any] = []
-        while number:
-            number, item = self._nodes[number]
-            found.append(item)
-        return found[::-1]
-
-    def last(self, number: int) -> tuple[int, Any]:
-        """The list without its last item, and that."""
-        return self._nodes[number]
+    begin: bytes | None
 
 
 class Trails:
@@ -100,74 +82,122 @@ class Trails:
     def __init__(self, heads: Heads, *, canonical: bool) -> None:
         self.canonical = canonical
         self.nothing = Written(heads)
-        # Where `read` came upon the end of strings that have been added since, with the trail at that place then
-        self.ended: list[tuple[int, Trail]] = []
-        self._lists = Lists()
-        self._texts = Lists()
-
-    @property
-    def held_bytes(self) -> int:
-        """About how much memory the pieces take."""
-        return 250 * (len(self._lists) + len(self._texts))
+        self.values = Values()
+        # Kinds of containers from the innermost on, with whether their items may have to differ; the first few, and one
+        # more where they are more; and their numbers, by that of those around
+        self.shapes: list[Shape] = [()]
+        self._shape_numbers: dict[tuple[int, Kind, bool], int] = {}
+        # About how much memory the states take that trails are given out with, but for the containers in them
+        self.states_bytes = 0
 
     def begin(self) -> Trail:
         """The trail in an array whose first item is to come, and whose items must differ."""
-        return Trail(Frame(None, ARRAY, self.nothing, True, UNKEPT, 0, b"", NONE), FIRST, 0)
+        return Trail(Frame(None, ARRAY, self.nothing, self.shape(None, ARRAY, is_watched=True)), FIRST)
 
-    def text_of(self, trail: Trail) -> bytes:
-        """The bytes of the piece in progress."""
-        return b"".join(self._texts.items(trail.text)) if trail.text > 0 else b""
+    def shape(self, around: Frame | None, kind: Kind, *, is_watched: bool) -> int:
+        """The number of the kinds of containers of one in another; is_watched: whether items may have to differ."""
+        key = (0 if around is None else around.shape, kind, is_watched)
+        known = self._shape_numbers.get(key)
+        if known is None:
+            known = self._shape_numbers[key] = len(self.shapes)
+            innermost: Shape = ((kind, is_watched),)
+            self.shapes.append((innermost + self.shapes[key[0]])[: LEVELS + 1])
+        return known
 
     def piece(self, trail: Trail) -> bytes:
-        """As much of the string in progress as is certain, in its canonical spelling."""
-        raw = self.text_of(trail)
-        if self.canonical:
+        """As much of the string in progress as is certain, in its canonical spelling; a word as it is written."""
+        raw = joined(trail.text)
+        if self.canonical or trail.mode not in STRINGS or b"\\" not in raw:
             return raw
         certain = _CERTAIN.match(raw)
         return _spelt(certain.group() if certain else b"")
 
-    def _more(self, text: int, data: bytes) -> int:
-        """The number of a text with more bytes; texts are cut in blocks, wherever they came from."""
-        if text == UNKEPT or not data:
-            return text
-        texts = self._texts
-        if text:
-            before, block = texts.last(text)
-            if len(block) < BLOCK:
-                text, data = before, block + data
-        for at in range(0, len(data), BLOCK):
-            text = texts.adding(text, data[at : at + BLOCK])
-        return text
+    def is_within_escape(self, trail: Trail) -> bool:
+        """Whether what comes next is the rest of an escape."""
+        if trail.mode in (TEXT_ESCAPE, NAME_ESCAPE):
+            return True
+        return not self.canonical and _BEGUN.search(joined(trail.text)[-6:]) is not None
 
-    def read(self, trail: Trail, data: bytes, at: int, differ: Callable[[int], bool]) -> tuple[Trail | None, int]:
+    def is_free(self, trail: Trail) -> bool:
+        """Whether the string or word in progress can come to nothing that matters."""
+        free = trail.is_free
+        if free is None:
+            frame = trail.frame
+            if trail.mode == WORD:
+                free = not frame.targets.has_words
+            elif frame.rivals:
+                free = not frame.targets.continues(self.piece(trail))
+            else:
+                written = frame.written if frame.kind is ARRAY or frame.name is None else None
+                free = written is None or not written.count or not written.continues(self.piece(trail))
+            trail.is_free = free
+        return free
+
+    def after_simple(self, trail: Trail, simple: Simple) -> Trail | None:
+        """As `read`, where what comes is simple; None if a value is there that must not be."""
+        ends, more, mode, begin = simple
+        if not ends:
+            if begin is None and more:
+                return Trail(trail.frame, mode, _more(trail.text, more), trail.is_free or None)
+            return Trail(trail.frame, mode, None if begin is None else _more(None, begin))
+        key = joined(trail.text) + more
+        frame = trail.frame.having(key) if trail.mode == TEXT else trail.frame.named(key)
+        return None if frame is None else Trail(frame, mode, None if begin is None else _more(None, begin))
+
+    def read(
+        self, trail: Trail, data: bytes, at: int, differ: Callable[[int], bool], log: list[Completed] | None = None
+    ) -> tuple[Trail | None, int]:
         """The trail after data[at:], and the end of data; None and where its array has ended, or -1 where a value is
         there that must not be.
 
         differ: whether the items of the array whose first item begins at a place in `data` must differ
+        log: takes what the text has in whole
         """
-        self.ended.clear()
-        frame, mode, text = trail
+        frame, mode, text, free = trail.frame, trail.mode, trail.text, trail.is_free or None
         size = len(data)
+        opened = 0
+        begun = False
         while at < size:
             if mode in STRINGS:
-                at, mode, text, frame_after = self._string(frame, mode, text, data, at)
-                if frame_after is None:
+                if mode in (TEXT_ESCAPE, NAME_ESCAPE):
+                    text, at, mode = _more(text, data[at : at + 1]), at + 1, mode - 1
+                    continue
+                found = _STOP.search(data, at)
+                end = found.start() if found else size
+                if end > at or text is None:
+                    text = _more(text, data[at:end])
+                at = end
+                if not found:
+                    break
+                if data[end] == 0x5C:
+                    text, at, mode = _more(text, b"\\"), at + 1, mode + 1
+                    continue
+                at += 1
+                key = joined(text)
+                spend(len(key) >> 4)
+                if not self.canonical and b"\\" in key:
+                    key = _spelt(key)
+                after = frame.having(key) if mode == TEXT else frame.named(key)
+                if after is None:
                     return None, -1
-                frame = frame_after
+                if log is not None:
+                    log.append(Completed(key, mode != TEXT, begun, opened > 0))
+                frame, mode, text, free = after, AFTER if mode == TEXT else COLON, None, None
                 continue
             if mode == WORD:
                 found = _WORD_END.search(data, at)
                 end = found.start() if found else size
-                text = self._more(text, data[at:end])
+                text = _more(text, data[at:end])
                 at = end
                 if not found:
                     break
-                if text != UNKEPT:
-                    closed = self._with(frame, _word_key(b"".join(self._texts.items(text))))
-                    if closed is None:
-                        return None, -1
-                    frame = closed
-                mode, text = AFTER, 0
+                word = word_of(joined(text))
+                after = frame.having(word)
+                if after is None:
+                    return None, -1
+                if log is not None:
+                    log.append(Completed(word, False, begun, opened > 0))
+                frame, mode, text, free = after, AFTER, None, None
                 continue
             byte = data[at]
             if byte in SPACE:
@@ -175,88 +205,68 @@ class Trails:
             elif mode == COLON:
                 mode, at = ITEM, at + 1
             elif mode == NAME and byte == 0x22:
-                mode, text, at = NAME_TEXT, 0, at + 1
+                mode, text, at, begun = NAME_TEXT, None, at + 1, True
             elif byte in b"]}":
                 at += 1
                 if frame.parent is None:
                     return None, at
-                closed = self._closed(frame)
-                if closed is None:
+                value = self._whole(frame)
+                after = frame.parent.having(value)
+                if after is None:
                     return None, -1
-                frame, mode, text = closed, AFTER, 0
+                if log is not None:
+                    log.append(Completed(value, False, opened > 0, opened > 1))
+                opened = max(opened - 1, 0)
+                frame, mode = after, AFTER
             elif mode == AFTER:
-                mode, at = (ITEM if frame.kind == ARRAY else NAME), at + 1
+                mode, at = (ITEM if frame.kind is ARRAY else NAME), at + 1
             else:
-                if not frame.decided:
-                    must = differ(at)
-                    frame = frame._replace(decided=True, written=self.nothing if must else None)
-                kept = frame.parts != UNKEPT or (frame.kind == ARRAY and frame.written is not None)
+                if frame.is_open:
+                    frame = self._decided(frame, must=differ(at))
+                begun = True
                 if byte == 0x22:
-                    mode, text, at = TEXT, 0 if kept else UNKEPT, at + 1
+                    mode, at = TEXT, at + 1
                 elif byte in b"[{":
-                    frame = self._inner(frame, ARRAY if byte == 0x5B else OBJECT, kept)
-                    mode, at = (FIRST if byte == 0x5B else NAME), at + 1
+                    frame, mode = self._inner(frame, byte)
+                    at, opened = at + 1, opened + 1
                 else:
-                    mode, text = WORD, 0 if kept else UNKEPT
-        return Trail(frame, mode, text), at
+                    mode = WORD
+        return Trail(frame, mode, text, free), at
 
-    def _string(self, frame: Frame, mode: int, text: int, data: bytes, at: int) -> tuple[int, int, int, Frame | None]:
-        """Read on in a string: where, the mode and piece then, and the frame, None if the string must not be there."""
-        if mode in (TEXT_ESCAPE, NAME_ESCAPE):
-            return at + 1, mode - 1, self._more(text, data[at : at + 1]), frame
-        found = _STOP.search(data, at)
-        if not found:
-            return len(data), mode, self._more(text, data[at:]), frame
-        end = found.start()
-        if data[end] == 0x5C:
-            return end + 1, mode + 1, self._more(text, data[at : end + 1]), frame
-        text = self._more(text, data[at:end])
-        if text == UNKEPT:
-            return end + 1, AFTER, 0, frame
-        raw = b"".join(self._texts.items(text))
-        spend(len(raw) // 16)
-        key = raw if self.canonical else _spelt(raw)
-        if mode == TEXT:
-            after = self._with(frame, key)
-            if after is not None and after.written is not None:
-                self.ended.append((end, Trail(frame._replace(written=after.written), TEXT, text)))
-            return end + 1, AFTER, 0, after
-        assert frame.written is not None
-        if key in frame.written:
-            return end + 1, COLON, 0, None
-        frame = frame._replace(written=frame.written.adding(key), name=key)
-        self.ended.append((end, Trail(frame, NAME_TEXT, text)))
-        return end + 1, COLON, 0, frame
+    def _decided(self, frame: Frame, *, must: bool) -> Frame:
+        """An array of which it is known now whether its items must differ."""
+        shape = self.shape(frame.parent, ARRAY, is_watched=must)
+        return Frame(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
 
-    def _inner(self, frame: Frame, kind: Literal["array", "object"], kept: bool) -> Frame:
-        """A container that begins within another one."""
-        rivals = frame.written.rivals(kind) if frame.kind == ARRAY and frame.written is not None else NONE
-        names = self.nothing if kind == OBJECT else None
-        return Frame(frame, kind, names, kind == OBJECT, 0 if kept else UNKEPT, 0, b"", rivals)
+    def _inner(self, frame: Frame, byte: int) -> tuple[Frame, int]:
+        """A container that begins within another one, and what comes next in it."""
+        if byte == 0x5B:
+            shape = self.shape(frame, ARRAY, is_watched=True)
+            return Frame(frame, ARRAY, None, shape, is_open=True, rivals=frame.targets.rivals(ARRAY)), FIRST
+        shape = self.shape(frame, OBJECT, is_watched=False)
+        return Frame(frame, OBJECT, self.nothing, shape, rivals=frame.targets.rivals(OBJECT)), NAME
 
-    def _with(self, frame: Frame, key: Key) -> Frame | None:
-        """A container with one more value; None if it must not be there."""
-        written, parts, rivals = frame.written, frame.parts, frame.rivals
-        if frame.kind == ARRAY:
-            if written is not None:
-                if key in written:
-                    return None
-                written = written.adding(key)
-            if parts != UNKEPT:
-                parts, rivals = self._lists.adding(parts, key), rivals.with_item(frame.length, key)
-        elif parts != UNKEPT:
-            parts, rivals = self._lists.adding(parts, (frame.name, key)), rivals.with_member(frame.name, key)
-        return frame._replace(written=written, parts=parts, rivals=rivals, length=frame.length + 1)
+    def _whole(self, frame: Frame) -> Value:
+        """The value of a container that ends."""
+        spend(10 * frame.length)
+        parts = items_of(frame.parts)
+        return self.values.array(parts) if frame.kind is ARRAY else self.values.object(parts)
 
-    def _closed(self, frame: Frame) -> Frame | None:
-        """The container around one that ends, with it; None if it must not be there."""
-        assert frame.parent is not None
-        if frame.parts == UNKEPT:
-            return frame.parent._replace(length=frame.parent.length + 1)
-        items = self._lists.items(frame.parts)
-        spend(10 * len(items))
-        key = (ARRAY, *items) if frame.kind == ARRAY else (OBJECT, frozenset(items))
-        return self._with(frame.parent, key)
+
+def joined(text: Parts | None) -> bytes:
+    """The bytes of a text in pieces."""
+    if text is None:
+        return b""
+    if text.before is None:
+        return text.last
+    pieces = items_of(text)
+    spend(len(pieces) << 2)
+    return b"".join(pieces)
+
+
+def _more(text: Parts | None, data: bytes) -> Parts:
+    """A text with more bytes."""
+    return Parts(text, data, len(data) if text is None else text.size + len(data))
 
 
 def _spelt(raw: bytes) -> bytes:
@@ -267,14 +277,3 @@ def _spelt(raw: bytes) -> bytes:
     except ValueError:
         raise AssertionError("the chart reads only strings") from None
     return json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
-
-
-def _word_key(word: bytes) -> Key:
-    """What equal numbers, or literals, have in common: sign, digits and power of ten."""
-    if word[:1] in b"tfn":
-        return ("literal", word)
-    sign, digits, exponent = Decimal(word.decode()).as_tuple()
-    assert isinstance(exponent, int), "JSON has no infinite numbers"
-    plain = "".join(map(str, digits)).lstrip("0")
-    short = plain.rstrip("0")
-    return ("number", sign, short, exponent + len(plain) - len(short)) if short else ("number", 0, "", 0)

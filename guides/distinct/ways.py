@@ -1,14 +1,17 @@
 """How a text can go on without a value that is there already: whether it can, and in how few bytes.
 
-A state is one of the chart with a trail. It is *settled* where nothing that is in progress can come to such a value:
-from there the chart knows all. Other states are searched from, by bytes, nearest to the end first (A*; Hart, Nilsson
-and Raphael 1968), up to settled ones. That ends: what is unsettled is the beginning of one of finitely many values.
+A place is a state of the chart with a trail. It is *settled* where nothing that is in progress can come to a value that
+is there: from there the chart knows all. That others lead on is told by how many values a piece may come to, if those
+are more than there are to be avoided; else they are searched from, by bytes, up to settled ones (A*; Hart, Nilsson and
+Raphael 1968). That ends: what is unsettled is the beginning of one of finitely many values.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +19,12 @@ from ...kernels.answers import NEVER
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..limits import spend
-from .trail import ITEM, NAME, NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail, Trails
-from .written import ARRAY, NONE
+from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .rivals import ARRAY
+from .trail import Trails, joined
+from .variety import EACH, MAX_KNOWN, Variety, note
 
-EACH = 3000
-"""Steps of work, as `guides.limits` counts them, that a state of a search takes."""
+Place = tuple[int, Trail | None]
 
 
 class Ways:
@@ -31,66 +35,71 @@ class Ways:
     """
 
     def __init__(
-        self,
-        automaton: ChartAutomaton,
-        trails: Trails,
-        differ: Callable[[int], bool],
-        closing: Closing,
+        self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int], bool], closing: Closing
     ) -> None:
         self._automaton = automaton
         self._trails = trails
         self._differ = differ
         self._closing = closing
-        self._costs: dict[tuple[int, Trail], int] = {}
-        self._alive: dict[tuple[int, Trail], bool] = {}
-        self._clean: dict[tuple[int, Trail], bool] = {}
-        self._endless: dict[tuple[int, bool], bool] = {}
-        # States of the chart from which a string may be any of infinitely many, with what comes next in them
-        self._roomy: set[tuple[int, int]] = set()
+        self.variety = Variety(automaton, trails, differ)
+        self._serials: dict[Any, int] = {}
+        self._counter = count(1)
+        self._costs: dict[Any, int] = {}
+        self._alive: dict[Any, bool] = {}
+        self._clean: dict[Any, bool] = {}
 
     def is_settled(self, trail: Trail) -> bool:
         """Whether nothing in progress can come to a value that is there already."""
-        frame, mode, _ = trail
-        if self._has_rivals(frame) and not (self._is_other(trail) and not self._has_rivals(frame.parent)):
+        mode, frame = trail.mode, trail.frame
+        if mode in STRINGS or mode == WORD:
+            return self._trails.is_free(trail)
+        if frame.rivals:
             return False
-        written = frame.written
-        if written is None or not written.count:
-            return True
-        if mode == WORD:
-            return frame.kind != ARRAY or written.only_strings
-        if mode in (NAME_TEXT, NAME_ESCAPE) or (mode in (TEXT, TEXT_ESCAPE) and frame.kind == ARRAY):
-            return not written.continues(self._trails.piece(trail))
-        return not (mode == NAME or (mode == ITEM and frame.kind == ARRAY))
+        if mode == NAME or (mode in (ITEM, FIRST) and frame.kind is ARRAY):
+            return frame.written is None or not frame.written.count
+        return True
 
     def is_alive(self, state: int, trail: Trail) -> bool:
         """Whether the text can be completed."""
-        if (state, trail.mode) in self._roomy or self.is_settled(trail):
+        if self._is_told_alive(state, trail):
             return True
-        known = self._alive.get((state, trail))
+        key = self._key(state, trail)
+        known = self._alive.get(key)
         if known is None:
-            if len(self._alive) >= 1 << 16:
-                self._alive.clear()
-            known = self._alive[state, trail] = self._search(state, trail, any_way=True) < NEVER
+            known = self._search(state, trail)
         return known
+
+    def _is_told_alive(self, state: int, trail: Trail) -> bool:
+        """Whether it takes no search to tell that the text can be completed."""
+        return (
+            self.is_settled(trail)
+            or self.variety.is_varied(state, trail)
+            or self.variety.ends_well(state, trail)
+            or self.variety.has_room(state, trail)
+        )
+
+    def is_surely_alive(self, state: int, trail: Trail) -> bool:
+        """Whether it is known at once that the text can be completed."""
+        if self.is_settled(trail):
+            return True
+        if trail.mode in STRINGS:
+            return self.variety.is_known_wide(state)
+        return self.variety.is_known_roomy(state, trail)
 
     def cost(self, state: int, trail: Trail) -> int:
         """The bytes that complete the text."""
         if self.is_settled(trail):
             return self.needed(state)
-        known = self._costs.get((state, trail))
-        if known is None:
-            if len(self._costs) >= 1 << 16:
-                self._costs.clear()
-            known = self._costs[state, trail] = self._search(state, trail, any_way=False)
-        return known
+        known = self._costs.get(self._key(state, trail))
+        return self._search_shortest(state, trail) if known is None else known
 
     def is_clean(self, state: int, trail: Trail) -> bool:
         """Whether the chart's shortest text repeats nothing, up to where nothing is in progress."""
-        known = self._clean.get((state, trail))
+        key = self._key(state, trail)
+        known = self._clean.get(key)
         if known is None:
-            if len(self._clean) >= 1 << 16:
-                self._clean.clear()
-            known = self._clean[state, trail] = self._follow_shortest(state, trail)
+            known = self._follow_shortest(state, trail)
+            note(self._clean, [key], known)
         return known
 
     def _follow_shortest(self, state: int, trail: Trail) -> bool:
@@ -100,7 +109,7 @@ class Ways:
         while place is not None and not self.is_settled(place):
             spend(EACH)
             byte, after = self._closing.shortest_step(state)
-            place, end = self._trails.read(place, bytes((byte,)), 0, lambda _, state=state: self._differ(state))
+            place, end = self.variety.read(state, place, byte)
             if end < 0:
                 return False
             self._automaton.keep(np.array([after], np.int32))
@@ -115,109 +124,129 @@ class Ways:
         ready = [self._automaton.ready(state) for state in states]
         return self._closing.bytes_needed(np.array(ready, np.int32)).tolist()
 
-    def _search(self, state: int, trail: Trail, *, any_way: bool) -> int:
-        """The bytes of a shortest way to the end, NEVER if there is none; 0 for `any_way` as soon as there is one."""
-        numbers = iter(range(1 << 60))
-        # Of equal ones those nearest to the end first
-        queue: list[tuple[int, int, int, int, Trail | None]] = [(self.needed(state), 0, next(numbers), state, trail)]
-        visits: dict[object, int] = {}
+    # Searches
+
+    def _key(self, state: int, trail: Trail) -> Any:
+        """What places have in common from which the same may follow."""
+        return state, trail.mode, self._serial(trail.frame), joined(trail.text)
+
+    def _serial(self, frame: Frame) -> int:
+        """A number that frames have in common from which the same may follow."""
+        todo: list[Frame] = []
+        at: Frame | None = frame
+        while at is not None and not at.serial:
+            todo.append(at)
+            at = at.parent
+        for each in reversed(todo):
+            around = 0 if each.parent is None else each.parent.serial
+            rivals = (each.rivals.group.serial, each.rivals.count) if each.rivals else None
+            spend(50)
+            written = -1 if each.written is None else each.written.serial
+            key = (around, each.kind, each.is_open, written, rivals, each.length if rivals else 0, each.name)
+            known = self._serials.get(key)
+            if known is None:
+                if len(self._serials) >= MAX_KNOWN:
+                    self._serials.clear()
+                known = self._serials[key] = next(self._counter)
+            each.serial = known
+        return frame.serial
+
+    def _search(self, state: int, trail: Trail) -> bool:
+        """Whether there is a way on, looking first where the fewest values are to be avoided."""
+        numbers = count()
+        queue: list[tuple[int, int, int, Trail, Any]] = [(0, next(numbers), state, trail, None)]
+        visits: dict[Any, int] = {}
+        looked: list[Any] = []
         while queue:
-            total, negated, _, place, at = heapq.heappop(queue)
-            done = -negated
-            if at is None or self.is_settled(at) or (at.frame != trail.frame and self._begins(at)):
-                return total
-            if any_way and self._is_endless(place, at):
-                if at.frame == trail.frame and trail.mode != WORD and at.mode != WORD:
-                    self._roomy.add((state, trail.mode))
-                return 0
-            if any_way and self._parts(place, at):
-                return 0
-            key, most = self._same(place, at)
-            visits[key] = visits.get(key, 0) + 1
-            if visits[key] > most:
+            _, _, place, at, way = heapq.heappop(queue)
+            same, most = self._same(place, at)
+            if visits.get(same, 0) >= most:
                 continue
-            spend(EACH)
-            after = self._automaton.transitions(place)
-            data = np.flatnonzero(after >= 0)
-            states = after[data].tolist()
-            for byte, target, left in zip(data.tolist(), states, self._all_needed(states), strict=True):
-                found, end = self._trails.read(at, bytes((byte,)), 0, lambda _, place=place: self._differ(place))
-                if end < 0 or left >= NEVER:
-                    continue
-                if at.mode == WORD and found is not None and found.mode == ITEM:
-                    # Before the comma the chart has the price of an item that no other is equal to.
-                    left = max(left, self.needed(place) - 1)
-                heapq.heappush(queue, (done + 1 + left, -done - 1, next(numbers), target, found))
-        return NEVER
-
-    def _begins(self, trail: Trail) -> bool:
-        """Whether an item or member is to come, and nothing else is in progress: one is left, at the price it has."""
-        return trail.mode in (ITEM, NAME) and not self._has_rivals(trail.frame)
-
-    def _is_other(self, trail: Trail) -> bool:
-        """Whether the string in progress begins as that of no rival of its container does."""
-        frame = trail.frame
-        if trail.mode not in (TEXT, TEXT_ESCAPE) or frame.rivals is NONE:
-            return False
-        return not frame.rivals.begin_with(
-            frame.length if frame.kind == ARRAY else frame.name, self._trails.piece(trail)
-        )
-
-    @staticmethod
-    def _has_rivals(frame: Frame | None) -> bool:
-        """Whether a container in progress may come to one that is there already."""
-        while frame is not None:
-            if frame.rivals is not NONE:
+            visits[same] = visits.get(same, 0) + 1
+            key = self._key(place, at)
+            known = self._alive.get(key)
+            if known is False:
+                continue
+            way = (way, key)
+            looked.append(key)
+            if known:
+                note(self._alive, _keys(way), True)
                 return True
-            frame = frame.parent
+            for byte, target in zip(*self.variety.after(place), strict=True):
+                found, end = self.variety.read(place, at, byte)
+                if end < 0:
+                    continue
+                if found is None or self._is_told_alive(target, found):
+                    note(self._alive, _keys(way), True)
+                    return True
+                spend(100)
+                heapq.heappush(queue, (_stakes(found), next(numbers), target, found, way))
+        note(self._alive, looked, False)
         return False
 
-    def _same(self, state: int, trail: Trail) -> tuple[object, int]:
-        """What states have in common that need not all be looked at, and how many of them must be.
+    def _search_shortest(self, state: int, trail: Trail) -> int:
+        """The bytes of a shortest way to the end; NEVER if there is none."""
+        numbers = count()
+        # Of equal ones those nearest to the end first
+        queue: list[tuple[int, int, int, int, Trail | None, Any]]
+        queue = [(self.needed(state), 0, next(numbers), state, trail, None)]
+        visits: dict[Any, int] = {}
+        while queue:
+            total, negated, _, place, at, way = heapq.heappop(queue)
+            done = -negated
+            if at is None or self.is_settled(at):
+                for passed, key in enumerate(_keys(way)):
+                    note(self._costs, [key], total - passed)
+                return total
+            key, most = self._same(place, at)
+            if visits.get(key, 0) >= most:
+                continue
+            visits[key] = visits.get(key, 0) + 1
+            way = (way, self._key(place, at))
+            data, states = self.variety.after(place)
+            for byte, target, left in zip(data, states, self._all_needed(states), strict=True):
+                found, end = self.variety.read(place, at, byte)
+                if end < 0 or left >= NEVER:
+                    continue
+                spend(100)
+                heapq.heappush(queue, (done + 1 + left, -done - 1, next(numbers), target, found, way))
+        return NEVER
 
-        Zeros may be read in numbers without end. Where another digit may follow them, each of them makes another
-        number, and so more such numbers than there are values; else one would do.
+    def _same(self, state: int, trail: Trail) -> tuple[Any, int]:
+        """What places have in common that need not all be looked at, and how many of them must be.
+
+        Zeros may be read in numbers without end. Where the chart stays in one state, either the number may come to
+        infinitely many values (`_is_endless`), or to the same ones however many there are. Elsewhere more of them are
+        looked at than there are values, since another digit may follow.
         """
         if trail.mode != WORD:
-            return (state, trail), 1
-        word = self._trails.text_of(trail)
+            return self._key(state, trail), 1
+        word = joined(trail.text)
         mantissa, exponent, power = word.lower().partition(b"e")
         whole, point, fraction = mantissa.partition(b".")
+        frame = self._serial(trail.frame)
         if exponent:
             # No further digit makes another number of the same one's exponent but by its value; of zero there is one.
             sign = power[:1] if power[:1] in (b"+", b"-") else b""
             value = (mantissa, sign, power[len(sign) :].lstrip(b"0")) if mantissa.strip(b"-0.") else ()
-            return (state, trail._replace(text=0), value), 1
-        key = (state, trail._replace(text=0), whole.rstrip(b"0") if not point else whole, point, fraction.rstrip(b"0"))
-        around, most = trail.frame, 2
-        while around is not None:
-            most += len(around.rivals.keys) + (around.written.count if around.written is not None else 0)
-            around = around.parent
-        return key, most
+            return (state, frame, value), 1
+        key = (state, frame, whole.rstrip(b"0") if not point else whole, point, fraction.rstrip(b"0"))
+        return key, 1 if self.variety.loops_on_zeros(state) else 2 + trail.frame.targets.count
 
-    def _is_endless(self, state: int, trail: Trail) -> bool:
-        """Whether there are infinitely many values that the piece in progress may come to, as a loop tells."""
-        if trail.mode not in STRINGS and trail.mode != WORD:
-            return False
-        is_word = trail.mode == WORD
-        if is_word and not any(
-            digit in self._trails.text_of(trail).lower().partition(b"e")[0] for digit in b"123456789"
-        ):
-            return False
-        known = self._endless.get((state, is_word))
-        if known is None:
-            after = self._automaton.transitions(state)
-            loops = after[0x31:0x3A] if is_word else after
-            known = self._endless[state, is_word] = bool((loops == state).any())
-        return known
 
-    def _parts(self, state: int, trail: Trail) -> bool:
-        """Whether the string in progress can go on as none that is there does, and nothing else is in progress."""
-        written = trail.frame.written
-        if trail.mode not in (TEXT, NAME_TEXT) or written is None or not self._trails.canonical:
-            return False
-        if self._has_rivals(trail.frame):
-            return False
-        piece = self._trails.text_of(trail)
-        data = np.flatnonzero(self._automaton.transitions(state) >= 0)
-        return any(byte != 0x22 and not written.continues(piece + bytes((byte,))) for byte in data.tolist())
+def _stakes(trail: Trail) -> int:
+    """About how much is still to be avoided."""
+    if trail.mode == AFTER:
+        return len(trail.frame.rivals)
+    if trail.mode in (TEXT, NAME_TEXT):
+        return sum(1 for _ in trail.frame.targets.beginning(joined(trail.text)))
+    return trail.frame.targets.count
+
+
+def _keys(way: Any) -> list[Any]:
+    """The keys along a way, the first one first."""
+    found: list[Any] = []
+    while way is not None:
+        way, key = way
+        found.append(key)
+    return found[::-1]

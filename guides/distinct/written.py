@@ -1,165 +1,202 @@
-"""Sets of values that have been written, which grow by one and share what they have in common."""
+"""Sets of values that have been written, which grow by one, and values that others are made of."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
 
 from ..limits import spend
 from .heads import Heads
+from .rivals import ARRAY, NONE, OBJECT, Container, Group, Kind, Rivals, Value, texts_beginning
 
-Key = Any
-"""What equal JSON values have in common: bytes for strings, tuples for all others; hashable."""
-
-ARRAY, OBJECT = "array", "object"
-
-
-class Level(NamedTuple):
-    """Some of the values: all of them, the strings among them in order, and which ends of tokens complete one.
-
-    ends: by the beginning of a string, what is left of it where some tokens spell that and the quote
-    """
-
-    keys: frozenset[Key]
-    texts: list[bytes]
-    ends: dict[bytes, tuple[bytes, ...]]
-
-    def joined(self, other: Level) -> Level:
-        """Both together."""
-        ends = dict(self.ends)
-        for begin, found in other.ends.items():
-            ends[begin] = ends.get(begin, ()) + found
-        return Level(self.keys | other.keys, sorted(self.texts + other.texts), ends)
+EACH_VALUE, EACH_PART = 400, 600
+"""About how many bytes a container takes without its parts, and each of these where containers are grouped by them."""
+UNSORTED = 8
+"""How many of the last values are looked through one by one, so that short-lived sets cost little."""
+_serials = count()
 
 
-class Rivals:
-    """The arrays, or objects, among written values that one in progress may still come to."""
+class Values:
+    """The arrays and objects of one guide."""
 
-    def __init__(self, keys: tuple[Key, ...]) -> None:
-        self.keys = keys
-        self._texts: list[bytes] | None = None
-        self._narrower: dict[Any, Rivals] = {}
+    def __init__(self) -> None:
+        # Most of those that are tried are given up at once
+        self._known: WeakValueDictionary[Any, Container] = WeakValueDictionary()
 
-    def with_item(self, index: int, key: Key) -> Rivals:
-        """Those whose item at `index` is this one."""
-        known = self._narrower.get((index, key))
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory they take."""
+        return sum(EACH_VALUE + EACH_PART * len(each.parts) for each in self._known.values())
+
+    def array(self, items: list[Value]) -> Container:
+        """The array of some items."""
+        return self._one((ARRAY, *items), ARRAY, tuple(items))
+
+    def object(self, members: list[tuple[bytes, Value]]) -> Container:
+        """The object of some members."""
+        return self._one(frozenset(members), OBJECT, dict(members))
+
+    def _one(self, key: Any, kind: Kind, parts: Any) -> Container:
+        known = self._known.get(key)
         if known is None:
-            # The first of a key's parts says that it is an array.
-            found = tuple(one for one in self.keys if len(one) > index + 1 and one[index + 1] == key)
-            known = self._narrower[index, key] = Rivals(found) if found else NONE
+            spend(20 * len(parts))
+            known = self._known[key] = Container(kind, parts)
         return known
 
-    def with_member(self, name: bytes, key: Key) -> Rivals:
-        """Those with this member."""
-        known = self._narrower.get((name, key))
-        if known is None:
-            found = tuple(one for one in self.keys if (name, key) in one[1])
-            known = self._narrower[name, key] = Rivals(found) if found else NONE
-        return known
 
-    def begin_with(self, at: int | bytes, begin: bytes) -> bool:
-        """Whether one of them has at an index, or by a name, a string that begins so."""
-        found: list[Key] = []
-        for one in self.keys:
-            if not isinstance(at, int):
-                found += [key for name, key in one[1] if name == at]
-            elif len(one) > at + 1:
-                found.append(one[at + 1])
-        return any(isinstance(key, bytes) and key.startswith(begin) for key in found)
+class Ledger:
+    """Values in the order in which they were written, for all sets that are the first so many of them."""
 
-    def beginning(self, begin: bytes) -> Iterator[bytes]:
-        """The strings anywhere in them that begin so, names among them."""
-        if self._texts is None:
-            spend(100 * len(self.keys))
-            self._texts = sorted(set(_texts_in(self.keys)))
-        yield from _beginning(self._texts, begin)
+    def __init__(self, heads: Heads) -> None:
+        self.heads = heads
+        self.numbers: dict[Value, int] = {}
+        self.texts: list[bytes] = []
+        self.containers: dict[Kind, Group] = {ARRAY: Group(), OBJECT: Group()}
+        # What is left of strings where some tokens spell that and the quote, by how they begin
+        self.ends: dict[bytes, list[bytes]] = {}
 
+    def add(self, value: Value) -> None:
+        """Write one more value, which is not there."""
+        self.numbers[value] = len(self.numbers)
+        if isinstance(value, bytes):
+            spend(len(value) >> 4)
+            insort(self.texts, value)
+            for begin, rest in self.heads.ends_of(value):
+                self.ends.setdefault(begin, []).append(rest)
+        elif isinstance(value, Container):
+            self.containers[value.kind].add(value, len(self.numbers) - 1)
 
-def _texts_in(keys: Iterable[Key]) -> Iterator[bytes]:
-    """The strings anywhere in values."""
-    waiting = list(keys)
-    while waiting:
-        key = waiting.pop()
-        if isinstance(key, bytes):
-            yield key
-        elif key[0] == ARRAY:
-            waiting += key[1:]
-        elif key[0] == OBJECT:
-            waiting += [part for member in key[1] for part in member]
-
-
-def _beginning(texts: list[bytes], begin: bytes) -> Iterator[bytes]:
-    """Those of some texts in order that begin so."""
-    at = bisect_left(texts, begin)
-    while at < len(texts) and texts[at].startswith(begin):
-        yield texts[at]
-        at += 1
-
-
-NONE = Rivals(())
+    def first(self, count: int) -> Ledger:
+        """A copy with the first values only."""
+        spend(100 * count)
+        copied = Ledger(self.heads)
+        for value, number in self.numbers.items():
+            if number >= count:
+                break
+            copied.add(value)
+        return copied
 
 
 class Written:
-    """A set of values, in levels of falling sizes, equal ones joined: adding one takes logarithmic time and room.
+    """A set of values that is the first `count` of a ledger, or of the set before and one more value.
 
-    count: how many they are; only_strings: whether they are all strings; longest: the bytes of the longest string
-    whole: the strings that some tokens spell with both quotes
+    serial: a number that no other set has; hits: those of the values that some tokens have in whole
+    has_words, has_containers: whether numbers, true, false or null are among them; arrays or objects
     """
+
+    __slots__ = (
+        *("_before", "_heads", "_last", "_ledger", "_next", "_waiting"),
+        *("count", "has_containers", "has_words", "hits", "serial"),
+    )
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
-        self._levels: tuple[Level, ...] = ()
+        self._before: Written | None = None
+        self._last: Value = b""
+        self._ledger: Ledger | None = Ledger(heads)
+        self._waiting = 0
+        self._next: Written | None = None
         self.count = 0
-        self.only_strings = True
-        self.longest = 0
-        self.whole: tuple[bytes, ...] = ()
-        self._after: dict[Key, Written] = {}
-        self._rivals: dict[str, Rivals] = {}
+        self.serial = next(_serials)
+        self.hits: tuple[Value, ...] = ()
+        self.has_words = self.has_containers = False
 
-    def __contains__(self, key: Key) -> bool:
-        return any(key in level.keys for level in self._levels)
+    def __contains__(self, value: object) -> bool:
+        at = self
+        while at._ledger is None:
+            if at._last == value:
+                return True
+            assert at._before is not None
+            at = at._before
+        return at._ledger.numbers.get(value, at.count) < at.count  # type: ignore[arg-type]
 
-    def adding(self, key: Key) -> Written:
+    def adding(self, value: Value) -> Written:
         """The set with one more value."""
-        known = self._after.get(key)
-        if known is None:
-            is_text = isinstance(key, bytes)
-            level = Level(frozenset((key,)), [key] if is_text else [], self._heads.ends_of(key) if is_text else {})
-            levels = list(self._levels)
-            while levels and len(levels[-1].keys) <= len(level.keys):
-                level = levels.pop().joined(level)
-            known = self._after[key] = Written(self._heads)
-            known._levels = (*levels, level)
-            known.count = self.count + 1
-            known.only_strings = self.only_strings and is_text
-            known.longest = max(self.longest, len(key)) if is_text else self.longest
-            known.whole = (*self.whole, key) if key in self._heads.openers else self.whole
+        known = self._next
+        if known is None or known._last != value:
+            if self._waiting >= UNSORTED:
+                self._settled()
+            known = self._next = self._with(value)
         return known
 
-    def ends(self, begin: bytes) -> Iterator[bytes]:
-        """What is left of strings that begin so, where tokens spell that and the quote."""
-        for level in self._levels:
-            yield from level.ends.get(begin, ())
+    def _with(self, value: Value) -> Written:
+        more = Written.__new__(Written)
+        more._heads, more._before, more._last, more._ledger, more._next = self._heads, self, value, None, None
+        more._waiting, more.count, more.serial = self._waiting + 1, self.count + 1, next(_serials)
+        more.hits = (*self.hits, value) if value in self._heads.inner else self.hits
+        more.has_words, more.has_containers = self.has_words, self.has_containers
+        if not isinstance(value, bytes):
+            if isinstance(value, Container):
+                more.has_containers = True
+            else:
+                more.has_words = True
+        return more
 
-    def continues(self, begin: bytes) -> bool:
-        """Whether some string begins so."""
-        for level in self._levels:
-            at = bisect_left(level.texts, begin)
-            if at < len(level.texts) and level.texts[at].startswith(begin):
-                return True
-        return False
+    def _settled(self) -> Ledger:
+        """The ledger that the set is the beginning of, made if there is none yet."""
+        waiting: list[Written] = []
+        at = self
+        while at._ledger is None:
+            waiting.append(at)
+            assert at._before is not None
+            at = at._before
+        ledger = at._ledger
+        for each in reversed(waiting):
+            if len(ledger.numbers) != each.count - 1:
+                ledger = ledger.first(each.count - 1)
+            ledger.add(each._last)
+            each._ledger, each._waiting, each._before = ledger, 0, None
+        return ledger
+
+    def _texts(self) -> tuple[list[bytes], Written]:
+        """The strings that came last, and the set before them, which has a ledger."""
+        at, found = self, list[bytes]()
+        while at._ledger is None:
+            if isinstance(at._last, bytes):
+                found.append(at._last)
+            assert at._before is not None
+            at = at._before
+        return found, at
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """The strings that begin so."""
-        for level in self._levels:
-            yield from _beginning(level.texts, begin)
+        found, base = self._texts()
+        yield from (text for text in found if text.startswith(begin))
+        ledger = base._ledger
+        assert ledger is not None
+        for text in texts_beginning(ledger.texts, begin):
+            if ledger.numbers[text] < base.count:
+                yield text
 
-    def rivals(self, kind: str) -> Rivals:
-        """The arrays or objects of the set."""
-        known = self._rivals.get(kind)
-        if known is None:
-            keys = (key for level in self._levels for key in level.keys)
-            found: tuple[Key, ...] = tuple(key for key in keys if not isinstance(key, bytes) and key[0] == kind)
-            known = self._rivals[kind] = Rivals(found) if found else NONE
-        return known
+    def continues(self, begin: bytes) -> bool:
+        """Whether some string begins so."""
+        at = self
+        while at._ledger is None:
+            if isinstance(at._last, bytes) and at._last.startswith(begin):
+                return True
+            assert at._before is not None
+            at = at._before
+        texts, numbers = at._ledger.texts, at._ledger.numbers
+        place = bisect_left(texts, begin)
+        while place < len(texts) and texts[place].startswith(begin):
+            if numbers[texts[place]] < at.count:
+                return True
+            spend(5)
+            place += 1
+        return False
+
+    def ends(self, begin: bytes) -> Iterator[bytes]:
+        """What is left of strings that begin so, where tokens spell that and the quote."""
+        ledger = self._settled()
+        for rest in ledger.ends.get(begin, ()):
+            if ledger.numbers[begin + rest] < self.count:
+                yield rest
+
+    def containers(self, kind: Kind) -> Rivals:
+        """The arrays, or objects."""
+        if not self.has_containers:
+            return NONE
+        return Rivals(self._settled().containers[kind], self.count)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ...checks import brief
 from ...errors import LanguageError, LimitError, OptionError
-from ..distinct.distinct_guide import DistinctGuide
 from ..explain.expectation import NOTHING, expected
 from ..free_guide import FreeGuide
 from ..given import bytes_of, left_of, no_state, states_of, token_of
@@ -41,7 +40,8 @@ class Options(NamedTuple):
 class GoalGuide(StateTableGuide):
     """A guide joined with goals. See `guides.protocol.Guide` for the methods it shares with every guide.
 
-    child: the guide; FreeGuide for goals alone. goals: as `include=` takes them, see `goals_of`.
+    child: the guide; FreeGuide for goals alone. One may say in an attribute `refuses_goals` why it takes none.
+    goals: as `include=` takes them, see `goals_of`
     limits: what a call may take, see `Limits`
     max_states: how many joint states a search for a way to completion may look at. A token is allowed if the
     child allows it and there is a way to a complete text with all goals met, found within the limit.
@@ -58,10 +58,9 @@ class GoalGuide(StateTableGuide):
             raise OptionError(
                 f"{brief(child)} cannot be joined with goals: it has no method `read`, see guides.ByteGuide"
             )
-        if isinstance(child, DistinctGuide):
-            raise OptionError(
-                f"{brief(child)} cannot be joined with goals: it remembers the unique items of arrays, too many states"
-            )
+        refusal: str = getattr(child, "refuses_goals", "")
+        if refusal:
+            raise OptionError(f"{brief(child)} cannot be joined with goals: {refusal}")
         most = states_of(max_states)
         super().__init__(child.vocabulary)
         self.child = child

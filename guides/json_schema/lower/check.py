@@ -18,7 +18,7 @@ from .numbers.multiples import decimal_step
 from .numbers.texts import spelt_numbers
 from .objects.name_choice import suits as many_rules
 from .strings.lowering import StringLowering
-from .unique import Watch, check_watched, is_watched, runs_out, unclear
+from .unique import Watch, check_inside, check_watched, is_watched, unclear
 
 MAX_CHECKED = 20_000
 FEW_REMAINDERS = 1000
@@ -63,7 +63,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
                 seen.add(part)
                 todo.append(part)
     if todo and schema.mentions(frozenset(("uniqueItems",))):
-        watch = Watch(True, True, True)
+        watch = Watch(True, True)
     if watch.any:
         found = unclear(schema)
         if found is not None:
@@ -132,4 +132,5 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
     if not is_watched(schema, array):
         return watch
     check_watched(schema, array, pointer)
-    return Watch(True, watch.repeating or array.min_items > 1, watch.thin or runs_out(schema, array))
+    check_inside(schema, array)
+    return Watch(True, watch.repeating or array.min_items > 1)

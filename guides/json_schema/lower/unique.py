@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from ....errors import LimitError, SchemaError
 from ...limits import spend
 from ..algebra import arrays
-from ..algebra.cases import Array, Normal
+from ..algebra.cases import Array, Normal, Object
 from ..algebra.formula import NOTHING, Formula, json_key
-from ..algebra.strings import is_plain
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
 from .measures import Measures
@@ -24,16 +23,13 @@ from .objects.name_choice import suits as many_rules
 MOST_ITEMS = 100
 """How many items may have to be there."""
 MAX_GROUPS = 20_000
-LONG = 8
-"""Of strings of so many characters, whatever they are, there are more than anybody writes."""
 
 
 class Watch(NamedTuple):
-    """Whether there are arrays to be watched, whether a shortest text may repeat items, whether strings may run out."""
+    """Whether there are arrays to be watched, and whether items must be there in one that a shortest text repeats."""
 
     any: bool = False
     repeating: bool = False
-    thin: bool = False
 
 
 def is_watched(schema: CompiledSchema, case: Array) -> bool:
@@ -41,12 +37,6 @@ def is_watched(schema: CompiledSchema, case: Array) -> bool:
     if not case.unique or (case.max_items is not None and case.max_items <= 1):
         return False
     return not all(schema.constants(part) is not None for part in _parts(case))
-
-
-def runs_out(schema: CompiledSchema, case: Array) -> bool:
-    """Whether the strings that an item may be could be so few that all of them are written."""
-    cases = [string for part in _parts(case) for string in schema.cases(part).strings]
-    return any(not is_plain(string) or (string.max_length is not None and string.max_length < LONG) for string in cases)
 
 
 def _parts(case: Array) -> list[Formula]:
@@ -62,10 +52,9 @@ def check_watched(schema: CompiledSchema, case: Array, pointer: str) -> None:
         )
     for part in _parts(case):
         normal = schema.cases(part)
-        if normal.arrays or normal.objects:
+        if case.min_items > 1 and (normal.arrays or normal.objects):
             raise SchemaError(
-                "uniqueItems can be enforced only for items that are no objects and arrays, or out of finitely many "
-                "values (enum, const)",
+                "uniqueItems can be enforced for items that are objects or arrays only where one at most must be there",
                 pointer,
             )
     if len(case.contains) > 1 or any(
@@ -77,6 +66,39 @@ def check_watched(schema: CompiledSchema, case: Array, pointer: str) -> None:
         )
     if case.prefix and case.min_items > 1:
         _check_prefix(schema, case, pointer)
+
+
+def check_inside(schema: CompiledSchema, case: Array) -> None:
+    """Raise SchemaError for objects within items of which names that are not mentioned must be there.
+
+    Nobody may write such a name twice there, and the lengths that the graph promises do not say so.
+    """
+    todo = [frozenset(_parts(case))]
+    seen = set(todo)
+    while todo:
+        group = todo.pop()
+        spend(1000 * len(group))
+        normals = [schema.cases(formula) for formula in group]
+        for formula, normal in zip(group, normals, strict=True):
+            if any(_wants_names(schema, object_) for object_ in normal.objects):
+                raise SchemaError(
+                    "uniqueItems can be enforced for objects only where no two members with names that are not "
+                    "mentioned must be there",
+                    schema.formulas.keyword_of(formula, "minProperties"),
+                )
+        for part in _below(schema, [array for normal in normals for array in normal.arrays], normals):
+            if part and part not in seen:
+                if len(seen) >= MAX_GROUPS:
+                    raise LimitError("items that must differ are too large: more than 20,000 kinds of values in them")
+                seen.add(part)
+                todo.append(part)
+
+
+def _wants_names(schema: CompiledSchema, case: Object) -> bool:
+    """Whether two members, or more, must be there whose names are not mentioned."""
+    if case.min_properties - len(case.required) < 2 and len(case.some) < 2:
+        return False
+    return many_rules(case) or any(formula is not NOTHING for _, formula in schema.regions(case))
 
 
 def different_values(schema: CompiledSchema, case: Array, part: Formula, formula: Formula) -> list[Any]:

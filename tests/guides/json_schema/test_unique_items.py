@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from trellm.guides import GoalGuide, JSONGuide
 from trellm.guides.explain.explain import explain
 from trellm.guides.json_guide import WatchingJSONGuide
 from trellm.guides.laws import check, does_not_remember, knows_its_states
+from trellm.guides.limits import Limits
 from trellm.guides.protocol import DEAD, tokens_of
 
 from .test_guide_suite import BYTES
@@ -50,6 +52,8 @@ END = 256 + len(PIECES)
 STRINGS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 SCALARS = {"type": "array", "items": {"type": ["string", "number", "boolean", "null"]}, "uniqueItems": True}
 INTEGERS = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+ANYTHING = {"type": "array", "uniqueItems": True}
+NAMED = {"type": "object", "properties": {"a": {"type": "boolean"}}, "additionalProperties": {"type": "integer"}}
 
 
 RECURSIVE = {
@@ -112,6 +116,22 @@ def test_what_stands_at_several_places_is_watched_at_each() -> None:
         ({**SCALARS, "items": {"type": "number"}}, "[1,10e-1]", False),
         (SCALARS, '[1,"1",true,"true",null]', True),
         (SCALARS, "[true,false,true]", False),
+        (ANYTHING, '[1,"1",true,"true",null,[1],["1"],{"1":1},[],{},[[]]]', True),
+        (ANYTHING, "[[1],[1.0]]", False),
+        (ANYTHING, "[[1,2],[2,1]]", True),
+        (ANYTHING, '[{"a":1,"b":2},{"b":2.0, "a":1}]', False),
+        (ANYTHING, '[{"a":1,"b":2},{"b":1,"a":2}]', True),
+        (ANYTHING, '[{"a":1,"b":2},{"a":1}]', True),
+        (ANYTHING, '[{"a":[{"b":[]}]},{"a":[{"b":[]}]}]', False),
+        (ANYTHING, r'[{"a":0},{"\u0061":-0.0}]', False),
+        (ANYTHING, "[{},{}]", False),
+        (ANYTHING, "[[],[[]],[[[]]],[[[]]]]", False),
+        (ANYTHING, "[[1,1],[[2],[2]]]", True),
+        (ANYTHING, '[{"a":1,"a":2}]', False),
+        (ANYTHING, '[{"a":1,"b":{"a":1}},{"a":1,"b":{"a":2}}]', True),
+        ({**ANYTHING, "items": {"type": "array", "items": INTEGERS}}, "[[[1],[1]],[[1]]]", True),
+        ({**ANYTHING, "items": {"type": "array", "items": INTEGERS}}, "[[[1],[2,2]]]", False),
+        ({**ANYTHING, "items": {"type": "array", "items": INTEGERS, "uniqueItems": True}}, "[[[1],[1]]]", False),
         ({"properties": {"x": STRINGS, "y": {"items": {"type": "string"}}}}, '{"x":["a"],"y":["a","a"]}', True),
         ({"properties": {"x": STRINGS}}, '{"x":["a","b","b"]}', False),
         ({"items": STRINGS}, '[["a"],["a"]]', True),
@@ -144,6 +164,23 @@ def test_nothing_is_begun_that_can_only_end_in_what_is_there() -> None:
     assert b"1" in offers(digits, "[") and not {b"1", b"12"} & offers(digits, "[1,")
     flags = guide_of({**SCALARS, "items": {"type": ["boolean", "string"]}}, whitespace="compact")
     assert {b"t", b"true", b"f"} <= offers(flags, "[") and not {b"t", b"true"} & offers(flags, "[true,")
+    nested = guide_of(
+        {**ANYTHING, "items": {"type": "array", "items": {"type": "boolean"}, "maxItems": 1}}, whitespace="compact"
+    )
+    assert offers(nested, "[[],[true],[") == {b"f"}
+    assert offers(nested, "[[],[true],[false]") == {b"]"}
+    one = {"type": "object", "properties": {"a": {"type": "boolean"}}, "additionalProperties": False}
+    objects = guide_of({**ANYTHING, "items": one}, whitespace="compact")
+    assert offers(objects, '[{},{"a":true},{') == {b'"'} and offers(objects, '[{},{"a":true},{"a":') == {b"f"}
+    assert b"}" in offers(objects, "[{") and b"{}" not in offers(objects, "[{},")
+    assert offers(objects, '[{},{"a":true},{"a":false}') == {b"]"}
+    either = guide_of({**ANYTHING, "items": {"anyOf": [one, {"type": "null"}]}}, whitespace="compact")
+    assert b"n" in offers(either, "[{},") and b"n" not in offers(either, "[null,{},")
+    names = guide_of(
+        {**ANYTHING, "items": {"type": "object", "patternProperties": {"^[xy]$": {}}, "additionalProperties": False}},
+        whitespace="compact",
+    )
+    assert offers(names, '[{"x":1,"') == {b"y"} and offers(names, '[{"x":1,"y":2') & {b",", b"}"} == {b"}"}
     short = guide_of({**STRINGS, "items": {"type": "string", "maxLength": 2}}, whitespace="compact")
     assert b"b" in offers(short, '["a","a') and b"b" not in offers(short, '["ab","a')
 
@@ -153,6 +190,8 @@ def test_tokens_that_have_two_equal_items_in_them_are_refused() -> None:
     assert offers(guide, "") >= {b"["} and not offers(guide, "") & {b'["a","a"', b"[1,1"}
     assert not offers(guide, "[") & {b'"a","a"', b'"",""'}
     assert b'","a","' in offers(guide, '["b') and b'","a","' not in offers(guide, '["a')
+    anyhow = guide_of(STRINGS, whitespace="compact", escapes="any")
+    assert not offers(anyhow, r'["\u0061') & {b'","a","'} and b'","a","' in offers(anyhow, r'["\u0062')
     assert b'a"' in offers(guide, '["a","b') and b'a"' not in offers(guide, '["ba","b')
 
 
@@ -165,7 +204,30 @@ SCHEMAS: list[Any] = [
     {**STRINGS, "items": {"type": "string", "maxLength": 0}},
     {**SCALARS, "contains": {"type": "string"}},
     {**SCALARS, "items": {"type": ["number", "boolean"], "multipleOf": 0.5}, "minItems": 2},
+    ANYTHING,
+    {**ANYTHING, "items": NAMED},
+    {**ANYTHING, "items": {**NAMED, "additionalProperties": False}, "minItems": 1},
+    {**ANYTHING, "items": {"properties": {"a": INTEGERS}, "type": "object", "required": ["a"]}},
+    {**ANYTHING, "items": {"properties": {"a": {**INTEGERS, "minItems": 2}}, "type": "object", "required": ["a"]}},
+    {**ANYTHING, "items": {"type": "array", "items": {"type": "boolean"}, "maxItems": 2}, "contains": {"minItems": 1}},
+    {**ANYTHING, "items": {"type": ["object", "array", "string"]}, "prefixItems": [{"type": "boolean"}]},
 ]
+
+
+@pytest.mark.parametrize("number", range(len(SCHEMAS)))
+def test_masks_are_those_tokens_that_lead_on(number: int) -> None:
+    guide = guide_of(SCHEMAS[number], whitespace=("compact", "flexible", "any")[number % 3])
+    random = Random(number)
+    for _ in range(3):
+        state = guide.start
+        for _ in range(14):
+            allowed = tokens_of(guide.mask(state))
+            assert allowed == [token for token in range(END + 1) if guide.advance(state, token) != DEAD]
+            few = [each for each in allowed if set(VOCABULARY.tokens[each] or b"") <= set(b'ab01"[]{},:truefals')]
+            token = random.choice(few or allowed)
+            if token == END:
+                break
+            state = guide.advance(state, token)
 
 
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
@@ -185,17 +247,28 @@ def test_what_is_said_does_not_depend_on_what_was_asked_before(schema: Any) -> N
     does_not_remember(lambda: guide_of({**schema, "title": f"number {next(seeds)}"}), texts=4, tokens=8)
 
 
-def item_schema(random: Random) -> Any:
+def item_schema(random: Random, depth: int) -> Any:
     kinds: list[Any] = [
         *({"type": "string"}, {"type": "string", "maxLength": 1}, {"type": "string", "pattern": "^(a|b|c*)$"}),
         *({"type": "integer"}, {"type": "number", "multipleOf": 0.5}, {"type": "boolean"}, {"enum": ["a", 1, [1]]}),
         *({"type": "integer", "minimum": 0, "maximum": 9}, {"type": ["string", "integer"]}),
     ]
-    return random.choice(kinds)
+    kind = random.random()
+    if depth == 0 or kind < 0.4:
+        return random.choice(kinds)
+    if kind < 0.6:
+        return {"type": "array", "items": item_schema(random, depth - 1), "uniqueItems": random.random() < 0.5}
+    if kind < 0.7:
+        return {"anyOf": [item_schema(random, depth - 1), item_schema(random, depth - 1)]}
+    names = random.sample("abc", random.randint(1, 3))
+    properties = {name: item_schema(random, depth - 1) for name in names}
+    return {"type": "object", "properties": properties, "additionalProperties": False, "required": names[:1]}
 
 
 def instance(random: Random, schema: Any) -> Any:
     """A value that often is one of the schema's, out of few."""
+    if "anyOf" in schema:
+        return instance(random, random.choice(schema["anyOf"]))
     if "enum" in schema:
         return random.choice(schema["enum"])
     kind = schema["type"] if isinstance(schema["type"], str) else random.choice(schema["type"])
@@ -206,8 +279,11 @@ def instance(random: Random, schema: Any) -> Any:
             return random.choice([0, 1, 2, 10, 1.5, -1])
         case "boolean":
             return random.random() < 0.5
-        case _:
+        case "array":
             return [instance(random, schema["items"]) for _ in range(random.randint(0, 4))]
+        case _:
+            members = random.sample(sorted(schema["properties"].items()), len(schema["properties"]))
+            return {name: instance(random, part) for name, part in members if random.random() < 0.8}
 
 
 def written(random: Random, value: Any) -> str:
@@ -215,6 +291,8 @@ def written(random: Random, value: Any) -> str:
     kind: object = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is list:
         return "[" + ", ".join(written(random, item) for item in value) + "]"
+    if kind is dict:
+        return "{" + ",".join(f"{json.dumps(name)}: {written(random, part)}" for name, part in value.items()) + "}"
     if kind is int:
         return random.choice([f"{value}", f"{value}.0", f"{value}.00"])
     return json.dumps(value, ensure_ascii=random.random() < 0.5)
@@ -223,7 +301,7 @@ def written(random: Random, value: Any) -> str:
 @pytest.mark.parametrize("seed", range(12))
 def test_texts_are_read_exactly_if_they_are_instances(seed: int) -> None:
     random = Random(seed)
-    schema = {"type": "array", "items": item_schema(random), "uniqueItems": True}
+    schema = {"type": "array", "items": item_schema(random, 2), "uniqueItems": True}
     guide = JSONGuide(schema, VOCABULARY, escapes="any")
     validator: Any = Draft202012Validator(schema)
     verdicts: set[bool] = set()
@@ -238,7 +316,8 @@ def test_texts_are_read_exactly_if_they_are_instances(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_random_texts_of_few_letters_end_within_their_budget_and_are_instances(seed: int) -> None:
     random = Random(seed)
-    schema = {"type": "array", "items": item_schema(random), "uniqueItems": True, "minItems": seed % 3}
+    least = {"minItems": seed % 3, "items": item_schema(random, 0 if seed % 3 > 1 else 2)}
+    schema = {"type": "array", "uniqueItems": True, **least}
     guide = JSONGuide(schema, VOCABULARY, whitespace="compact")
     validator: Any = Draft202012Validator(schema)
     shortest = guide.distance(guide.start)
@@ -284,9 +363,10 @@ def test_the_room_that_items_take_does_not_grow_with_their_number() -> None:
         ({**STRINGS, "contains": {"minLength": 1}, "minContains": 2}, "contains"),
         ({**SCALARS, "prefixItems": [{"type": "string"}, {"const": "a"}], "minItems": 2}, "few values"),
         ({"type": "array", "not": STRINGS, "items": {"type": "string"}}, "two items"),
-        ({"type": "array", "uniqueItems": True}, "no objects and arrays"),
-        ({"items": {**STRINGS, "items": {"type": "object"}}}, "no objects and arrays"),
-        (RECURSIVE, "no objects and arrays"),
+        ({**ANYTHING, "minItems": 2}, "one at most must be there"),
+        ({"items": {**ANYTHING, "items": {"type": "object"}, "minItems": 2}}, "one at most must be there"),
+        (RECURSIVE, "one at most must be there"),
+        ({**ANYTHING, "items": {"type": "object", "minProperties": 2}}, "names that are not mentioned"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused(schema: Any, reason: str) -> None:
@@ -327,6 +407,39 @@ def test_one_item_differs_from_no_other() -> None:
     one = {"type": "array", "maxItems": 1, "uniqueItems": True, "contains": {"type": "integer"}}
     guide = JSONGuide({"prefixItems": [one]}, BYTES)
     assert reads(guide, "[[3]]") and not reads(guide, "[[]]") and not reads(guide, "[[3,4]]")
+
+
+def test_items_that_hold_items_are_compared_as_deep_as_they_go() -> None:
+    tree: Any = {"type": "array", "uniqueItems": True, "items": {"anyOf": [{"$ref": "#"}, {"type": "integer"}]}}
+    guide = guide_of(tree, whitespace="compact")
+    assert reads(guide, "[[[1],[]],[[1],[[]]],[1]]") and not reads(guide, "[[[1],[]],[2,2]]")
+    deep = "[" * 2000 + "]" * 2000
+    assert reads(guide, f"[{deep},[{deep}]]") and not reads(guide, f"[{deep},{deep}]")
+
+
+def test_what_searches_take_is_counted() -> None:
+    few = {**STRINGS, "items": {"type": "string", "pattern": "^[ab]{0,7}$"}, "title": "counted"}
+    guide = guide_of(few, whitespace="compact", limits=Limits(work=500_000))
+    words = ["".join(each) for length in range(8) for each in product("ab", repeat=length)]
+    state = guide.start
+    for part in ["[", *(f'"{word}",' for word in words[:-2]), f'"{words[-2]}"']:
+        state = guide.read(state, part.encode())
+    with pytest.raises(LimitError, match="steps of work"):
+        guide.distance(guide.read(state, b","))
+    assert guide.distance(state) == 1
+
+
+def test_numbers_of_any_length_are_compared() -> None:
+    guide = guide_of({**INTEGERS, "items": {"type": "number"}}, whitespace="compact")
+    long = "9" * 6000
+    assert not reads(guide, f"[{long},{long}.0]") and reads(guide, f"[{long},1{long},-{long},{long}.1]")
+    assert not reads(guide, f"[{long}0,{long}e1]") and not reads(guide, "[0e5,-0.0E+7]")
+
+
+def test_guides_are_of_the_class_that_their_schema_takes() -> None:
+    assert type(JSONGuide({"type": "string"}, VOCABULARY)) is JSONGuide
+    first, again = guide_of(STRINGS), guide_of(STRINGS)
+    assert first is not again and first.held_bytes == again.held_bytes >= first.trail_bytes
 
 
 def test_goals_are_not_joined_with_what_remembers_items() -> None:

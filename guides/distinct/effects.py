@@ -1,0 +1,230 @@
+"""What tokens do to a trail, as far as that does not depend on what has been written."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...tokenizers_adapter import Vocabulary
+from ..chart.automaton import ChartAutomaton
+from ..limits import spend
+from ..protocol import DEAD, NEVER, Mask, tokens_of
+from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Parts, Trail
+from .heads import Heads
+from .rivals import ARRAY, OBJECT, Container, Kind, Value
+from .trail import LEVELS, Completed, Shape, Simple, Trails, joined
+from .variety import MAX_KNOWN
+from .ways import Ways
+
+VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
+EACH_TOKEN = 600
+
+
+class Effect(NamedTuple):
+    """What a token does.
+
+    trail: what it leads to from a trail without values
+    wholes: the items that it has in whole, of an array whose items must differ; names: the names of the object
+    is_told: whether what is here says all that there is to say
+    goes_on: whether something begins with which the text might have no end
+    is_loose: whether it has the end of a value, or nothing, so that it matters if the container has rivals
+    """
+
+    trail: Trail | None
+    wholes: tuple[Value, ...]
+    names: frozenset[bytes]
+    is_told: bool
+    goes_on: bool
+    is_loose: bool
+
+
+ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True)
+UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=True)
+
+
+class Unsafe(NamedTuple):
+    """The tokens that a state of the chart allows and that must not come after all trails.
+
+    tested: those of which nothing is known; loose: those after which a container may be one that is there
+    wholes, named: by an item, or a name, that must not be there
+    longest: the most bytes that the beginning of one of these items may have
+    by_hits: what is worked out of them, by those of the items that are there, and how the one in progress begins
+    """
+
+    tested: list[int]
+    loose: list[int]
+    wholes: dict[Value, list[int]]
+    named: dict[bytes, list[int]]
+    longest: int
+    by_hits: dict[tuple[tuple[Value, ...], bytes | None], Any]
+
+
+class Effects:
+    """The effects of one guide's tokens; hold the automaton's lock."""
+
+    def __init__(
+        self, automaton: ChartAutomaton, trails: Trails, ways: Ways, heads: Heads, vocabulary: Vocabulary
+    ) -> None:
+        self._automaton = automaton
+        self._trails = trails
+        self._ways = ways
+        self._heads = heads
+        self._texts = vocabulary.tokens
+        self._effects: dict[tuple[int, int], dict[int, Effect]] = {}
+        self._narrow: dict[int, list[int]] = {}
+        self._simple: dict[int, Simple | None] = {}
+        self._unsafe: dict[tuple[int, int, int], Unsafe] = {}
+
+    def known(self, state: int, trail: Trail) -> Unsafe | None:
+        """The tokens to be looked at in a state of the chart, if they are known."""
+        return self._unsafe.get((state, trail.frame.shape, trail.mode))
+
+    def unsafe(self, state: int, trail: Trail, allowed: Mask) -> Unsafe:
+        """The tokens to be looked at in a state of the chart, of those that it allows."""
+        known = self.known(state, trail)
+        if known is None:
+            if len(self._unsafe) >= MAX_KNOWN >> 4:
+                self._unsafe.clear()
+            known = self._find_unsafe(state, trail.frame.shape, trail.mode, allowed)
+            self._unsafe[state, trail.frame.shape, trail.mode] = known
+        return known
+
+    def _find_unsafe(self, state: int, number: int, mode: int, allowed: Mask) -> Unsafe:
+        found = Unsafe([], [], {}, {}, 0, {})
+        shape = self._trails.shapes[number]
+        if mode in STRINGS:
+            allowed = allowed & self._heads.quoted
+        elif mode == WORD:
+            allowed = allowed & self._heads.ending
+        effects = self._effects.setdefault((number, mode), {})
+        blank = self._blank(shape, mode)
+        room: dict[tuple[int, int, Kind], Any] = {}
+        for token in tokens_of(allowed):
+            data = self._texts[token]
+            if not data:
+                continue
+            effect = effects.get(token)
+            if effect is None:
+                effect = effects[token] = self._effect(blank, shape, data)
+            if effect.is_loose:
+                found.loose.append(token)
+            if not effect.is_told:
+                found.tested.append(token)
+                continue
+            names = effect.names
+            if effect.goes_on and effect.trail is not None:
+                at = effect.trail
+                spend(EACH_TOKEN)
+                after = self._automaton.read(state, data)
+                place = (after, at.mode, at.frame.kind)
+                more = room.get(place, room)
+                if more is room or at.mode == WORD:
+                    more = room[place] = self._room(after, at)
+                if more and at.frame.written is not None and at.frame.parent is not blank.frame.parent:
+                    is_new = _depth(at.frame) > _depth(blank.frame)
+                    more = frozenset[bytes]() if is_new and not any(map(at.frame.written.__contains__, more)) else None
+                if more is None:
+                    found.tested.append(token)
+                    continue
+                names |= more
+            for whole in effect.wholes:
+                found.wholes.setdefault(whole, []).append(token)
+            for name in names:
+                found.named.setdefault(name, []).append(token)
+        longest = max((len(whole) for whole in found.wholes if isinstance(whole, bytes)), default=0)
+        # Where there are several ways to write it, its beginning may be longer.
+        return found._replace(longest=longest if self._trails.canonical and mode != WORD else NEVER)
+
+    def _room(self, state: int, trail: Trail) -> frozenset[bytes] | None:
+        """The names that are needed for a piece that may come to very many values; None where none may come."""
+        if state == DEAD:
+            return frozenset()  # the chart does not allow it
+        if trail.mode in STRINGS or trail.mode == WORD:
+            return frozenset() if self._ways.variety.is_various(state, trail) else None
+        return self._ways.variety.room(state, trail.mode, trail.frame.kind)
+
+    def narrow(self, state: int, allowed: Mask) -> list[int]:
+        """The tokens that go on with a word in a state of the chart, so that it may not come to very many values."""
+        known = self._narrow.get(state)
+        if known is None:
+            if len(self._narrow) >= MAX_KNOWN >> 4:
+                self._narrow.clear()
+            known = self._narrow[state] = []
+            for token in tokens_of(allowed & ~self._heads.ending):
+                spend(EACH_TOKEN)
+                if not self._ways.variety.is_wide(self._automaton.read(state, self._texts[token] or b"")):
+                    known.append(token)
+        return known
+
+    def simple(self, token: int, trail: Trail) -> Simple | None:
+        """What a token does to a trail, if that is simple and known or quickly told."""
+        key = (trail.frame.shape << 8 | trail.mode) << 32 | token
+        if key not in self._simple:
+            if len(self._simple) >= MAX_KNOWN:
+                self._simple.clear()
+            self._simple[key] = self._look_simple(trail, self._texts[token] or b"")
+        return self._simple[key]
+
+    def _look_simple(self, trail: Trail, data: bytes) -> Simple | None:
+        mode = trail.mode
+        if not self._trails.canonical or mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or trail.frame.is_open:
+            return None
+        if mode in STRINGS and b'"' not in data and b"\\" not in data:
+            return Simple(False, data, mode, None)
+        log: list[Completed] = []
+        blank = self._blank(self._trails.shapes[trail.frame.shape], mode)
+        found, end = self._trails.read(blank, data, 0, lambda _: False, log)
+        if end < 0 or found is None or found.frame.parent is not blank.frame.parent:
+            return None
+        if found.mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or len(log) > 1 or any(each.begun for each in log):
+            return None
+        begin = joined(found.text) if found.mode in STRINGS else None
+        if not log:
+            return None if mode in STRINGS else Simple(False, b"", found.mode, begin)
+        value = log[0].value
+        return Simple(True, value[1:], found.mode, begin) if isinstance(value, bytes) and mode in STRINGS else None
+
+    def _effect(self, blank: Trail, shape: Shape, data: bytes) -> Effect:
+        spend(EACH_TOKEN)
+        log: list[Completed] = []
+        found, end = self._trails.read(blank, data, 0, lambda _: False, log)
+        if end < 0:
+            return UNTOLD
+        closed = any(isinstance(each.value, Container) and not each.begun for each in log)
+        if found is None:
+            return UNTOLD if len(shape) > LEVELS or b"[" in data[end:] else ENDED
+        fresh = [each for each in log if each.begun]
+        outside = [each for each in fresh if not each.inside]
+        values = [each.value for each in outside if not each.is_name]
+        if sum(each.inside and not each.is_name for each in fresh) > 1 or (closed and outside):
+            return UNTOLD
+        is_watched = blank.frame.kind is ARRAY and blank.frame.written is not None
+        if not is_watched:
+            values = []
+        elif not self._heads.inner.issuperset(values):
+            return UNTOLD
+        is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame)
+        is_same_piece = not log and blank.mode in (*STRINGS, WORD)
+        goes_on = not is_after and not is_same_piece
+        names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
+        return Effect(found, tuple(values), names, True, goes_on, is_after or bool(log))
+
+    def _blank(self, shape: Shape, mode: int) -> Trail:
+        """A trail without values in containers as some are."""
+        frame: Frame | None = None
+        for number, (kind, is_watched) in enumerate(reversed(shape[:LEVELS])):
+            is_last = number == min(len(shape), LEVELS) - 1
+            is_value = not is_last or mode in VALUE_MODES
+            written = self._trails.nothing if is_watched or kind is OBJECT else None
+            around = self._trails.shape(frame, kind, is_watched=is_watched)
+            frame = Frame(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
+        assert frame is not None
+        # What no string begins with, so that the one in progress is none of those that tokens have in whole
+        text = Parts(None, b"\0", 1) if mode in STRINGS else None
+        return Trail(frame, mode, text)
+
+
+def _depth(frame: Frame | None) -> int:
+    depth = 0
+    while frame is not None:
+        depth, frame = depth + 1, frame.parent
+    return depth

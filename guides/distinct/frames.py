@@ -1,0 +1,190 @@
+"""What a text has come to where values may be there once only: the containers it is in, and the piece in progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..limits import spend
+from .rivals import ARRAY, NONE, OBJECT, Group, Kind, Rivals, Shelf, Value, texts_beginning
+from .written import Written
+
+FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
+"""What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
+of a string, of a name, and of these after a backslash."""
+STRINGS = (TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE)
+
+
+class Parts(NamedTuple):
+    """Items, members, or pieces of a text: one behind those before it; size: of all together."""
+
+    before: Parts | None
+    last: Any
+    size: int
+
+
+class Frame:
+    """A container that has begun.
+
+    written: the items that there are, of an array whose items must differ; the names of an object; None of others
+    parts: the items or members; length: how many there are; name: of the member whose value comes, else None
+    rivals: those that were written, each of which it may still come to, and must not if the ones around do so too
+    shape: a number that frames in containers of the same kinds have in common
+    """
+
+    __slots__ = (
+        *("_targets", "is_open", "kind", "length", "name", "parent", "parts", "rivals", "serial", "shape", "written"),
+    )
+
+    def __init__(
+        self,
+        parent: Frame | None,
+        kind: Kind,
+        written: Written | None,
+        shape: int,
+        *,
+        is_open: bool = False,
+        rivals: Rivals = NONE,
+        parts: Parts | None = None,
+        length: int = 0,
+        name: bytes | None = None,
+    ) -> None:
+        self.parent = parent
+        self.kind: Kind = kind
+        self.written = written
+        self.shape = shape
+        # Whether it is not known yet if the items must differ, which shows when the first begins
+        self.is_open = is_open
+        self.rivals = rivals
+        self.parts = parts
+        self.length = length
+        self.name = name
+        self._targets: Targets | None = None
+        # A number that frames have in common from which the same may follow; 0 until somebody asks
+        self.serial = 0
+
+    @property
+    def targets(self) -> Targets:
+        """What the next value, or name, may be equal to so that it matters."""
+        if self._targets is None:
+            self._targets = Targets(self)
+        return self._targets
+
+    def named(self, name: bytes) -> Frame | None:
+        """An object whose next member has a name; None if that is there already."""
+        assert self.written is not None
+        if name in self.written:
+            return None
+        return Frame(
+            self.parent,
+            OBJECT,
+            self.written.adding(name),
+            self.shape,
+            rivals=self.rivals,
+            parts=self.parts,
+            length=self.length,
+            name=name,
+        )
+
+    def having(self, value: Value) -> Frame | None:
+        """The container with one more value; None if it must not be there."""
+        written, rivals = self.written, self.rivals
+        if self.kind is ARRAY:
+            if written is not None:
+                if value in written:
+                    return None
+                written = written.adding(value)
+            part: Any = value
+            at: int | bytes = self.length
+        else:
+            assert self.name is not None
+            part, at = (self.name, value), self.name
+        rivals = rivals.having(at, value)
+        parts = None if self.parent is None else Parts(self.parts, part, self.length + 1)
+        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=self.length + 1)
+
+
+class Targets:
+    """What a value or name that comes next may be equal to so that it matters.
+
+    written: what it must not be equal to; count: how many there are, at most
+    """
+
+    __slots__ = ("_first", "_shelf", "count", "has_words", "written")
+
+    def __init__(self, frame: Frame) -> None:
+        is_name = frame.kind is OBJECT and frame.name is None
+        self.written = frame.written if frame.kind is ARRAY or is_name else None
+        self.count = 0 if self.written is None else self.written.count
+        self.has_words = self.written is not None and self.written.has_words
+        self._shelf: Shelf | None = None
+        self._first = frame.rivals.count
+        if frame.rivals:
+            group = frame.rivals.group
+            self._shelf = group.names() if is_name else group.shelf(frame.length if frame.name is None else frame.name)
+            self.count += len(self._shelf.groups)
+            self.has_words |= self._shelf.words_from < self._first
+
+    def _is_kept(self, value: Value) -> bool:
+        """Whether a value keeps rivals."""
+        if self._shelf is None:
+            return False
+        group = self._shelf.groups.get(value)
+        return group is not None and group.numbers[0] < self._first
+
+    def __contains__(self, value: Value) -> bool:
+        return self._is_kept(value) or (self.written is not None and value in self.written)
+
+    def continues(self, begin: bytes) -> bool:
+        """Whether some string among them begins so."""
+        if next(self.kept(begin), None) is not None:
+            return True
+        return self.written is not None and self.written.continues(begin)
+
+    def kept(self, begin: bytes) -> Iterator[bytes]:
+        """The strings that begin so and keep rivals."""
+        if self._shelf is not None:
+            yield from (text for text in texts_beginning(self._shelf.texts, begin) if self._is_kept(text))
+
+    def beginning(self, begin: bytes) -> Iterator[bytes]:
+        """The strings among them that begin so."""
+        yield from self.kept(begin)
+        if self.written is not None:
+            yield from self.written.beginning(begin)
+
+    def rivals(self, kind: Kind) -> Rivals:
+        """The arrays, or objects, among them."""
+        inner = None if self._shelf is None else self._shelf.inner.get(kind)
+        kept = NONE if inner is None else Rivals(inner, self._first)
+        written = NONE if self.written is None else self.written.containers(kind)
+        if not kept or not written:
+            return written if written else kept if kept else NONE
+        both = Group()
+        for value in dict.fromkeys((*kept.values(), *written.values())):
+            spend(20)
+            both.add(value, 0)
+        return Rivals(both, 1)
+
+
+class Trail:
+    """Where a text is: the innermost container, what comes next, the piece in progress.
+
+    is_free: whether that piece can come to no target; None until somebody asks
+    """
+
+    __slots__ = ("frame", "is_free", "mode", "text")
+
+    def __init__(self, frame: Frame, mode: int, text: Parts | None = None, is_free: bool | None = None) -> None:
+        self.frame = frame
+        self.mode = mode
+        self.text = text
+        self.is_free = is_free
+
+
+def items_of(parts: Parts | None) -> list[Any]:
+    """The items, members or pieces in order."""
+    found: list[Any] = []
+    while parts is not None:
+        found.append(parts.last)
+        parts = parts.before
+    return found[::-1]

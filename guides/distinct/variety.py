@@ -1,0 +1,250 @@
+"""How many values what is in progress may come to, at least: where they are more than there are to be avoided, no
+search is needed for a way on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..chart.automaton import ChartAutomaton
+from ..limits import spend
+from .frames import COLON, ITEM, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .rivals import ARRAY, OBJECT, Kind
+from .trail import Trails, joined
+from .words import word_of
+
+EACH, EACH_BYTE = 1500, 150
+"""Steps of work, as `guides.limits` counts them, that a state takes to look at, and each byte that may follow."""
+MANY = 1 << 40
+"""More values than anybody writes."""
+MAX_KNOWN = 1 << 16
+MAX_ROBUST = 400
+MAX_LOOKED = 40
+"""Among how many states a piece that may come to very many values is looked for."""
+
+# Bytes that make a string another one, whatever stands before and behind them
+_PLAIN = np.array([byte for byte in range(0x20, 0x100) if byte not in b'"\\'], np.int64)
+_DIGITS = np.arange(0x31, 0x3A)
+_WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
+
+
+class Variety:
+    """What states of one guide's chart may come to; hold the automaton's lock.
+
+    differ: whether the items of the array that begins in a state of the chart must differ
+    """
+
+    def __init__(self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int], bool]) -> None:
+        self._automaton = automaton
+        self._trails = trails
+        self._differ = differ
+        self._variety: dict[tuple[int, bool], int] = {}
+        self._robust: dict[int, bool] = {}
+        self._zeros: dict[int, bool] = {}
+        self._endings: dict[int, bool] = {}
+        self._roomy: dict[tuple[int, int, Kind], frozenset[bytes] | None] = {}
+
+    def is_known_wide(self, state: int) -> bool:
+        """Whether it is known that a string may come to more values than anybody writes."""
+        return self._variety.get((state, False), 0) >= MANY
+
+    def is_known_roomy(self, state: int, trail: Trail) -> bool:
+        """Whether it is known that a piece is to come that may, without names."""
+        names = self._roomy.get((state, trail.mode, trail.frame.kind))
+        return names is not None and not names
+
+    def read(self, state: int, trail: Trail, byte: int) -> tuple[Trail | None, int]:
+        """As `Trails.read`, of a byte."""
+        return self._trails.read(trail, bytes((byte,)), 0, lambda _: self._differ(state))
+
+    def after(self, state: int) -> tuple[list[int], list[int]]:
+        """The bytes that may follow a state, and the states after them, which stay."""
+        after = self._automaton.transitions(state)
+        data = np.flatnonzero(after >= 0)
+        spend(EACH + EACH_BYTE * len(data))
+        return data.tolist(), after[data].tolist()
+
+    def ends_well(self, state: int, trail: Trail) -> bool:
+        """Whether the string or word in progress may end where it is, and is none that is to be avoided."""
+        if trail.mode == WORD:
+            ends = self._endings.get(state)
+            if ends is None:
+                ends = bool((self._automaton.transitions(state)[_WORD_ENDS] >= 0).any())
+                note(self._endings, [state], ends)
+            return ends and word_of(joined(trail.text)) not in trail.frame.targets
+        if trail.mode not in (TEXT, NAME_TEXT) or self._trails.is_within_escape(trail):
+            return False
+        ends = self._endings.get(state)
+        if ends is None:
+            ends = bool(self._automaton.transitions(state)[0x22] >= 0)
+            note(self._endings, [state], ends)
+        return ends and self._trails.piece(trail) not in trail.frame.targets
+
+    def is_various(self, state: int, trail: Trail) -> bool:
+        """Whether the string or word in progress, in a state of the chart, may come to more than anybody writes."""
+        return self._values_from(state, trail) >= MANY
+
+    def is_wide(self, state: int) -> bool:
+        """Whether a word may come to more values than anybody writes, unless it is zero times a power of ten."""
+        return self._variety_from(state, is_word=True) >= MANY
+
+    def _variety_from(self, state: int, *, is_word: bool) -> int:
+        known = self._variety.get((state, is_word))
+        if known is None:
+            known = self._variety_of(state, _DIGITS if is_word else _PLAIN)
+            note(self._variety, [(state, is_word)], known)
+        return known
+
+    def is_varied(self, state: int, trail: Trail) -> bool:
+        """Whether the piece in progress may come to more values than there are to be avoided."""
+        return self._values_from(state, trail) > trail.frame.targets.count
+
+    def _values_from(self, state: int, trail: Trail) -> int:
+        """How many values the piece in progress may come to, at least."""
+        is_word = trail.mode == WORD
+        if is_word:
+            mantissa, power, _ = joined(trail.text).lower().partition(b"e")
+            if power and not mantissa.strip(b"-0."):
+                return 0  # whatever the power of ten of zero is
+            if not power and self._is_endless(state, mantissa):
+                return MANY
+        elif trail.mode not in STRINGS:
+            return 0
+        known = self._variety_from(state, is_word=is_word)
+        if not is_word and known < MANY and self._trails.is_within_escape(trail):
+            return 0  # the next bytes may make few characters, each of which is written in several ways
+        return known
+
+    def _is_endless(self, state: int, mantissa: bytes) -> bool:
+        """Whether a number without a power of ten may go on with zeros without end, and each makes it another one."""
+        if not self.loops_on_zeros(state):
+            return False
+        is_integer = b"." not in mantissa and bool(mantissa.strip(b"-0"))
+        return is_integer or bool((self._automaton.transitions(state)[_DIGITS] >= 0).any())
+
+    def loops_on_zeros(self, state: int) -> bool:
+        """Whether a zero leads from a state of the chart to itself."""
+        known = self._zeros.get(state)
+        if known is None:
+            known = bool(self._automaton.transitions(state)[0x30] == state)
+            note(self._zeros, [state], known)
+        return known
+
+    def _variety_of(self, state: int, choices: Any) -> int:
+        """A product of how many of the bytes lead to one state each time: texts of those are as many values."""
+        found = 1
+        for _ in range(MAX_LOOKED):
+            spend(1000)
+            after = self._automaton.transitions(state)[choices]
+            targets, counts = np.unique(after[after >= 0], return_counts=True)
+            if not len(targets):
+                break
+            if (targets == state).any():
+                return MANY
+            best = int(np.argmax(counts))
+            found *= int(counts[best])
+            state = int(targets[best])
+            if found >= MANY:
+                break
+        return min(found, MANY)
+
+    def is_robust(self, state: int) -> bool:
+        """Whether a string may go on to very many values after whatever it may have next but its end."""
+        known = self._robust.get(state)
+        if known is None:
+            known = self._look_robust(state)
+            note(self._robust, [state], known)
+        return known
+
+    def _look_robust(self, state: int) -> bool:
+        todo, before = [(state, False)], {(state, False): set[tuple[int, bool]]()}
+        wide: list[tuple[int, bool]] = []
+        while todo:
+            place = todo.pop()
+            if len(before) > MAX_ROBUST:
+                return False
+            if self._variety_from(place[0], is_word=False) >= MANY:
+                wide.append(place)
+            after = self._automaton.transitions(place[0])
+            if not place[1]:
+                after[0x22] = -1
+            behind, after[0x5C] = int(after[0x5C]), -1
+            found = {(target, False) for target in np.unique(after[after >= 0]).tolist()}
+            if behind >= 0:
+                found.add((behind, not place[1]))
+            todo += found - before.keys()
+            for each in found:
+                before.setdefault(each, set()).add(place)
+        # All states from which one of these can be come to
+        reached = set(wide)
+        while wide:
+            more = before[wide.pop()] - reached
+            reached |= more
+            wide += more
+        return len(reached) == len(before)
+
+    def room(self, state: int, mode: int, kind: Kind) -> frozenset[bytes] | None:
+        """The names that are to be written before a piece that may come to very many values; None if none is found.
+
+        Nothing else is completed before that but in containers that begin on the way: so it does not matter what has
+        been written, but for the names.
+        """
+        key = (state, mode, kind)
+        return self._roomy[key] if key in self._roomy else self._look_for_room(state, mode, kind)
+
+    def _look_for_room(self, state: int, mode: int, kind: Kind) -> frozenset[bytes] | None:
+        """As `room`, which is noted; nothing found is noted of all the states of that mode on the way, too."""
+        name = b"" if kind is OBJECT and mode in (ITEM, COLON) else None
+        top = Frame(None, kind, self._trails.nothing, 0, name=name)
+        queue: deque[tuple[int, Trail]] = deque([(state, Trail(top, mode))])
+        seen = {(state, mode)}  # a word is not read on: it may come to many values after a digit, or two
+        for _ in range(MAX_LOOKED):
+            if not queue:
+                break
+            place, trail = queue.popleft()
+            if self._values_from(place, trail) >= MANY:
+                frame = trail.frame
+                while frame.parent is not None:
+                    frame = frame.parent
+                names = frozenset[bytes]() if frame.name is None or frame.name == b"" else frozenset((frame.name,))
+                note(self._roomy, [(state, mode, kind)], names)
+                return names
+            if trail.mode == WORD:
+                continue
+            for byte, target in zip(*self.after(place), strict=True):
+                found, _ = self.read(place, trail, byte)
+                if found is None or _outermost(found.frame).length:
+                    continue
+                if (target, found.mode) not in seen:
+                    seen.add((target, found.mode))
+                    queue.append((target, found))
+        note(self._roomy, [(place, mode, kind) for place, met in seen if met == mode], None)
+        return None
+
+    def has_room(self, state: int, trail: Trail) -> bool:
+        """Whether a piece that may come to very many values is to come, whatever has been written."""
+        if trail.mode in STRINGS or trail.mode == WORD:
+            return False
+        frame = trail.frame
+        names = self.room(state, trail.mode, frame.kind)
+        if names is None:
+            return False
+        return frame.kind is ARRAY or frame.written is None or not any(name in frame.written for name in names)
+
+
+def _outermost(frame: Frame) -> Frame:
+    while frame.parent is not None:
+        frame = frame.parent
+    return frame
+
+
+def note(known: dict[Any, Any], keys: list[Any], value: Any) -> None:
+    """Note something of some keys, of so many in all."""
+    if len(known) >= MAX_KNOWN:
+        known.clear()
+    for key in keys:
+        known[key] = value
