@@ -156,16 +156,16 @@ class Documents:
         named = value.get("$schema")
         if named is None:
             return default
-        known = dialect_of(named) if isinstance(named, str) else None
+        known = _dialect_named(named)
         if known is not None:
             return known
         metaschema = self._waiting.get(named) if isinstance(named, str) else None
-        if not is_object(metaschema) or dialect_of(str(metaschema.get("$schema"))) is None:
+        base = _dialect_named(metaschema.get("$schema")) if is_object(metaschema) else None
+        if not is_object(metaschema) or base is None:
             known_uris = "draft-04, draft-06, draft-07, 2019-09 or 2020-12, or a metaschema in `resources`"
-            raise error(f"unknown $schema {named!r}; expected {known_uris}", "#/$schema")
-        base: Dialect = dialect_of(str(metaschema["$schema"])) or DRAFT2020
+            raise error(f"unknown $schema {brief(named)}; expected {known_uris}", "#/$schema")
         vocabulary: Any = metaschema.get("$vocabulary")
-        if is_object(vocabulary) and not any("/vocab/validation" in str(uri) for uri in vocabulary):
+        if is_object(vocabulary) and not any(isinstance(uri, str) and "/vocab/validation" in uri for uri in vocabulary):
             return base.without_validation()
         return base
 
@@ -402,3 +402,8 @@ def _index(part: str) -> int:
     """The index of an array's item in a JSON pointer; one that no array has for what is none."""
     digits = part.lstrip("0") or part[-1:]
     return int(digits) if digits.isdecimal() and len(digits) < 19 else 10**19
+
+
+def _dialect_named(named: Any) -> Dialect | None:
+    """The dialect that a `$schema` names; None for any other value."""
+    return dialect_of(named) if isinstance(named, str) else None

@@ -111,3 +111,18 @@ def test_pointers_into_arrays(index: str) -> None:
 def test_what_is_no_uri_is_refused(keyword: str, uri: str) -> None:
     with pytest.raises(TrellmError):
         CompiledSchema({"$id": "http://example.com/", "items": {keyword: uri, "$ref": uri}}).check_has_instance()
+
+
+@pytest.mark.parametrize("named", [10**5000, [10**5000], {"a": 10**5000}, 5, None, ["x" * 10**6]], ids=range(6))
+def test_a_dialect_may_be_any_value(named: Any) -> None:
+    """Numbers of more digits than Python writes among them, in a resource too."""
+    if named is not None:
+        with pytest.raises(SchemaError, match=r"unknown \$schema") as caught:
+            JSONGuide({"$schema": named}, BYTES)
+        assert len(str(caught.value)) < 1000
+    with pytest.raises(SchemaError, match=r"unknown \$schema"):
+        JSONGuide({"$schema": "http://m/x"}, BYTES, resources={"http://m/x": {"$schema": named}})
+    resources = {
+        "http://m/x": {"$schema": "https://json-schema.org/draft/2020-12/schema", "$vocabulary": {10**5000: True}}
+    }
+    JSONGuide({"$schema": "http://m/x"}, BYTES, resources=resources)
