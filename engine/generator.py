@@ -13,7 +13,7 @@ from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.pictures import Drawable
-from ..guides.protocol import Guide
+from ..guides.protocol import Guide, Renewable
 from ..guides.quoting.source import Span
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.text_stream import TextStream
@@ -71,16 +71,21 @@ class Generator(Generic[T]):
         if guide is not None and not _same(guide.vocabulary, model.vocabulary):
             raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
         self.model = model
-        self.guide = guide
         self.limits = None if limits is None else Limits.of(limits)
-        self._guide_cache = None if guide is None else GuideCache(guide, model.sparse_head_limit, limits=self.limits)
+        self._take(guide)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
         self._text_prefix = model.text_prefix if isinstance(model, SourceModel) and guide is None else b""
-        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
-        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(guide, "unenforced_in", None)
         self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
+
+    def _take(self, guide: Guide | None) -> None:
+        self.guide = guide
+        self._guide_cache = (
+            None if guide is None else GuideCache(guide, self.model.sparse_head_limit, limits=self.limits)
+        )
+        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
+        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(guide, "unenforced_in", None)
 
     @overload
     def __call__(self, prompts: str, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
@@ -134,6 +139,10 @@ class Generator(Generic[T]):
     def job(self, prompt: str, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
         goals = goals_of(include)
+        if isinstance(self.guide, Renewable) and self.guide.is_worn:
+            with self._lock:
+                if self.guide.is_worn:
+                    self._take(self.guide.renewed())
         return Job(prompt, self._including(goals) if goals else self._guide_cache)
 
     def _including(self, goals: tuple[Goal, ...]) -> GuideCache:

@@ -106,7 +106,7 @@ class JSONGuide(LiftedGuide):
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
         key = (_short(text), form, options, tuple(quotes.items()), unenforced, Limits.of(limits), id(vocabulary))
         known = remembered.get(key)
-        if known is not None:
+        if known is not None and not known.is_worn:
             check_cancelled()
             guide = object.__new__(type(known))
             guide.__dict__ = known.__dict__  # all that the other one has found out, and will
@@ -124,6 +124,16 @@ class JSONGuide(LiftedGuide):
             guide._schema_bytes = OWN_COPIES * len(text) + FOR_A_SUBSCHEMA * guide.schema.documents.count
             remembered.add(key, guide)
         return guide
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether a guide should be made anew for the next text: states that cannot be forgotten take too much."""
+        return False
+
+    def renewed(self) -> JSONGuide:
+        """Another guide of the same, which shares nothing with this one if this one is worn."""
+        assert self._made_of is not None
+        return JSONGuide(**self._made_of)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         # `__new__` has made all of it: which class a guide is of depends on its schema.

@@ -67,6 +67,20 @@ class ByteGuide(Guide, Protocol):
 
 
 @runtime_checkable
+class Renewable(Guide, Protocol):
+    """A guide whose states may come to take so much memory that another one should begin the next text."""
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether they do."""
+        ...
+
+    def renewed(self) -> Guide:
+        """Another guide of the same."""
+        ...
+
+
+@runtime_checkable
 class RowGuide(Guide, Protocol):
     """A guide whose masks are rows of a table, so that a step may send row numbers instead of masks."""
 

@@ -96,6 +96,11 @@ class RememberingGuide(LiftedGuide):
         """About how much memory the states with a trail take."""
         return self._trails.states_bytes + self._trails.values.held_bytes
 
+    @property
+    def is_worn(self) -> bool:
+        """Whether so many states have been given out, which are never forgotten, that another guide should begin."""
+        return self._trails.states_bytes > self._meter.limits.memory >> 2
+
     def _differs(self, state: int) -> bool:
         """Whether an item of a watched array may begin in a state of the chart."""
         known = self._begins.get(state)

@@ -165,8 +165,10 @@ class Documents:
             known_uris = "draft-04, draft-06, draft-07, 2019-09 or 2020-12, or a metaschema in `resources`"
             raise error(f"unknown $schema {brief(named)}; expected {known_uris}", "#/$schema")
         vocabulary: Any = metaschema.get("$vocabulary")
-        if is_object(vocabulary) and not any(isinstance(uri, str) and "/vocab/validation" in uri for uri in vocabulary):
-            return base.without_validation()
+        if is_object(vocabulary):
+            uris: list[Any] = list(vocabulary)  # an object of Python's may have names of any kind
+            if not any(isinstance(uri, str) and "/vocab/validation" in uri for uri in uris):
+                return base.without_validation()
         return base
 
     # The scan

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
-from trellm import Vocabulary
+from trellm import Generator, Sample, Vocabulary, models
 from trellm.errors import LimitError, OptionError, SchemaError
 from trellm.guides import GoalGuide, JSONGuide
 from trellm.guides.explain.explain import explain
@@ -445,3 +445,28 @@ def test_guides_are_of_the_class_that_their_schema_takes() -> None:
 def test_goals_are_not_joined_with_what_remembers_items() -> None:
     with pytest.raises(OptionError, match="cannot be joined with goals"):
         GoalGuide(guide_of(STRINGS), "ab")
+
+
+def test_a_guide_that_has_given_out_many_states_gives_way_to_another() -> None:
+    """They cannot be forgotten, and the next text must not find the memory full."""
+    schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    limits = Limits(memory=6 << 20)
+
+    def written(guide: JSONGuide, number: int) -> None:
+        state = guide.read(guide.start, b"[")
+        for item in range(300):
+            state = guide.read(state, b'"%d-%d",' % (number, item))
+
+    first = JSONGuide(schema, BYTES, limits=limits)
+    with pytest.raises(LimitError, match="memory"):
+        for number in range(100):
+            written(first, number)
+    assert first.is_worn
+    for number in range(100):  # each as a request makes its own
+        guide = JSONGuide(schema, BYTES, limits=limits)
+        assert not guide.is_worn
+        written(guide, number)
+
+    generator = Generator(models.from_function(lambda _: np.zeros(BYTES.size), BYTES), first)
+    text = generator("Words: ", search=Sample(), seed=1, max_tokens=40)
+    assert generator.guide is not first and isinstance(json.loads(text), list)
