@@ -138,6 +138,10 @@ def _guide_thunks() -> Thunks:
         guide = JSONGuide({"x-quote": "a"}, vocabulary, contexts={"a": "a b"})
         guide.mask(guide.advance(guide.start, ord('"')))
 
+    def write_object() -> None:
+        guide = JSONGuide({"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}, vocabulary)
+        guide.mask(guide.advance(guide.start, ord("{")))
+
     def make_room(guide: RegexGuide) -> None:
         state, states = guide.read(guide.start, b"a"), [guide.start]
         for token in b'a"a"':
@@ -159,5 +163,6 @@ def _guide_thunks() -> Thunks:
         ("guides: all states", lambda: guides["é[0-9]+"].dfa()),
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
         ("guides: quoting in JSON", quote_in_json),
+        ("guides: objects of JSON", write_object),
         ("guides: making room", lambda: make_room(guides['[^"]*"[^"]*"'])),
     ]
