@@ -23,7 +23,7 @@ RULES += "\n".join(f'r{i}: "word{i}" r{i // 2}?' for i in range(30_000))
 
 CONTEXT = " ".join(f"word{number * 7919 % 100_003}" for number in range(400_000))
 
-CHOICES = [f"choice {number * 7919}" for number in range(600_000)]
+CHOICES = [f"choice {number * 7919}" for number in range(1_500_000)]
 
 LOOKING = "".join(f"(?=.*{letter}{letter})" for letter in "abcdefghi") + ".*"
 
