@@ -26,6 +26,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from decode_loop import make_model
 from recording import pin_to_one_core, save, show
 
 ROWS, DRAFTED = 256, 8
@@ -198,29 +199,6 @@ class Peer:
         return scores
 
 
-def network_of(tokenizer: Any, layers: int, hidden: int) -> Any:
-    """A random Llama as wide as the tokenizer."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=hidden * 8 // 3,
-        num_hidden_layers=layers,
-        num_attention_heads=max(1, hidden // 64),
-        num_key_value_heads=max(1, hidden // 128),
-        max_position_embeddings=4096,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.eos_token_id,
-        tie_word_embeddings=True,
-    )
-    return LlamaForCausalLM(config).eval()
-
-
 def generate(guide: Any, tokenizer: Any, rounds: int, layers: int, hidden: int) -> list[dict[str, Any]]:
     """Texts of `transformers.generate` under processors, and without one for as many tokens."""
     import llguidance.torch as masks
@@ -229,7 +207,7 @@ def generate(guide: Any, tokenizer: Any, rounds: int, layers: int, hidden: int) 
     from transformers import LogitsProcessorList
     from trellm.adapters.transformers import GuideLogitsProcessor
 
-    network = network_of(tokenizer, layers, hidden)
+    network = make_model(tokenizer, layers, hidden)
     ids = tokenizer(PROMPT, return_tensors="pt").input_ids
     made = peers(tokenizer, guide.vocabulary.size)
     bits = torch.full((1, (guide.vocabulary.size + 31) // 32), -1, dtype=torch.int32)
@@ -289,7 +267,7 @@ def agree(tokenizer: Any, schemas: str | None, counts: list[int]) -> None:
     from trellm.guides import JSONGuide, RegexGuide
 
     del ours
-    network = network_of(tokenizer, 1, 64)
+    network = make_model(tokenizer, 1, 64)
     model = models.transformers(network, tokenizer)
     vocabulary = vocabulary_for(network, tokenizer)
     ids = tokenizer(PROMPT, return_tensors="pt").input_ids

@@ -61,7 +61,7 @@ def make_model(tokenizer: Any, layers: int, hidden: int) -> Any:
         hidden_size=hidden,
         intermediate_size=hidden * 8 // 3,
         num_hidden_layers=layers,
-        num_attention_heads=hidden // 64,
+        num_attention_heads=max(1, hidden // 64),
         num_key_value_heads=max(1, hidden // 128),
         max_position_embeddings=4096,
         tie_word_embeddings=True,
