@@ -51,11 +51,12 @@ def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Calla
 
 
 def kept_growing(
-    most: int, most_bytes: int, weigh: Callable[[Value], int]
+    most: int, most_bytes: int, weigh: Callable[[Any], int] = attrgetter("held_bytes")
 ) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
     """As `kept`, for results that find more out while they are used: all are weighed again as some are added.
 
-    weigh: about how many bytes a result takes now; asked of all whenever a sixteenth of them, or one, is new
+    weigh: about how many bytes a result takes now, as its attribute `held_bytes` says if it has one; asked of all
+    whenever a sixteenth of them, or one, is new
     """
 
     def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:

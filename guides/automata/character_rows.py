@@ -72,11 +72,7 @@ class CharacterRows:
         return known
 
 
-def _held_bytes(rows: CharacterRows) -> int:
-    return rows.held_bytes
-
-
-@kept_growing(64, 64 << 20, _held_bytes)
+@kept_growing(64, 64 << 20)
 def rows_of(table: Table) -> CharacterRows:
     """The characters that lead from state to state of a table."""
 

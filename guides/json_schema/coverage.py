@@ -10,7 +10,7 @@ from ..limits import spend
 from .compiled import CompiledSchema
 from .read.dialects import is_array, is_object
 from .read.formats import PATTERNS
-from .read.subschema import Subschema
+from .read.subschema import Subschema, key_of
 
 Unenforced = Literal["refuse", "allow"]
 Status = Literal["enforced", "annotation", "refused"]
@@ -72,7 +72,7 @@ def separable(pointer: str) -> str | None:
 
 def without(value: Any, pointer: str) -> Any:
     """A schema without the keyword at a JSON pointer, a copy as far as it differs; None if it has none there."""
-    return _without(value, [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]])
+    return _without(value, [key_of(step) for step in pointer.split("/")[1:]])
 
 
 def _without(value: Any, keys: list[str]) -> Any:

@@ -15,6 +15,7 @@ from ...errors import LimitError, OptionError
 from ..limits import spend
 from .algebra.formula import json_key
 from .read.dialects import is_array, is_number, is_object
+from .read.subschema import key_of
 from .searching import UnsearchableError, found_in
 
 STEPS_PER_KEYWORD = 1000
@@ -81,8 +82,7 @@ class FinalCheck:
 
 def _at(value: Any, pointer: str) -> Any:
     """What holds the keyword at a JSON pointer."""
-    for key in pointer.split("/")[1:-1]:
-        key = key.replace("~1", "/").replace("~0", "~")
+    for key in map(key_of, pointer.split("/")[1:-1]):
         value = value[int(key)] if is_array(value) else value[key]
     return value
 

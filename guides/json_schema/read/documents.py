@@ -29,7 +29,7 @@ from .dialects import (
 )
 from .loops import HOLDING, Loops
 from .showing import show
-from .subschema import Resource, Subschema
+from .subschema import Resource, Subschema, key_of
 from .uris import is_absolute, join
 
 
@@ -378,7 +378,7 @@ class Documents:
         value: Any = place.value
         keys: list[str | int] = []
         for part in pointer[1:].split("/"):
-            part = part.replace("~1", "/").replace("~0", "~")
+            part = key_of(part)
             if is_object(value) and part in value:
                 value = value[part]
                 keys.append(part)

@@ -53,3 +53,8 @@ class Subschema:
     def error(self, reason: str, *keys: str | int) -> SchemaError:
         """The error that says what is wrong here."""
         return SchemaError(reason, self.pointer_to(*keys))
+
+
+def key_of(step: str) -> str:
+    """The name, or the number, that a step of a JSON pointer stands for."""
+    return step.replace("~1", "/").replace("~0", "~")

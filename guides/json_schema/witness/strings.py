@@ -32,15 +32,11 @@ Stage = tuple[int, States]
 """How many characters count towards the minimum so far, and the state of every condition."""
 
 
-def _held_bytes(language: Expression) -> int:
-    return language.held_bytes
-
-
 def _all_held_bytes(pairs: Conditions) -> int:
     return sum(language.held_bytes for language, _ in pairs)
 
 
-@kept_growing(1024, 32 << 20, _held_bytes)
+@kept_growing(1024, 32 << 20)
 def pattern_language(pattern: str) -> Expression:
     """The strings in which a pattern is found."""
     return Expression(parse(pattern))

@@ -74,11 +74,7 @@ class Bound:
         return 0 if state == self._end else -1
 
 
-def _held_bytes(limit: Bound) -> int:
-    return limit.held_bytes
-
-
-@kept_growing(1024, 16 << 20, _held_bytes)
+@kept_growing(1024, 16 << 20)
 def bound(value: Rational) -> Bound:
     """The digits of a positive number, worked out once."""
     return Bound(Fraction(value))

@@ -128,11 +128,7 @@ class Multiple:
         return () if self.modulus == 1 else ALL_DIGITS
 
 
-def _held_bytes(reader: Multiple) -> int:
-    return reader.held_bytes
-
-
-@kept_growing(256, 16 << 20, _held_bytes)
+@kept_growing(256, 16 << 20)
 def multiple(step: Rational) -> Multiple:
     """The reader of a step, made once: it remembers which remainders are alike."""
     return Multiple(Fraction(step))

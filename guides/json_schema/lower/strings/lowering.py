@@ -199,11 +199,7 @@ def _as_syntax(case: String) -> Node | None:
     return node
 
 
-def _held_bytes(counting: Counting) -> int:
-    return counting.held_bytes
-
-
-@kept_growing(256, 32 << 20, _held_bytes)
+@kept_growing(256, 32 << 20)
 def counted(case: String) -> Counting:
     """A set of strings as an automaton with its lengths. Raises LimitError."""
     conditions = conditions_of(case)
