@@ -1,0 +1,39 @@
+"""Block tables: the tokens that a model has read of a text, and the blocks in which their keys and values lie."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+BLOCK = 16
+"""Tokens in a block."""
+
+
+class BlockTable:
+    """What is remembered of one text.
+
+    tokens: that were read, in order
+    blocks: int32 numbers of the pool's blocks, token i in block i // BLOCK; the last may have room for further tokens.
+        FREED stands for a block that no layer looks at any more
+    source: what the model's encoder made of a prompt that it reads apart; None for other models
+    node: the content of all full blocks, a number of the pool's; 0 before the first
+    """
+
+    __slots__ = ("blocks", "node", "source", "tokens")
+
+    def __init__(self, source: Any = None, node: int = 0) -> None:
+        self.tokens: list[int] = []
+        self.blocks = array("i")
+        self.source = source
+        self.node = node
+
+
+class Chunk(NamedTuple):
+    """What is read of one text in a step: `tokens`, behind those of its table, whose blocks have room for them."""
+
+    table: BlockTable
+    tokens: Sequence[int]
+
+
+FREED = -1
