@@ -90,8 +90,8 @@ def test_what_a_model_raises_comes_through_with_the_results(wrong: Exception) ->
     with pytest.raises(type(wrong)) as caught:
         generator.run(["b", "e", "c", "d"], batch_size=2)
     assert caught.value is wrong
-    assert [result and result.text for result in caught.value.finished] == ["a", None, "aa", None]  # type: ignore[attr-defined]
-    assert "2 of 4 prompts were finished" in caught.value.__notes__[0]
+    assert [result and result.text for result in caught.value.finished] == ["a", "aaaa", "aa", None]  # type: ignore[attr-defined]
+    assert "3 of 4 prompts were finished" in caught.value.__notes__[0]
 
 
 def test_an_error_that_takes_no_attributes_comes_through_as_well() -> None:
