@@ -39,6 +39,7 @@ class Loop:
         self._memory = model.make_memory(blocks)
         self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
         self._rows = RowSearch(model)
+        self._encoder = model if isinstance(model, SourceModel) else None
         self._arrivals = 0
         self._is_whole = False
         self._clear()
@@ -146,33 +147,34 @@ class Loop:
 
     def _read(self, plan: Plan) -> None:
         """One forward pass, and what follows from it."""
-        if not plan.reads:
+        if not plan.entries:
             return
         if self._pool.copies:
             self._memory.copy([(source, target) for target, source in {b: a for a, b in self._pool.copies}.items()])
             self._pool.copies = []
-        self._encode(plan)
-        chunks = [Chunk(reader.table, reader.pending[:count]) for _, reader, count in plan.reads]
-        hidden = self.model.forward(chunks, self._memory)
+        if self._encoder is not None:
+            self._encode(self._encoder, plan)
+        hidden = self.model.forward(plan.chunks, self._memory)
         places: dict[int, int] = {}
-        for place, ((_, reader, count), chunk) in enumerate(zip(plan.reads, chunks, strict=True)):
+        for place, (reader, chunk) in enumerate(zip(plan.readers, plan.chunks, strict=True)):
             reader.table.tokens += chunk.tokens
-            del reader.pending[:count]
+            # What is to be read next is a list of its own: the model may yet look at this one.
+            reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
             places[id(reader)] = place
         for _, reader, lead in plan.twins:
             reader.table, reader.pending = self._pool.fork(lead.table), []
             places[id(reader)] = places[id(lead)]
-        for _, reader, _ in plan.reads:
-            self._pool.trim(reader.table)
+        if self.model.window is not None:
+            for reader in plan.readers:
+                self._pool.trim(reader.table)
         self._advance(plan, hidden, places)
 
-    def _encode(self, plan: Plan) -> None:
-        """Let the model's encoder, if it has one, read the prompts of texts that have none yet."""
-        if not isinstance(self.model, SourceModel):
-            return
-        new = [(read.entry.work.request.start.source, read.reader) for read in plan.reads if not read.reader.table.source]
+    def _encode(self, model: SourceModel, plan: Plan) -> None:
+        """Let the model's encoder read the prompts of texts that have none yet."""
+        both = zip(plan.entries, plan.readers, strict=True)
+        new = [(entry.work.request.start.source, reader) for entry, reader in both if reader.table.source is None]
         sources = list(dict.fromkeys(source for source, _ in new if source not in self._sources))
-        found = dict(zip(sources, self.model.encode(sources), strict=True)) if sources else {}
+        found = dict(zip(sources, model.encode(sources), strict=True)) if sources else {}
         self._sources.update(found)
         for source, reader in new:
             reader.table.source = self._sources[source]
@@ -181,7 +183,7 @@ class Loop:
         """Continue the texts that have read all there was."""
         rows: list[Row] = []
         groups: list[Group] = []
-        for entry in plan.entries():
+        for entry in plan.everyone():
             if not any(reader.pending for reader in entry.work.readers):
                 (rows if isinstance(entry.work, Row) else groups).append(entry.work)  # type: ignore[arg-type]
         if rows:
@@ -195,7 +197,7 @@ class Loop:
 
     def _fail(self, plan: Plan, error: Exception) -> None:
         """A step that came to nothing: out of memory it is made again with fewer texts, else its texts have failed."""
-        entries = plan.entries()
+        entries = plan.everyone()
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(entries) > 1:
             tokens = max(BLOCK, self._pace.tokens // 2)
             self._pace = replace(self._pace, texts=len(entries) // 2, tokens=tokens, chunk=min(self._pace.chunk, tokens))

@@ -10,12 +10,11 @@ is not known any more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..memory.pool import Pool
-from ..memory.tables import BLOCK
+from ..memory.tables import BLOCK, Chunk
 from .call import Call, Entry, Work
 from .row import Reader
 
@@ -39,25 +38,27 @@ Leads = dict[tuple[int, tuple[int, ...]] | None, Reader]
 """Texts that read all that they have from their beginning on, by what that is."""
 
 
-class Read(NamedTuple):
-    """One text's part in a step: so many of its pending tokens."""
-
-    entry: Entry
-    reader: Reader
-    count: int
-
-
 @dataclass(slots=True)
 class Plan:
-    """A step. twins: texts that begin like another, their lead, of which they take over what it reads."""
+    """A step: who takes part, whose texts are read, and of each what; three lists of the same length.
 
-    reads: list[Read] = field(default_factory=list[Read])
+    twins: texts that begin like another, their lead, of which they take over what it reads
+    """
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    readers: list[Reader] = field(default_factory=list[Reader])
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
     twins: list[tuple[Entry, Reader, Reader]] = field(default_factory=list[tuple[Entry, Reader, Reader]])
 
-    def entries(self) -> list[Entry]:
+    def add(self, entry: Entry, reader: Reader, tokens: list[int]) -> None:
+        """Let a text be read; all that is pending is not copied."""
+        self.entries.append(entry)
+        self.readers.append(reader)
+        self.chunks.append(Chunk(reader.table, tokens))
+
+    def everyone(self) -> list[Entry]:
         """Those that take part, each once."""
-        found = dict.fromkeys(read.entry for read in self.reads)
-        return list(found | dict.fromkeys(entry for entry, _, _ in self.twins))
+        return list(dict.fromkeys(self.entries) | dict.fromkeys(entry for entry, _, _ in self.twins))
 
 
 class Scheduler:
@@ -76,7 +77,7 @@ class Scheduler:
         self._begin = begin
         self._again = again
 
-    def plan(self, calls: Iterable[Call]) -> Plan:
+    def plan(self, calls: Sequence[Call]) -> Plan:
         """What the next step reads. Those that are done as soon as they begin are among `running`."""
         plan = Plan()
         leads: Leads = {}
@@ -84,15 +85,19 @@ class Scheduler:
         for entry in list(self.running):
             if entry.gave_up or entry.work.done:
                 continue
-            if any(len(reader.pending) > SHORT for reader in entry.work.readers):
+            readers = entry.work.readers
+            if any(len(reader.pending) > SHORT for reader in readers):
                 prompts.append(entry)
-            elif self._make_room(entry):
-                plan.reads += [Read(entry, each, len(each.pending)) for each in entry.work.readers if each.pending]
-        left = self.pace.chunk if plan.reads else self.pace.tokens
+            elif all(self._pool.has_slack(each.table, len(each.pending)) for each in readers) or self._make_room(entry):
+                for each in readers:
+                    if each.pending:
+                        plan.add(entry, each, each.pending)
+        left = self.pace.chunk if plan.entries else self.pace.tokens
         for entry in prompts:
             if not entry.gave_up:
                 left = self._read_on(entry, left, plan, leads)
-        self._join(calls, left, plan, leads)
+        if self.back or any(call.is_waiting for call in calls):
+            self._join(calls, left, plan, leads)
         return plan
 
     def drop(self, entry: Entry) -> None:
@@ -145,7 +150,7 @@ class Scheduler:
             ):
                 continue
             self._pool.reserve(reader.table, reader.pending[:count])
-            plan.reads.append(Read(entry, reader, count))
+            plan.add(entry, reader, reader.pending[:count])
             if begin is not None and count == len(reader.pending):
                 leads[begin] = reader
             left -= count
@@ -153,13 +158,13 @@ class Scheduler:
 
     def _gives_way(self, entry: Entry, reader: Reader, count: int, plan: Plan) -> bool:
         """Where nobody else reads in this step, let others give up their blocks for the first in line."""
-        if plan.reads or self.running[0] is not entry:
+        if plan.entries or self.running[0] is not entry:
             return False
         while len(self.running) > 1 and self._pool.missing(reader.table, count) > self._pool.available:
             self._give_up(self.running[-1])
         return self._pool.missing(reader.table, count) <= self._pool.available
 
-    def _join(self, calls: Iterable[Call], left: int, plan: Plan, leads: Leads) -> None:
+    def _join(self, calls: Sequence[Call], left: int, plan: Plan, leads: Leads) -> None:
         """Take up those that gave up, and then requests, while there is room for all that they have to read."""
         texts = sum(entry.width for entry in self.running)
         while left > 0 and self.back:

@@ -72,6 +72,11 @@ class BlockPool:
             taken += BLOCK
         return taken
 
+    def has_slack(self, table: BlockTable, count: int) -> bool:
+        """Whether so many tokens go into the table's last block, its own, without filling it: nothing is to be reserved."""
+        last = len(table.tokens) % BLOCK
+        return last > 0 and last + count < BLOCK and self._holders[table.blocks[-1]] == 1
+
     def missing(self, table: BlockTable, count: int) -> int:
         """How many blocks `reserve` would take for `count` tokens."""
         length = len(table.tokens)
@@ -192,6 +197,10 @@ class TokenPool:
     def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
         """Nothing is known of other texts."""
         return 0
+
+    def has_slack(self, table: BlockTable, count: int) -> bool:
+        """There is always room."""
+        return True
 
     def missing(self, table: BlockTable, count: int) -> int:
         """There is always room."""
