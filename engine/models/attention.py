@@ -1,36 +1,17 @@
-"""Which tokens may attend to which, when the rows of a batch are at different lengths."""
+"""Masks for models whose attention is their own, when the rows of a pass are at different lengths."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import OptionError
+from .reach import Reach, reaches
 
 MASKED_BY_BOOL = {"sdpa"}
 MASKED_BY_ADDITION = {"eager"}
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far back a layer looks: `window` tokens, or to the start of the current block of `chunk` tokens."""
-
-    window: int | None = None
-    chunk: int | None = None
-
-    def allowed(self, positions: Tensor, end: int) -> Tensor:
-        """bool [rows, 1, width, end]: the columns that the tokens at `positions` [rows, width] see."""
-        query = positions[:, None, :, None]
-        column = torch.arange(end, device=positions.device)
-        seen = column <= query
-        if self.window is not None:
-            seen &= column > query - self.window
-        if self.chunk is not None:
-            seen &= column >= query // self.chunk * self.chunk
-        return seen
 
 
 class AttentionMasks:
@@ -47,7 +28,7 @@ class AttentionMasks:
             )
         self._additive = implementation in MASKED_BY_ADDITION
         self._dtype = dtype
-        self._reaches = _reaches(config)
+        self._reaches = reaches(config)
 
     def __call__(self, positions: Tensor, end: int) -> Tensor | dict[str, Tensor]:
         """A mask [rows, 1, width, end], or one by kind of layer where a model has several kinds."""
@@ -60,26 +41,3 @@ class AttentionMasks:
             return seen
         lowest = torch.finfo(self._dtype).min
         return torch.zeros(seen.shape, dtype=self._dtype, device=seen.device).masked_fill_(~seen, lowest)
-
-
-def _reaches(config: Any) -> dict[str, Reach]:
-    window: int | None = getattr(config, "sliding_window", None)
-    chunk: int | None = getattr(config, "attention_chunk_size", None)
-    kinds: list[str] | None = getattr(config, "layer_types", None)
-    if kinds is None:
-        return {"all": Reach(window=window, chunk=None if window is not None else chunk)}
-    reaches: dict[str, Reach] = {}
-    for kind in kinds:
-        match kind:
-            case "full_attention":
-                reaches[kind] = Reach()
-            case "sliding_attention":
-                reaches[kind] = Reach(window=window)
-            case "chunked_attention":
-                reaches[kind] = Reach(chunk=chunk)
-            case _:
-                raise OptionError(
-                    f"layers of kind {kind!r} keep no keys and values per token; pass cache=False to run "
-                    "this architecture, slowly, without a cache"
-                )
-    return reaches

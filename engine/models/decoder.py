@@ -1,9 +1,9 @@
-"""Decoder-only models of the transformers library, run from our own slots."""
+"""Decoder-only models of the transformers library, run from our own memory."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,17 +11,28 @@ from torch import Tensor
 
 from ...errors import ModelError, OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..decode.cache import Slots, TokenSlots
+from ..memory.tables import BlockTable, Chunk
 from .attention import AttentionMasks
+from .block_storage import BlockStorage
 from .eos import eos_ids
 from .head import find_head
-from .key_values import KeyValueSlots, Placement
+from .no_memory import NoMemory
+from .packed import PackedReader
+from .padded import EqualReader, PaddedReader, Reader, WholeReader
+from .protocol import Memory
+from .reach import layer_reaches
+from .rotary import unscaled_context
+
+_TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""By how much of their spread logits may differ that are computed in two ways; some layers compute in float32."""
 
 
 class DecoderModel:
     """A model that `AutoModelForCausalLM` loads, with ordinary attention (full, sliding window or chunked).
 
     cache: False computes every step from the whole text, which works for any decoder.
+    context: the most tokens a text may have; where rotary embeddings are scaled by how long a text is, those up to
+        which the scaling stays as it is, since rows of different lengths would need different ones
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, cache: bool = True) -> None:
@@ -33,29 +44,29 @@ class DecoderModel:
         model.eval()
         self.model = model
         self.tokenizer = tokenizer
-        self.context: int | None = getattr(config, "max_position_embeddings", None)
+        self.context: int | None = unscaled_context(config)
         self.device: torch.device = model.device
+        self.block_bytes = 0
+        self.window: int | None = None
         self._body: Any = model.base_model
         self._cached = cache
+        self._config = config
         self._layers: int = config.num_hidden_layers
-        self._bytes_per_token = 0
         if cache:
-            self._masks = AttentionMasks(config, config._attn_implementation, model.dtype)
-            if "position_ids" not in inspect.signature(self._body.forward).parameters:
-                raise OptionError(
-                    f"{type(model).__name__} takes no position_ids, so rows of different lengths cannot "
-                    "share a batch; pass cache=False to run it, slowly, without a cache"
-                )
-        self._probe()
+            sizes = [reach.longest for reach in layer_reaches(config)]
+            known = [size for size in sizes if size is not None]
+            self.window = max(known) if known and len(known) == len(sizes) else None
+        self._reader = self._probe()
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
 
     @torch.inference_mode()
-    def _probe(self) -> None:
-        """Run four tokens, to learn the width of the logits and whether the head can be called apart.
+    def _probe(self) -> Reader:
+        """Run a few tokens, to learn the width of the logits and whether the head can be called apart.
 
-        With a cache, also read the same tokens in two rows of different lengths, and compare.
+        With a cache, also find a way to read the same tokens in two rows of different lengths: the first that gives
+        the same logits.
         """
-        text = [0, 1, 2, 3]
+        text = [0, 1, 2, 3, 1, 0, 3]
         ids = torch.tensor([text], device=self.device)
         logits: Tensor = self.model(input_ids=ids, use_cache=False).logits[0]
         hidden: Any = getattr(self._body(input_ids=ids, use_cache=False), "last_hidden_state", None)
@@ -65,46 +76,68 @@ class DecoderModel:
         self.sparse_head_limit = (
             self._head.sparse_head_limit if self._head is not None and self.device.type == "cpu" else 0
         )
-        if self._cached:
-            cache = self.make_cache(2, len(text))
-            assert isinstance(cache, KeyValueSlots)
-            cache.join(2)
-            self.forward([text[:1], text[:3]], cache)
-            found = self.logits(self.forward([text[1:3], text[3:]], cache), [0, 1], None)
-            self._bytes_per_token = cache.bytes // (2 * (len(text) + 1))
-            if (found - logits[2:].float()).abs().max() > 0.1 * logits.float().abs().max():
-                raise OptionError(
-                    f"{type(self.model).__name__} does not keep apart rows of different lengths in one cache; "
-                    "pass cache=False to run it, slowly, without a cache"
-                )
+        if not self._cached:
+            # Where attention chooses some of all columns, padding might be among them.
+            singly = getattr(self._config, "index_topk", None) is not None
+            return WholeReader(self.device, singly, self._run)
+        causes: list[str] = []
+        for way in self._ways():
+            try:
+                reader = way()
+                if self._is_right(reader, text, logits):
+                    return reader
+                causes.append("other logits than without a cache")
+            except Exception as error:  # architectures raise whatever they come upon
+                causes.append(f"{type(error).__name__}: {' '.join(str(error).split())}")
+        raise OptionError(
+            f"{type(self.model).__name__} cannot be run from a cache ({causes[-1]:.300}); "
+            "pass cache=False to run it, slowly, without a cache"
+        )
+
+    def _ways(self) -> Iterator[Callable[[], Reader]]:
+        """The ways to run the model with a cache, best first."""
+        body = self._body
+        yield lambda: PackedReader(body, self._config, self._run)
+        takes_positions = "position_ids" in inspect.signature(body.forward).parameters
+        # With windows under other names a model cuts them out by the number of columns, not by positions.
+        if takes_positions and getattr(self._config, "attention_types", None) is None:
+            implementation = self._config._attn_implementation
+            yield lambda: PaddedReader(
+                self.device, AttentionMasks(self._config, implementation, self.model.dtype), self._run
+            )
+        yield lambda: EqualReader(self.device, takes_positions, self._run)
+
+    def _is_right(self, reader: Reader, text: list[int], logits: Tensor) -> bool:
+        """Read the text in two rows of different lengths, and compare with its logits."""
+        storage = BlockStorage(2, self._layers)
+        tables = [BlockTable(), BlockTable()]
+        for number, table in enumerate(tables):
+            table.blocks.append(1 - number)
+        # The second time the longer text is the one that is padded, where rows are padded.
+        for ends in ((1, 4), (5, 7)):
+            chunks = [Chunk(table, text[len(table.tokens) : end]) for table, end in zip(tables, ends, strict=True)]
+            states = reader.read(chunks, storage)
+            for table, tokens in chunks:
+                table.tokens.extend(tokens)
+        found = self.logits(states, [0, 1], None)
+        self.block_bytes = storage.bytes // 2
+        expected = logits[[4, 6]].float()
+        spread = torch.linalg.vector_norm(expected - expected.mean(-1, keepdim=True))
+        far = torch.linalg.vector_norm(found - expected)
+        return self.block_bytes > 0 and bool(far <= _TOLERANCES.get(logits.dtype, 5e-2) * spread)
 
     def __repr__(self) -> str:
         context = "" if self.context is None else f", context {self.context:,}"
         return f"<DecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
 
-    def make_cache(self, rows: int, capacity: int) -> Slots:
-        """Slots for `rows` rows of `capacity` tokens."""
-        return KeyValueSlots(rows, capacity, self._layers) if self._cached else TokenSlots(rows, capacity)
+    def make_memory(self, blocks: int) -> BlockStorage | NoMemory:
+        """Room for `blocks` blocks of keys and values, taken when the first is written."""
+        return BlockStorage(blocks, self._layers) if self._cached else NoMemory()
 
-    def cache_bytes(self, rows: int, capacity: int) -> int:
-        """Keys and values of all layers for all tokens."""
-        return rows * (capacity + 1) * self._bytes_per_token
-
-    def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> Tensor:
-        """Hidden states [rows, size] of the last tokens; logits [rows, V] if the head is not apart."""
-        if isinstance(cache, TokenSlots):
-            for row, chunk in enumerate(chunks, first):
-                cache.append(row, chunk)
-            texts = cache.tokens[first : first + len(chunks)]
-            states = self._run(self._padded(texts), use_cache=False)
-            return _tails(states, [len(text) for text in texts])
-        assert isinstance(cache, KeyValueSlots)
-        lengths = [len(chunk) for chunk in chunks]
-        arguments = self._place(lengths, cache, first)
-        states = self._run(self._padded(chunks), past_key_values=cache.view, use_cache=True, **arguments)
-        for row, length in enumerate(lengths, first):
-            cache.lengths[row] += length
-        return _tails(states, lengths)
+    def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
+        """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""
+        assert isinstance(memory, BlockStorage) or not self._cached
+        return self._reader.read(chunks, memory)
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
@@ -120,35 +153,3 @@ class DecoderModel:
         if logits.shape[-1] != self._width:
             raise ModelError(f"the model returned {logits.shape[-1]} logits; it began with {self._width}")
         return logits
-
-    def _padded(self, chunks: Sequence[Sequence[int]]) -> Tensor:
-        """int64 [rows, width], padded on the right, which causal attention never sees."""
-        width = max(map(len, chunks))
-        padded = [[*chunk, *[chunk[-1]] * (width - len(chunk))] for chunk in chunks]
-        return torch.tensor(padded, device=self.device)
-
-    def _place(self, lengths: Sequence[int], cache: KeyValueSlots, first: int) -> dict[str, Any]:
-        """Tell the cache where the tokens go, and return the positions and masks that follow from it."""
-        count, width = len(lengths), max(lengths)
-        starts = cache.lengths[first : first + count]
-        start = starts[0]
-        steps = torch.arange(width, device=self.device)
-        alike = starts.count(start) == count
-        if alike and (start == 0 or lengths.count(width) == count):
-            # The model's own causal masks are right here; padding, on the right, is overwritten later.
-            cache.place = Placement(first, count, width, start, None, start + width)
-            return {"position_ids": (steps + start)[None], "attention_mask": None}
-        begin = torch.tensor(starts, device=self.device)[:, None]
-        length = torch.tensor(lengths, device=self.device)[:, None]
-        positions = begin + torch.minimum(steps, length - 1)
-        columns = torch.where(steps < length, positions, cache.capacity)
-        end = max(map(sum, zip(starts, lengths, strict=True)))
-        cache.place = Placement(first, count, width, None, columns, end)
-        return {"position_ids": positions, "attention_mask": self._masks(positions, end)}
-
-
-def _tails(states: Tensor, lengths: Sequence[int]) -> Tensor:
-    """The states [rows, size] of the last of the first `lengths[i]` tokens of each row."""
-    if states.shape[1] == 1:
-        return states[:, 0]
-    return states[torch.arange(len(lengths)), torch.tensor(lengths) - 1]

@@ -10,24 +10,25 @@ from torch import Tensor
 
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..decode.cache import Slots
+from ..memory.tables import BlockTable, Chunk
 from .eos import eos_ids
 from .head import find_head
-from .key_values import Placement
-from .source_values import SourceSlots
-
-Cut = tuple[int, int]
+from .key_values import Pass, by_cut, in_passes
+from .protocol import Memory
+from .source_values import Shown, Source, SourceStorage
 
 
 class EncoderDecoderModel:
     """A model that `AutoModelForSeq2SeqLM` loads: T5, BART, Marian and those built like them.
 
-    A row of its cache begins with `start_ids`, the tokens that the decoder starts from, and is bound to the
-    encoded prompt of its beginning, which all rows forked from it share.
+    Its texts begin with `start_ids`, the tokens that the decoder starts from; their tables have the encoded prompt as
+    their source.
+    window: None, since all layers look at all tokens
     text_prefix: what a text begins with that is not a part of it: the space that SentencePiece puts before every text
     """
 
     is_encoder_decoder = True
+    window: int | None = None
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         if tokenizer is None:
@@ -43,7 +44,8 @@ class EncoderDecoderModel:
         self._encoder: Any = model.get_encoder()
         self._decoder: Any = model.get_decoder()
         self._layers: int = getattr(config, "num_decoder_layers", None) or config.decoder_layers
-        self._bytes_per_token = 0
+        self.block_bytes = 0
+        self._source_bytes = 0
         self._probe()
         self.sparse_head_limit = self._head.sparse_head_limit if self.device.type == "cpu" else 0
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
@@ -61,12 +63,16 @@ class EncoderDecoderModel:
             input_ids=torch.tensor([source], device=self.device), decoder_input_ids=ids, use_cache=False
         ).logits[0]
         self._width = whole.shape[-1]
-        cache = self.make_cache(1, len(text))
-        cache.join(1)
-        self.encode([source], cache)
-        hidden = torch.cat([self.forward([[token]], cache) for token in text])
-        self._bytes_per_token = cache.bytes // (len(text) + 1)
-        head = find_head(self.model, hidden, whole)
+        storage = self.make_memory(1)
+        table = BlockTable(self.encode([source])[0])
+        table.blocks.append(0)
+        parts: list[Tensor] = []
+        for token in text:
+            parts.append(self.forward([Chunk(table, [token])], storage))
+            table.tokens.append(token)
+        self.block_bytes = storage.bytes
+        self._source_bytes = table.source.bytes // len(source)
+        head = find_head(self.model, torch.cat(parts), whole)
         if head is None:
             raise OptionError(
                 f"{type(self.model).__name__} is not an encoder-decoder model that can be run: its logits do not "
@@ -78,19 +84,18 @@ class EncoderDecoderModel:
         context = "" if self.context is None else f", context {self.context:,}"
         return f"<EncoderDecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
 
-    def make_cache(self, rows: int, capacity: int) -> SourceSlots:
-        """Slots for `rows` rows of `capacity` tokens, and for the sources they are bound to."""
-        return SourceSlots(rows, capacity, self._layers)
+    def make_memory(self, blocks: int) -> SourceStorage:
+        """Room for `blocks` blocks of the decoder's own tokens."""
+        return SourceStorage(blocks, self._layers)
 
-    def cache_bytes(self, rows: int, capacity: int) -> int:
-        """Keys and values of the decoder's own tokens, and of sources, taken to be as long, one for each row."""
-        return 2 * rows * (capacity + 1) * self._bytes_per_token
+    def source_bytes(self, length: int) -> int:
+        """Keys and values of cross-attention for a source of so many tokens."""
+        return self._source_bytes * length
 
-    def encode(self, sources: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> None:
-        """Run the encoder over the sources of new rows, from `first` on, and keep what the decoder looks at."""
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[Source]:
+        """Run the encoder over sources, and keep what the decoder looks at."""
         from transformers import DynamicCache, EncoderDecoderCache
 
-        assert isinstance(cache, SourceSlots)
         lengths = [len(source) for source in sources]
         longest = max(lengths)
         padded = [[*source, *[source[-1]] * (longest - len(source))] for source in sources]
@@ -106,39 +111,33 @@ class EncoderDecoderModel:
             use_cache=True,
         )
         layers: list[Any] = seen.cross_attention_cache.layers
-        cache.bind(first, [(layer.keys, layer.values) for layer in layers], lengths)
+        return [
+            Source([(layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone()) for layer in layers],
+                   length)
+            for row, length in enumerate(lengths)
+        ]  # fmt: skip
 
-    def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> Tensor:
-        """Hidden states [rows, size] of the last tokens. Rows that are as long and read as much run together."""
-        assert isinstance(cache, SourceSlots)
-        alike: dict[Cut, list[int]] = {}
-        for i, chunk in enumerate(chunks):
-            alike.setdefault((cache.lengths[first + i], len(chunk)), []).append(i)
-        parts = [self._read(chunks, places, cache, first, cut) for cut, places in alike.items()]
-        for i, chunk in enumerate(chunks):
-            cache.lengths[first + i] += len(chunk)
-        if len(parts) == 1:
-            return parts[0]
-        hidden = parts[0].new_empty(len(chunks), parts[0].shape[1])
-        for places, part in zip(alike.values(), parts, strict=True):
-            hidden[places] = part
-        return hidden
+    def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
+        """Hidden states [chunks, size] of the last tokens. Texts that begin alike and read as much run together."""
+        assert isinstance(memory, SourceStorage)
+        groups = by_cut(chunks)
+        sources = iter(memory.show([[chunks[row].table.source for row in group] for group in groups]))
+        return in_passes(chunks, groups, lambda those: self._read(those, memory, next(sources)))
 
-    def _read(
-        self, chunks: Sequence[Sequence[int]], places: list[int], cache: SourceSlots, first: int, cut: Cut
-    ) -> Tensor:
-        start, width = cut
-        rows = [first + place for place in places]
-        cache.place = Placement(rows[0], len(rows), width, start, None, start + width, rows=rows)
-        source = cache.show(rows)
+    def _read(self, chunks: Sequence[Chunk], storage: SourceStorage, source: Shown) -> Tensor:
+        from transformers import EncoderDecoderCache
+
+        now = Pass(chunks, storage, self.device)
+        both = EncoderDecoderCache(now.view, source.view)
+        both.is_updated = dict.fromkeys(range(self._layers), True)
         states = self._decoder(
-            input_ids=torch.tensor([list(chunks[place]) for place in places], device=self.device),
+            input_ids=now.ids,
             encoder_hidden_states=source.shape_only,
             encoder_attention_mask=source.mask,
-            past_key_values=cache.both,
+            past_key_values=both,
             use_cache=True,
         )
-        return states.last_hidden_state[:, -1]
+        return now.lasts(states.last_hidden_state)
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""

@@ -13,13 +13,12 @@ from ...checks import shown, whole
 from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
 from ..decode.arrays import as_list
-from ..decode.cache import Slots, TokenSlots
-from .protocol import Tokenizer
+from ..memory.tables import Chunk
+from .no_memory import NoMemory
+from .protocol import Memory, Tokenizer
 
 Prefix = tuple[int, ...]
 Logits = Callable[[Sequence[int]], Any]
-_LIST = 64
-"""Bytes of a list and of what points to it."""
 SomeLogits = Callable[[Sequence[int], Sequence[int]], Any]
 
 
@@ -28,6 +27,9 @@ class FunctionModel:
 
     `some_logits(ids, tokens)`, where given, computes the logits of some tokens only.
     """
+
+    block_bytes = 0
+    window: int | None = None
 
     def __init__(
         self,
@@ -50,20 +52,13 @@ class FunctionModel:
         name = getattr(self._logits, "__name__", type(self._logits).__name__)
         return f"<FunctionModel of {name}, {self.vocabulary.size:,} tokens>"
 
-    def make_cache(self, rows: int, capacity: int) -> TokenSlots:
-        """Room for the ids of `rows` rows."""
-        return TokenSlots(rows, capacity)
+    def make_memory(self, blocks: int) -> NoMemory:
+        """Nothing: the tables have the token ids."""
+        return NoMemory()
 
-    def cache_bytes(self, rows: int, capacity: int) -> int:
-        """Lists, each for the token ids of a row, of which there are few."""
-        return rows * _LIST
-
-    def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> list[Prefix]:
-        """The prefixes themselves: the function is called only when logits are asked for."""
-        assert isinstance(cache, TokenSlots)
-        for row, chunk in enumerate(chunks, first):
-            cache.append(row, chunk)
-        return [tuple(tokens) for tokens in cache.tokens[first : first + len(chunks)]]
+    def forward(self, chunks: Sequence[Chunk], memory: Memory) -> list[Prefix]:
+        """The texts themselves: the function is called only when logits are asked for."""
+        return [(*table.tokens, *tokens) for table, tokens in chunks]
 
     def logits(self, hidden: Sequence[Prefix], rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Calls the function once for every row. Raises ModelError for what are no logits."""

@@ -1,118 +1,128 @@
-"""The keys and values of attention, in slots: what a transformers model writes and reads."""
+"""What transformers' models see as their cache, where attention is their own: whole texts, out of blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from ..decode.cache import Slots
+from ..memory.tables import Chunk
+from .block_storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
 
 
-class Placement:
-    """Where a forward pass puts its tokens: `width` columns for each of `count` rows from row `first`.
+class Pass:
+    """Some chunks that are run together as [rows, width], padded on the right.
 
-    start: the column at which all rows begin, if all begin alike and fill `width`; else None
-    columns: int64 [count, width], the column of each token, if they do not; padding goes to the spare column
-    end: one past the last column that attention may see
-    rows: which rows, if they may not be neighbours
+    start: where all of them begin in their texts; None if they do not begin alike
+    alike: whether they are as long
+    end: one past the last column that attention sees
+    ids: int64 [rows, width]
+    positions: of the tokens in their texts, [rows, width], padding at its row's last; [1, width] if all begin alike
+    view: the cache to hand to the model
     """
 
-    def __init__(
-        self,
-        first: int,
-        count: int,
-        width: int,
-        start: int | None,
-        columns: Tensor | None,
-        end: int,
-        rows: list[int] | None = None,
-    ) -> None:
-        neighbours = rows is None or rows == list(range(first, first + count))
-        self.rows = slice(first, first + count) if neighbours else rows
-        self.width = width
-        self.start = start
-        self.end = end
-        self.columns = columns
-        self.index = None if columns is None else torch.arange(first, first + count, device=columns.device)[:, None]
+    def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, device: torch.device) -> None:
+        starts = [len(table.tokens) for table, _ in chunks]
+        widths = [len(tokens) for _, tokens in chunks]
+        ends = [start + width for start, width in zip(starts, widths, strict=True)]
+        self.width = max(widths)
+        self.end = max(ends)
+        self.start = starts[0] if starts.count(starts[0]) == len(starts) else None
+        self.alike = widths.count(self.width) == len(widths)
+        padded = [[*tokens, *[tokens[-1]] * (self.width - len(tokens))] for _, tokens in chunks]
+        self.ids = torch.tensor(padded, device=device)
+        self._lasts = torch.tensor(widths, device=device) - 1
+        steps = torch.arange(self.width, device=device)
+        if self.start is not None:
+            self.positions = (steps + self.start)[None]
+        else:
+            self.positions = torch.tensor(starts, device=device)[:, None] + torch.minimum(steps, self._lasts[:, None])
+        self.real = None if self.alike else steps <= self._lasts[:, None]
+        tables = [table for table, _ in chunks]
+        slots = [slots_of(*each) for each in zip(tables, starts, widths, strict=True)]
+        self.places = Places(np.concatenate(slots))
+        self.texts = None if self.start == 0 else Gathered(tables, ends, device)
+        self.view = Cache(layers=[_BlockLayer(self, layer) for layer in storage.layers])
+
+    def lasts(self, states: Tensor) -> Tensor:
+        """Of states [rows, width, size] those of the chunks' last tokens."""
+        if self.alike:
+            return states[:, -1]
+        return states[torch.arange(len(states), device=states.device), self._lasts]
 
 
-class KeyValueSlots(Slots):
-    """Keys and values of every layer: [rows, heads, capacity + 1, head size], allocated at the first pass.
-
-    The last column is spare: rows that read fewer tokens than others write their padding there.
-    """
-
-    def __init__(self, rows: int, capacity: int, layers: int) -> None:
-        super().__init__(rows, capacity)
-        self.place = Placement(0, 0, 0, 0, None, 0)
-        self.layers = [SlotLayer(self) for _ in range(layers)]
-        self.view = Cache(layers=list[Any](self.layers))
-
-    @property
-    def bytes(self) -> int:
-        """How much memory the slots take, once allocated."""
-        return sum(layer.nbytes for layer in self.layers)
-
-    def copy(self, sources: Sequence[int], targets: Sequence[int], begin: int, end: int) -> None:
-        for layer in self.layers:
-            if layer.keys is not None and layer.values is not None:
-                layer.keys[targets, :, begin:end] = layer.keys[sources, :, begin:end]
-                layer.values[targets, :, begin:end] = layer.values[sources, :, begin:end]
-
-
-class SlotLayer(CacheLayerMixin):
-    """One layer's keys and values, as transformers' models see them during a forward pass."""
+class _BlockLayer(CacheLayerMixin):
+    """One layer's keys and values, as transformers' models see them during a pass."""
 
     is_sliding = False
     supports_early_init = False
 
-    def __init__(self, slots: KeyValueSlots) -> None:
-        self.slots = slots
+    def __init__(self, run: Pass, blocks: LayerBlocks) -> None:
+        self.run = run
+        self.blocks = blocks
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
         self.is_initialized = False
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate all slots. Zeros: attention multiplies what it masks by 0, and 0 times NaN is NaN."""
-        shape = (self.slots.rows, self.slots.capacity + 1)
-        self.keys = key_states.new_zeros(shape[0], key_states.shape[1], shape[1], key_states.shape[3])
-        self.values = value_states.new_zeros(shape[0], value_states.shape[1], shape[1], value_states.shape[3])
-        self.is_initialized = True
+        """Blocks are allocated when they are first written."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write the new tokens of the rows at hand; returns all that these rows hold."""
-        if self.keys is None or self.values is None:
-            self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
-        place = self.slots.place
-        if place.start is not None:
-            stop = place.start + place.width
-            self.keys[place.rows, :, place.start : stop] = key_states
-            self.values[place.rows, :, place.start : stop] = value_states
-            if place.start == 0:
-                return key_states, value_states
-        else:
-            self.keys[place.index, :, place.columns] = key_states.transpose(1, 2)
-            self.values[place.index, :, place.columns] = value_states.transpose(1, 2)
-        return self.keys[place.rows, :, : place.end], self.values[place.rows, :, : place.end]
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory its slots take."""
-        return 0 if self.keys is None or self.values is None else self.keys.nbytes + self.values.nbytes
+        """Write the new tokens; returns all that the texts then hold."""
+        run = self.run
+        keys, values = (
+            states.transpose(1, 2).flatten(0, 1) if run.real is None else states.transpose(1, 2)[run.real]
+            for states in (key_states, value_states)
+        )
+        self.blocks.write(keys, values, run.places)
+        # Texts that begin in this pass are padded on the right, which causal attention does not see.
+        return (key_states, value_states) if run.texts is None else self.blocks.read(run.texts)
 
     def get_seq_length(self) -> int:
         """Tokens before this pass, where all rows have as many: models then make their masks themselves."""
-        return self.slots.place.start or 0
+        return self.run.start or 0
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of what `update` returns."""
-        return self.slots.place.end, 0
+        return self.run.end, 0
 
     def get_max_length(self) -> int:
-        """The capacity of a slot."""
-        return self.slots.capacity
+        """There is no limit here."""
+        return -1
+
+
+def by_cut(chunks: Sequence[Chunk]) -> list[list[int]]:
+    """Which chunks begin alike and are as long, those that begin first before the others.
+
+    Then a chunk that looks at blocks which another one fills is run after that: these lie before its own beginning.
+    """
+    alike: dict[tuple[int, int], list[int]] = {}
+    for row, (table, tokens) in enumerate(chunks):
+        alike.setdefault((len(table.tokens), len(tokens)), []).append(row)
+    return [alike[cut] for cut in sorted(alike)]
+
+
+def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
+    """Which chunks to pad to the same width: neighbours in the order of their beginnings, if they are about as long."""
+    order = sorted(range(len(chunks)), key=lambda row: len(chunks[row].table.tokens))
+    groups: list[list[int]] = []
+    size = -1
+    for row in order:
+        if (len(chunks[row].tokens) - 1).bit_length() != size:
+            size = (len(chunks[row].tokens) - 1).bit_length()
+            groups.append([])
+        groups[-1].append(row)
+    return groups
+
+
+def in_passes(chunks: Sequence[Chunk], groups: list[list[int]], read: Any) -> Tensor:
+    """The states [chunks, size] that `read` returns for each group of chunks, in the order of the chunks."""
+    parts = [read([chunks[row] for row in group]) for group in groups]
+    hidden = parts[0].new_empty(len(chunks), parts[0].shape[1])
+    for group, part in zip(groups, parts, strict=True):
+        hidden[group] = part
+    return hidden

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from ...tokenizers_adapter import Vocabulary
-from ..decode.cache import Slots
+from ..memory.tables import Chunk
 
 Hidden = Any
 
@@ -21,8 +21,16 @@ class Tokenizer(Protocol):
         ...
 
 
+class Memory(Protocol):
+    """Keys and values of a model's tokens, in blocks of BLOCK tokens."""
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy blocks, in all layers and all at once: each pair is (from, to)."""
+        ...
+
+
 class Model(Protocol):
-    """A language model with its cache; `forward` reads tokens, `logits` says what may come next.
+    """A language model; `forward` reads tokens, `logits` says what may come next.
 
     The two are apart so that a step may ask for the logits of a few tokens only. The loop calls them under
     `torch.inference_mode`.
@@ -40,7 +48,7 @@ class Model(Protocol):
 
     @property
     def context(self) -> int | None:
-        """The most tokens a row may hold, None without limit."""
+        """The most tokens a text may have, None without limit."""
         ...
 
     @property
@@ -48,18 +56,26 @@ class Model(Protocol):
         """Up to how many tokens `logits` is cheaper for those tokens than for all; 0 if never."""
         ...
 
-    def make_cache(self, rows: int, capacity: int) -> Slots:
-        """Room for `rows` rows of `capacity` tokens."""
+    @property
+    def block_bytes(self) -> int:
+        """Keys and values of one block in all layers; 0 for a model that remembers nothing but token ids."""
         ...
 
-    def cache_bytes(self, rows: int, capacity: int) -> int:
-        """How much memory `make_cache` would take; 0 for next to nothing."""
+    @property
+    def window(self) -> int | None:
+        """No layer looks further back than so many tokens, the token itself counted; None if one looks at all."""
         ...
 
-    def forward(self, chunks: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> Hidden:
-        """Read one or more further tokens in each of the rows `first`, `first + 1`, ... of the cache.
+    def make_memory(self, blocks: int) -> Memory:
+        """Room for `blocks` blocks."""
+        ...
 
-        Returns what `logits` needs about the last token of each chunk.
+    def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Hidden:
+        """Read what each chunk adds to its text; returns what `logits` needs about the last token of each.
+
+        Keys and values go into the blocks of the chunks' tables, which have room for them; the tables stay as they
+        are. Blocks may be shared, and a chunk may look at blocks that others of the same call fill, provided that
+        these lie before its own first token.
         """
         ...
 
@@ -77,7 +93,7 @@ class SourceModel(Model, Protocol):
 
     @property
     def start_ids(self) -> tuple[int, ...]:
-        """The tokens that the decoder starts from; every row of the cache begins with them."""
+        """The tokens that the decoder starts from; every text begins with them."""
         ...
 
     @property
@@ -90,6 +106,10 @@ class SourceModel(Model, Protocol):
         """What every output begins with, and what is not a part of it: a space, or nothing."""
         ...
 
-    def encode(self, sources: Sequence[Sequence[int]], cache: Slots, first: int = 0) -> None:
-        """Read the sources of the empty rows `first`, `first + 1`, ...; rows forked from these share them."""
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
+        """Read sources; for each what goes into `BlockTable.source` of all its texts."""
+        ...
+
+    def source_bytes(self, length: int) -> int:
+        """How much memory a source of so many tokens takes."""
         ...

@@ -1,4 +1,4 @@
-"""What decoders look at of an encoded prompt: keys and values of cross-attention, shared by all rows of the prompt."""
+"""What decoders look at of an encoded prompt: keys and values of cross-attention, shared by all texts of the prompt."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin, EncoderDecoderCache
+from transformers.cache_utils import Cache, CacheLayerMixin
 
-from .key_values import KeyValueSlots
+from .block_storage import BlockStorage
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,69 +20,57 @@ class Source:
     layers: list[tuple[Tensor, Tensor]]
     length: int
 
+    @property
+    def bytes(self) -> int:
+        """How much memory it takes."""
+        return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
+
 
 @dataclass(frozen=True)
 class Shown:
-    """What a forward pass needs besides keys and values.
+    """What a forward pass needs of the sources of its rows.
 
+    view: keys and values of all layers
     shape_only: [rows, length, 1], stands for the encoder's states, of which only the shape is used
     mask: int64 [rows, length], 1 for what is of a row's own prompt; None where all are as long
     """
 
+    view: Cache
     shape_only: Tensor
     mask: Tensor | None
 
 
-class SourceSlots(KeyValueSlots):
-    """Slots of the decoder's own tokens, each row bound to a source, which forked rows share."""
+class SourceStorage(BlockStorage):
+    """Blocks of the decoder's own tokens, and the sources of the rows that were last read, put together."""
 
-    def __init__(self, rows: int, capacity: int, layers: int) -> None:
-        super().__init__(rows, capacity, layers)
-        self._bound: list[Source | None] = []
-        self._cross = [SourceLayer() for _ in range(layers)]
-        self._shown: tuple[list[Source | None], Shown] | None = None
-        self.both = EncoderDecoderCache(self.view, Cache(layers=list[Any](self._cross)))
-        self.both.is_updated = dict.fromkeys(range(layers), True)
+    def __init__(self, blocks: int, layers: int) -> None:
+        super().__init__(blocks, layers)
+        self._shown: list[tuple[list[Source], Shown]] = []
 
-    def join(self, count: int) -> None:
-        """Add empty rows; `bind` gives them their sources."""
-        super().join(count)
-        self._bound += [None] * count
+    def show(self, groups: Sequence[list[Source]]) -> list[Shown]:
+        """For each pass the sources of its rows; what was put together for the same rows last time is used again."""
+        before = self._shown
+        self._shown = [next((each for each in before if each[0] == sources), None) or (sources, _put_together(sources))
+                       for sources in groups]  # fmt: skip
+        return [shown for _, shown in self._shown]
 
-    def bind(self, first: int, layers: Sequence[tuple[Tensor, Tensor]], lengths: Sequence[int]) -> None:
-        """Give rows from `first` on their sources; keys and values are [rows, heads, longest, head size]."""
-        for row, length in enumerate(lengths):
-            own = [(keys[row, :, :length], values[row, :, :length]) for keys, values in layers]
-            self._bound[first + row] = Source(own, length)
 
-    def arrange(self, parents: Sequence[int], shared: Sequence[int] | None = None) -> None:
-        """As for all slots; the sources themselves stay where they are."""
-        super().arrange(parents, shared)
-        self._bound = [self._bound[parent] for parent in parents]
-
-    def show(self, rows: Sequence[int]) -> Shown:
-        """Let the layers see the sources of these rows; what was put together for the same rows is used again."""
-        sources = [self._bound[row] for row in rows]
-        if self._shown is None or self._shown[0] != sources:
-            self._shown = sources, self._put_together([source for source in sources if source is not None])
-        return self._shown[1]
-
-    def _put_together(self, sources: list[Source]) -> Shown:
-        count, longest = len(sources), max(source.length for source in sources)
-        alone = all(source is sources[0] for source in sources)
-        for number, layer in enumerate(self._cross):
-            if alone:
-                keys, values = sources[0].layers[number]
-                layer.keys, layer.values = (part.expand(count, *part.shape) for part in (keys, values))
-            else:
-                layer.keys = _stacked([source.layers[number][0] for source in sources], longest)
-                layer.values = _stacked([source.layers[number][1] for source in sources], longest)
-        like = sources[0].layers[0][0]
-        mask = None
-        if any(source.length < longest for source in sources):
-            lengths = torch.tensor([source.length for source in sources], device=like.device)
-            mask = (torch.arange(longest, device=like.device) < lengths[:, None]).long()
-        return Shown(like.new_zeros(1, 1, 1).expand(count, longest, 1), mask)
+def _put_together(sources: list[Source]) -> Shown:
+    count, longest = len(sources), max(source.length for source in sources)
+    alone = all(source is sources[0] for source in sources)
+    layers: list[Any] = []
+    for number, (keys, values) in enumerate(sources[0].layers):
+        if alone:
+            layers.append(SourceLayer(*(part.expand(count, *part.shape) for part in (keys, values))))
+        else:
+            each = [source.layers[number] for source in sources]
+            layers.append(SourceLayer(*(_stacked(parts, longest) for parts in zip(*each, strict=True))))
+    like = sources[0].layers[0][0]
+    mask = None
+    if any(source.length < longest for source in sources):
+        lengths = torch.tensor([source.length for source in sources], device=like.device)
+        mask = (torch.arange(longest, device=like.device) < lengths[:, None]).long()
+    return Shown(Cache(layers=layers), like.new_zeros(1, 1, 1).expand(count, longest, 1), mask)
 
 
 class SourceLayer(CacheLayerMixin):
@@ -91,16 +79,16 @@ class SourceLayer(CacheLayerMixin):
     is_sliding = False
     supports_early_init = False
 
-    def __init__(self) -> None:
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        self.keys: Tensor | None = keys
+        self.values: Tensor | None = values
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """There is nothing to allocate."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Sources are bound before the decoder runs."""
+        """Sources are there before the decoder runs."""
         raise AssertionError("cross-attention was to use the keys and values that it has")
 
     def get_seq_length(self) -> int:

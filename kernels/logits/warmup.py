@@ -9,13 +9,17 @@ import numpy as np
 
 
 def thunks() -> list[tuple[str, Callable[[], object]]]:
-    """The kernels on masks and logits, each called once on one short row."""
+    """The kernels on masks, logits, and keys and values, each called once on one short row."""
+    from ..attention import paged
     from . import mask, select
 
     logits = np.zeros((1, 8), np.float32)
     halves = np.zeros((1, 8), np.float16)
     masks = np.full((1, 1), 0xFF, np.uint32)
     zero = np.zeros(1, np.int32)
+    one = np.ones(1, np.int32)
+    token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
+    rows = paged.Rows(zero, zero, zero, one, zero)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
         ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
@@ -25,6 +29,13 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
         ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),
         ("masked_sample", lambda: select.masked_sample(logits, 0.5, masks, top_p=0.5)),
+        ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
+        (
+            "attend_blocks",
+            lambda: paged.attend_blocks(
+                token, token, stored, stored, rows, 0, 1, 0, 0, logits[0, :0], logits[0, :2], logits
+            ),
+        ),
     ]
 
 

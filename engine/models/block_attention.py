@@ -1,0 +1,156 @@
+"""Attention of a packed step: each chunk's tokens to the tokens of its own text, whose keys and values lie in blocks."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from ...kernels.attention.paged import attend_blocks
+from .block_storage import LayerBlocks
+from .reach import Reach
+from .step import Step
+
+_TILE = 512
+"""Tokens whose attention to earlier ones is computed at once, where a mask is needed."""
+_MUCH = 1 << 19
+"""Numbers of keys that are worth another thread."""
+
+
+class Scoring(NamedTuple):
+    """How scores become weights: `scale` times the products, the soft cap if any, and sinks [query heads] if any."""
+
+    scale: float
+    cap: float | None
+    sinks: Tensor | None
+
+
+def attend(
+    step: Step, layer: LayerBlocks, reach: Reach, new: tuple[Tensor, Tensor, Tensor], scoring: Scoring
+) -> Tensor:
+    """What the new tokens get: [tokens, query heads, size of values].
+
+    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already
+    """
+    queries, keys, values = new
+    out = queries.new_empty(*queries.shape[:2], values.shape[2])
+    if step.short:
+        if layer.arrays is not None and queries.dtype == layer.keys.dtype:
+            _in_place(out, queries.contiguous(), step, layer, reach, scoring)
+        else:
+            for chosen in step.similar():
+                _padded(out, queries, step, chosen, layer, reach, scoring)
+    for chunk in step.long:
+        first, last, start = step.firsts[chunk], step.firsts[chunk] + step.widths[chunk], step.starts[chunk]
+        if start == 0:
+            own, its = keys[first:last].transpose(0, 1), values[first:last].transpose(0, 1)
+        else:
+            own, its = (part[0] for part in step.gather([chunk]).of_layer(layer))
+        mixed = _long(queries[first:last].transpose(0, 1), own, its, start, reach, scoring)
+        out[first:last] = mixed.transpose(0, 1)
+    return out
+
+
+def _in_place(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reach: Reach, scoring: Scoring) -> None:
+    """Short chunks, by the kernel."""
+    assert layer.arrays is not None
+    keys, values = layer.arrays
+    group = queries.shape[1] // keys.shape[1]
+    sinks = scoring.sinks
+    none = np.empty(0, keys.dtype)
+    settings = np.array([scoring.scale, scoring.cap or 0], keys.dtype)
+    arguments = (out.numpy(), queries.numpy(), keys, values, step.rows)
+    count = len(step.short)
+    edges = _parts(step, reach, keys.shape[1] * keys.shape[3])
+    beside = none if sinks is None else sinks.detach().to(queries.dtype).contiguous().numpy()
+    limits = (reach.window or 0, reach.chunk or 0, beside, settings)
+    if len(edges) == 2:
+        attend_blocks(*arguments, 0, count, *limits, step.scratch(0, group, keys.dtype))
+        return
+    waiting = [
+        _pool().submit(attend_blocks, *arguments, lo, hi, *limits, step.scratch(number, group, keys.dtype))
+        for number, (lo, hi) in enumerate(zip(edges, edges[1:], strict=False))
+    ]
+    for part in waiting:
+        part.result()
+
+
+def _parts(step: Step, reach: Reach, numbers: int) -> list[int]:
+    """Where the short rows are cut, for each thread about as much to read; `numbers` are those of a token's keys."""
+    threads = torch.get_num_threads()
+    rows = len(step.short)
+    if threads == 1 or rows == 1:
+        return [0, rows]
+    limit = reach.longest or max(step.ends)
+    reads = np.cumsum([min(step.ends[row], limit) * step.widths[row] for row in step.short])
+    parts = min(threads, int(reads[-1]) * numbers // _MUCH)
+    if parts < 2:
+        return [0, rows]
+    inner = np.searchsorted(reads, reads[-1] * np.arange(1, parts) / parts) + 1
+    return sorted({0, rows, *(int(edge) for edge in inner if edge < rows)})
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="trellm-attention")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of the threads
+
+
+def _padded(
+    out: Tensor, queries: Tensor, step: Step, chosen: list[int], layer: LayerBlocks, reach: Reach, scoring: Scoring
+) -> None:
+    """Short chunks, their texts gathered and padded."""
+    rows = step.gather(chosen)
+    keys, values = rows.of_layer(layer)
+    mixed = _masked(
+        queries[rows.tokens].transpose(1, 2), keys, values, reach.allowed(rows.positions, keys.shape[2]), scoring
+    )
+    out[rows.tokens[rows.real]] = mixed.transpose(1, 2)[rows.real]
+
+
+def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reach, scoring: Scoring) -> Tensor:
+    """A long chunk from `start` on of a text, whose keys and values [heads, tokens, size] end where it ends."""
+    count, end = queries.shape[1], keys.shape[1]
+    plain = reach.longest is None or reach.longest >= end
+    if start == 0 and plain and scoring.cap is None and scoring.sinks is None:
+        return scaled_dot_product_attention(
+            queries[None], keys[None], values[None], is_causal=True, scale=scoring.scale, enable_gqa=True
+        )[0]
+    parts: list[Tensor] = []
+    for low in range(0, count, _TILE):
+        high = min(low + _TILE, count)
+        begin, stop = reach.begin(start + low), start + high
+        positions = torch.arange(start + low, stop, device=queries.device)[None]
+        allowed = reach.allowed(positions, stop, begin)
+        seen = keys[None, :, begin:stop], values[None, :, begin:stop]
+        parts.append(_masked(queries[None, :, low:high], *seen, allowed, scoring)[0])
+    return torch.cat(parts, 1)
+
+
+def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scoring: Scoring) -> Tensor:
+    """Attention [rows, query heads, width, size] under a mask [rows, 1, width, tokens]."""
+    if scoring.cap is None and scoring.sinks is None:
+        return scaled_dot_product_attention(
+            queries, keys, values, attn_mask=allowed, scale=scoring.scale, enable_gqa=True
+        )
+    group = queries.shape[1] // keys.shape[1]
+    apart = queries.unflatten(1, (-1, group))
+    scores = (apart @ keys[:, :, None].mT).flatten(1, 2) * scoring.scale
+    if scoring.cap is not None:
+        scores = torch.tanh(scores / scoring.cap) * scoring.cap
+    scores = scores.masked_fill(~allowed, -torch.inf)
+    if scoring.sinks is not None:
+        beside = scoring.sinks.to(scores.dtype)[None, :, None, None].expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, beside], -1)
+    exact = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    weights = torch.softmax(scores, -1, dtype=exact).to(values.dtype)[..., : keys.shape[2]]
+    return (weights.unflatten(1, (-1, group)) @ values[:, :, None]).flatten(1, 2)

@@ -1,0 +1,140 @@
+"""Keys and values of all layers, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...kernels.attention.paged import write_blocks
+from ..memory.tables import BLOCK, FREED, BlockTable
+
+IN_PLACE = {torch.float32, torch.float64}
+"""What the kernels for CPUs read and write in place."""
+
+
+class LayerBlocks:
+    """One layer's keys and values: [blocks, heads, BLOCK, head size], whose sizes need not be the same.
+
+    arrays: the same as NumPy arrays, where kernels read them in place; else None
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self.keys = torch.empty(0)
+        self.values = torch.empty(0)
+        self.arrays: tuple[NDArray[Any], NDArray[Any]] | None = None
+
+    def write(self, keys: Tensor, values: Tensor, places: Places) -> None:
+        """Store the keys and values [tokens, heads, size] of new tokens."""
+        if not self.keys.numel():
+            self._allocate(keys, values)
+        if self.arrays is not None:
+            write_blocks(self.arrays[0], keys.contiguous().numpy(), places.slots)
+            write_blocks(self.arrays[1], values.contiguous().numpy(), places.slots)
+        else:
+            blocks, within = places.on(keys.device)
+            self.keys[blocks, :, within] = keys
+            self.values[blocks, :, within] = values
+
+    def _allocate(self, keys: Tensor, values: Tensor) -> None:
+        self.keys = _zeros(self.blocks, keys)
+        self.values = _zeros(self.blocks, values)
+        if keys.device.type == "cpu" and keys.dtype == values.dtype and keys.dtype in IN_PLACE:
+            self.arrays = self.keys.numpy(), self.values.numpy()
+
+    def read(self, rows: Gathered) -> tuple[Tensor, Tensor]:
+        """The keys and values [rows, heads, longest, size] of whole texts; zeros where there is none."""
+        return rows.of(self.keys), rows.of(self.values)
+
+
+class BlockStorage:
+    """The keys and values of a model's layers; each is allocated when its first token is written."""
+
+    def __init__(self, blocks: int, layers: int) -> None:
+        self.layers = [LayerBlocks(blocks) for _ in range(layers)]
+
+    @property
+    def bytes(self) -> int:
+        """How much memory is allocated."""
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy blocks, in all layers and all at once: each pair is (from, to)."""
+        if not pairs:
+            return
+        for layer in self.layers:
+            if layer.keys.numel():
+                sources, targets = torch.tensor(pairs, device=layer.keys.device).T
+                layer.keys[targets] = layer.keys[sources]
+                layer.values[targets] = layer.values[sources]
+
+
+class Places:
+    """Where the new tokens of a pass go.
+
+    slots: int32 [tokens], block * BLOCK + place in the block
+    """
+
+    def __init__(self, slots: NDArray[np.int32]) -> None:
+        self.slots = slots
+        self._on: tuple[Tensor, Tensor] | None = None
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Blocks and places in them, int64 [tokens]."""
+        if self._on is None:
+            slots = torch.from_numpy(self.slots.astype(np.int64)).to(device)
+            self._on = slots // BLOCK, slots % BLOCK
+        return self._on
+
+
+class Gathered:
+    """Some whole texts, to be read as if they were padded to the longest.
+
+    tables: their blocks; ends: how many tokens each has, with those that are written in this pass
+    """
+
+    def __init__(self, tables: Sequence[BlockTable], ends: Sequence[int], device: torch.device) -> None:
+        longest = (max(ends) + BLOCK - 1) // BLOCK
+        index = np.zeros((len(tables), longest), np.int64)
+        for row, table in enumerate(tables):
+            count = min(len(table.blocks), (ends[row] + BLOCK - 1) // BLOCK)
+            index[row, :count] = np.frombuffer(table.blocks, np.int32, count)
+        freed = index == FREED
+        places = np.arange(longest * BLOCK)
+        absent = (places >= np.array(ends)[:, None]) | freed.repeat(BLOCK, axis=1)
+        self.end = max(ends)
+        self.absent = torch.from_numpy(absent[:, : self.end]).to(device) if absent[:, : self.end].any() else None
+        self._index = torch.from_numpy(np.where(freed, 0, index).ravel()).to(device)
+        self._rows = len(tables)
+
+    def of(self, stored: Tensor) -> Tensor:
+        """What is stored of these texts: [rows, heads, end, size].
+
+        Zeros where there is none: attention multiplies what it masks by 0, and 0 times NaN is NaN.
+        """
+        blocks = stored.index_select(0, self._index).unflatten(0, (self._rows, -1))
+        texts = blocks.transpose(1, 2).flatten(2, 3)[:, :, : self.end]
+        return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
+
+
+def slots_of(table: BlockTable, start: int, width: int) -> NDArray[np.int32]:
+    """The slots of tokens `start` ... `start + width - 1` of a text, int32."""
+    at = np.arange(start, start + width, dtype=np.int32)
+    return np.frombuffer(table.blocks, np.int32)[at // BLOCK] * np.int32(BLOCK) + at % BLOCK
+
+
+def _zeros(blocks: int, like: Tensor) -> Tensor:
+    """[blocks, heads, BLOCK, size] for entries such as `like` [tokens, heads, size].
+
+    On a CPU memory is reserved, and taken by and by as blocks are first written.
+    """
+    shape = (blocks, like.shape[1], BLOCK, like.shape[2])
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    kinds: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}
+    return torch.from_numpy(np.zeros(shape, kinds[like.element_size()])).view(like.dtype)

@@ -1,0 +1,119 @@
+"""Models that run packed steps: their attention goes through the interface of transformers, for which there is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+
+from ..memory.tables import Chunk
+from .block_attention import Scoring, attend
+from .block_storage import BlockStorage
+from .reach import layer_reaches
+from .step import Step
+
+_NAME = "trellm_blocks"
+_HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
+_locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
+
+
+class NotPacked(Exception):
+    """An attention layer that asks for what packed steps do not have."""
+
+
+class PackedReader:
+    """Runs a decoder on packed steps. `run` takes ids and keyword arguments and returns states [1, tokens, size]."""
+
+    def __init__(self, body: Any, config: Any, run: Callable[..., Tensor]) -> None:
+        self._body = body
+        self._run = run
+        self._reaches = layer_reaches(config)
+        self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
+        found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
+        self._configs = list(found.values())
+        self._lock = _locks.setdefault(body, RLock())
+
+    def read(self, chunks: Sequence[Chunk], storage: BlockStorage) -> Tensor:
+        """The states [chunks, size] of the last tokens."""
+        device = self._body.device
+        step = Step(chunks, storage, self._reaches, device)
+        numbers = torch.tensor([step.ids, step.positions], device=device)
+        positions = numbers[1:]
+        more = {"past_key_values": _Positions(positions[0])} if self._tuned else {}
+        with self._ours():
+            states = self._run(
+                numbers[:1], position_ids=positions, attention_mask=None, use_cache=False, trellm_step=step, **more
+            )[0]
+        return states if len(states) == len(step.last) else states[step.last]
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """While this lasts attention is ours; the lock, since a model's configuration is there for all threads."""
+        with self._lock:
+            before = [config._attn_implementation for config in self._configs]
+            try:
+                for config in self._configs:
+                    config._attn_implementation_internal = _NAME
+                yield
+            finally:
+                for config, name in zip(self._configs, before, strict=True):
+                    config._attn_implementation_internal = name
+
+
+class _Positions:
+    """Stands for a cache where a layer computes positions itself, as the tokens' numbers plus the cache's length."""
+
+    def __init__(self, positions: Tensor) -> None:
+        self._shift = positions - torch.arange(len(positions), device=positions.device)
+
+    def get_seq_length(self, layer: int = 0) -> Tensor:
+        """What to add to the tokens' places in the step to get those in their texts."""
+        return self._shift
+
+    def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Attention itself writes to the blocks."""
+        return keys, values
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    trellm_step: Step | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that layers call; [1, heads, tokens, size] each. Raises NotPacked."""
+    number = getattr(module, "layer_idx", None)
+    if trellm_step is None or number is None:
+        raise NotPacked(f"{type(module).__name__} does not hand on what attention needs")
+    reach = trellm_step.reaches[number]
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if attention_mask is not None or dropout or not causal or sliding_window not in (None, reach.window):
+        raise NotPacked(f"{type(module).__name__} is not causal attention as its configuration says")
+    strange = [
+        name for name, given in others.items() if name not in _HARMLESS and given is not None and given is not False
+    ]
+    if strange:
+        raise NotPacked(f"{type(module).__name__} passes {', '.join(strange)} to its attention")
+    new = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+    layer = trellm_step.layers[number]
+    layer.write(new[1], new[2], trellm_step.places)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))[None], None
+
+
+AttentionInterface.register(_NAME, _attention)

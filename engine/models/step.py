@@ -1,0 +1,120 @@
+"""A packed step: the tokens of all chunks behind one another, without padding."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...kernels.attention.paged import Rows
+from ..memory.tables import BLOCK, Chunk
+from .block_storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
+from .reach import Reach
+
+SHORT = 16
+"""Up to so many tokens of a chunk are read by the kernel of short chunks."""
+
+
+class Step:
+    """What attention has to know of a step; made once for all layers.
+
+    firsts, widths, starts, ends: of each chunk, its first token in the step, how many it has, where its first one lies
+        in its text, and how many tokens that text then has
+    short, long: which chunks are the one and the other
+    rows: what the kernel reads of the short ones
+    """
+
+    def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: Sequence[Reach], device: Any) -> None:
+        self.layers = storage.layers
+        self.reaches = reaches
+        self._chunks = chunks
+        self._device = device
+        self.ids: list[int] = []
+        self.positions: list[int] = []
+        slots, blocks, tables = array("i"), array("i"), array("i")
+        self.firsts, self.widths, self.starts = array("i"), array("i"), array("i")
+        for table, tokens in chunks:
+            start, width, own = len(table.tokens), len(tokens), table.blocks
+            self.firsts.append(len(self.ids))
+            self.widths.append(width)
+            self.starts.append(start)
+            self.ids += tokens
+            if width == 1:
+                self.positions.append(start)
+                slots.append(own[start // BLOCK] * BLOCK + start % BLOCK)
+            else:
+                self.positions += range(start, start + width)
+                slots.frombytes(slots_of(table, start, width).tobytes())
+            if width <= SHORT:
+                tables.append(len(blocks))
+                blocks.extend(own)
+        self.ends = [start + width for start, width in zip(self.starts, self.widths, strict=True)]
+        self.short = [row for row, width in enumerate(self.widths) if width <= SHORT]
+        self.long = [row for row, width in enumerate(self.widths) if width > SHORT]
+        self.places = Places(np.frombuffer(slots, np.int32))
+        self.rows = self._rows(blocks, tables)
+        self._scratch: dict[Any, NDArray[Any]] = {}
+        self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
+        self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
+
+    def _rows(self, blocks: array[int], tables: array[int]) -> Rows:
+        if not self.short:
+            none = np.empty(0, np.int32)
+            return Rows(none, none, none, none, none)
+        columns = [np.frombuffer(column, np.int32) for column in (self.firsts, self.widths, self.starts)]
+        if self.long:
+            columns = [column[self.short] for column in columns]
+        return Rows(np.frombuffer(blocks, np.int32), np.frombuffer(tables, np.int32), *columns)
+
+    def scratch(self, part: int, group: int, dtype: Any) -> NDArray[Any]:
+        """Room for the scores of one token, for each thread its own."""
+        key = part, group, dtype
+        if key not in self._scratch:
+            longest = max(self.ends[row] for row in self.short)
+            self._scratch[key] = np.empty((group, longest), dtype)
+        return self._scratch[key]
+
+    def similar(self) -> list[list[int]]:
+        """The short chunks, those together whose texts are about as long."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for row in self.short:
+            length = (self.ends[row] // BLOCK).bit_length(), (self.widths[row] - 1).bit_length()
+            found.setdefault(length, []).append(row)
+        return list(found.values())
+
+    def gather(self, chosen: list[int]) -> GatheredChunks:
+        """The texts of some chunks, with which tokens of the step they read; the same for all layers."""
+        key = tuple(chosen)
+        if key not in self._gathered:
+            self._gathered[key] = GatheredChunks(self, self._chunks, chosen, self._device)
+        return self._gathered[key]
+
+
+class GatheredChunks:
+    """The texts of some chunks of a step, padded.
+
+    tokens: int64 [rows, width] places in the step, the last one again where a chunk is shorter; real: bool, where not
+    positions: the same tokens' places in their texts
+    """
+
+    def __init__(self, step: Step, chunks: Sequence[Chunk], chosen: list[int], device: Any) -> None:
+        self._texts = Gathered([chunks[row].table for row in chosen], [step.ends[row] for row in chosen], device)
+        width = max(step.widths[row] for row in chosen)
+        lengths, firsts, starts = (
+            torch.tensor([numbers[row] for row in chosen], device=device)[:, None]
+            for numbers in (step.widths, step.firsts, step.starts)
+        )
+        steps = torch.arange(width, device=device)
+        within = torch.minimum(steps, lengths - 1)
+        self.tokens: Tensor = firsts + within
+        self.positions: Tensor = starts + within
+        self.real: Tensor = steps < lengths
+
+    def of_layer(self, layer: LayerBlocks) -> tuple[Tensor, Tensor]:
+        """Keys and values [rows, heads, tokens, size]."""
+        return layer.read(self._texts)

@@ -1,0 +1,215 @@
+"""Attention of a few new tokens of each of many texts, whose keys and values lie in blocks (CPU, float32 and float64).
+
+Nothing is gathered: a kernel reads keys and values where they lie, once for all query heads that share them. Scores go
+to a scratch row, so that exponentials are taken of many numbers at once. The idea of blocks: W. Kwon et al., Efficient
+Memory Management for Large Language Model Serving with PagedAttention (2023).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit.aliases import Int, Ints
+from ..jit.arrays import Arrays, Vector
+from ..jit.wide import inner_njit, njit
+
+Reals = NDArray[np.floating[Any]]
+
+_LOG2E = 1.4426950408889634
+# ln 2 in two parts, the first of which has zeros at its end, so that its products with small integers are exact.
+_LN2_HIGH = 0.693359375
+_LN2_LOW = -2.1219444005469058e-4
+# Weights of less than e^-80 of the largest cannot be seen, in float64 either.
+_LEAST = -80.0
+
+
+class Rows(Arrays):
+    """The texts of a step: row r reads tokens `firsts[r]` ... of the step, which lie at `starts[r]` ... of its text.
+
+    blocks: the numbers of all rows' blocks, one row behind the other
+    tables: [rows] where in `blocks` a row begins
+    firsts, widths, starts: [rows]
+    """
+
+    blocks: Vector[np.int32]
+    tables: Vector[np.int32]
+    firsts: Vector[np.int32]
+    widths: Vector[np.int32]
+    starts: Vector[np.int32]
+
+
+@njit
+def write_blocks(stored: Reals, new: Reals, slots: Ints) -> None:
+    """Put new[t] [heads, size] into stored [blocks, heads, BLOCK, size], at place slots[t] counted in tokens."""
+    room = stored.shape[2]
+    for token in range(slots.size):
+        block, place = slots[token] // room, slots[token] % room
+        for head in range(stored.shape[1]):
+            for i in range(stored.shape[3]):
+                stored[block, head, place, i] = new[token, head, i]
+
+
+@njit(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
+def attend_blocks(
+    out: Reals,
+    queries: Reals,
+    keys: Reals,
+    values: Reals,
+    rows: Rows,
+    lo: Int,
+    hi: Int,
+    window: Int,
+    chunk: Int,
+    sinks: Reals,
+    settings: Reals,
+    scratch: Reals,
+) -> None:
+    """Attention of the tokens of rows `lo` to `hi`, each to the tokens of its text up to itself.
+
+    out, queries: [tokens, query heads, size], of values and of keys
+    keys, values: [blocks, heads, BLOCK, size]
+    window, chunk: how many tokens back a token looks, itself counted, or to the start of its chunk; 0 for any number
+    sinks: [query heads], or none: a score beside those of the tokens, whose weight goes nowhere
+    settings: the scale of scores and their soft cap, 0 for none
+    scratch: [query heads of a head, tokens of the longest row]
+    """
+    heads = keys.shape[1]
+    group = queries.shape[1] // heads
+    for row in range(lo, hi):
+        for step in range(rows.widths[row]):
+            end = rows.starts[row] + step + 1
+            begin = 0
+            if window > 0:
+                begin = max(begin, end - window)
+            if chunk > 0:
+                begin = max(begin, (end - 1) // chunk * chunk)
+            token = rows.firsts[row] + step
+            blocks = rows.blocks[rows.tables[row] :]
+            for head in range(heads):
+                mine = queries[token, head * group : (head + 1) * group]
+                results = out[token, head * group : (head + 1) * group]
+                score(scratch, mine, keys, blocks, head, begin, end, settings[0])
+                if settings[1] > 0:
+                    cap_scores(scratch, group, end - begin, settings[1])
+                normalise(scratch, group, end - begin, sinks, head * group)
+                mix(results, scratch, values, blocks, head, begin, end)
+
+
+@inner_njit
+def score(
+    scores: Reals, queries: Reals, keys: Reals, blocks: Ints, head: Int, begin: Int, end: Int, scale: Any
+) -> None:
+    """scores[g, t - begin] = scale * queries[g] . key of token t."""
+    room = keys.shape[2]
+    size = keys.shape[3]
+    for index in range(begin // room, (end - 1) // room + 1):
+        those = keys[blocks[index], head]
+        low, high = max(begin - index * room, 0), min(end - index * room, room)
+        at = index * room - begin
+        fours = low + (high - low) // 4 * 4
+        for g in range(queries.shape[0]):
+            for j in range(low, fours, 4):
+                a = scores.dtype.type(0)
+                b = scores.dtype.type(0)
+                c = scores.dtype.type(0)
+                d = scores.dtype.type(0)
+                for i in range(size):
+                    q = queries[g, i]
+                    a += q * those[j, i]
+                    b += q * those[j + 1, i]
+                    c += q * those[j + 2, i]
+                    d += q * those[j + 3, i]
+                scores[g, at + j] = a * scale
+                scores[g, at + j + 1] = b * scale
+                scores[g, at + j + 2] = c * scale
+                scores[g, at + j + 3] = d * scale
+            for j in range(fours, high):
+                a = scores.dtype.type(0)
+                for i in range(size):
+                    a += queries[g, i] * those[j, i]
+                scores[g, at + j] = a * scale
+
+
+@inner_njit
+def exponential(x: Any, like: Reals) -> Any:
+    """e^x for x <= 0 in the type of `like`, without branches and calls, so that many are taken at once.
+
+    e^x = 2^k e^r with |r| <= ln 2 / 2, and e^r by the first 14 terms of its series.
+    """
+    kind = like.dtype.type
+    x = kind(_LEAST) if x < kind(_LEAST) else x  # NaN stays what it is
+    k = np.floor(x * kind(_LOG2E) + kind(0.5))
+    r = (x - k * kind(_LN2_HIGH)) - k * kind(_LN2_LOW)
+    series = kind(1 / 6227020800) * r + kind(1 / 479001600)
+    series = series * r + kind(1 / 39916800)
+    series = series * r + kind(1 / 3628800)
+    series = series * r + kind(1 / 362880)
+    series = series * r + kind(1 / 40320)
+    series = series * r + kind(1 / 5040)
+    series = series * r + kind(1 / 720)
+    series = series * r + kind(1 / 120)
+    series = series * r + kind(1 / 24)
+    series = series * r + kind(1 / 6)
+    series = series * r + kind(0.5)
+    series = series * r + kind(1)
+    series = series * r + kind(1)
+    return series * kind(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32))
+
+
+@inner_njit
+def cap_scores(scores: Reals, group: Int, count: Int, cap: Any) -> None:
+    """cap * tanh(score / cap), of each."""
+    one = scores.dtype.type(1)
+    for g in range(group):
+        for j in range(count):
+            x = scores[g, j] / cap
+            e = exponential(-(abs(x) + abs(x)), scores)
+            capped = cap * ((one - e) / (one + e))
+            scores[g, j] = capped if x >= 0 else -capped
+
+
+@inner_njit
+def normalise(scores: Reals, group: Int, count: Int, sinks: Reals, first: Int) -> None:
+    """Softmax of each row of scores, with a sink beside them if there is one."""
+    for g in range(group):
+        top = scores[g, 0] if sinks.size == 0 else sinks[first + g]
+        for j in range(count):
+            top = scores[g, j] if scores[g, j] > top else top
+        total = scores.dtype.type(0)
+        for j in range(count):
+            weight = exponential(scores[g, j] - top, scores)
+            scores[g, j] = weight
+            total += weight
+        if sinks.size > 0:
+            total += exponential(sinks[first + g] - top, scores)
+        factor = scores.dtype.type(1) / total
+        for j in range(count):
+            scores[g, j] *= factor
+
+
+@inner_njit
+def mix(results: Reals, weights: Reals, values: Reals, blocks: Ints, head: Int, begin: Int, end: Int) -> None:
+    """results[g] = the sum of weights[g, t - begin] * value of token t."""
+    room = values.shape[2]
+    size = values.shape[3]
+    for g in range(results.shape[0]):
+        for i in range(size):
+            results[g, i] = 0
+    for index in range(begin // room, (end - 1) // room + 1):
+        those = values[blocks[index], head]
+        low, high = max(begin - index * room, 0), min(end - index * room, room)
+        at = index * room - begin
+        fours = low + (high - low) // 4 * 4
+        for g in range(results.shape[0]):
+            for j in range(low, fours, 4):
+                a, b = weights[g, at + j], weights[g, at + j + 1]
+                c, d = weights[g, at + j + 2], weights[g, at + j + 3]
+                for i in range(size):
+                    results[g, i] += a * those[j, i] + b * those[j + 1, i] + c * those[j + 2, i] + d * those[j + 3, i]
+            for j in range(fours, high):
+                a = weights[g, at + j]
+                for i in range(size):
+                    results[g, i] += a * those[j, i]
