@@ -93,6 +93,11 @@ class Engine:
         loop_calls = list(self._loop.calls)
         return bool(self._entering) or any(call.entries or call.is_waiting for call in loop_calls)
 
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the texts on their way hold, what several share counted once."""
+        return self._loop.held_blocks * self.model.block_bytes
+
     def start(self) -> Engine:
         """Let a thread of the engine's own take the steps, until it is closed."""
         with self._news:
@@ -135,7 +140,8 @@ class Engine:
     def cancel(self, call: Call) -> None:
         """Let nothing more come of a call; its memory is free after the step that is under way."""
         call.is_cancelled = True
-        if self._lock.acquire(blocking=False):
+        # A handle may be given up in the midst of a step of this thread, by Python's garbage collector.
+        if not self._leads and self._lock.acquire(blocking=False):
             try:
                 self._loop.forget()
             finally:

@@ -18,8 +18,8 @@ from ..guides.quoting.source import Span
 from ..tokenizers_adapter import Vocabulary
 from .arguments import check_guide, check_model
 from .decode.guide_cache import GuideCache
-from .decode.row import Row
 from .decode.requests import Job
+from .decode.row import Row
 from .diagnostics import Diagnostics
 from .engine import Engine
 from .gc_restored import gc_restored
@@ -253,4 +253,3 @@ def _unmet(row: Row) -> tuple[str, ...]:
 
 def _same(left: Vocabulary, right: Vocabulary) -> bool:
     return left is right or left.fingerprint == right.fingerprint
-

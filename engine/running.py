@@ -15,7 +15,6 @@ from .handle import Handle, Pairs
 from .options import Options
 from .results import Generation, Interrupted, finished_of
 
-
 Told = Callable[[int, int, Generation[Any]], None]
 """What is told of every text as it is finished: the number of its prompt, that of the sample, and the result."""
 
@@ -32,12 +31,12 @@ def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> li
         handle = Handle(Engine.of(pairs[0][0].model), pairs, options)
         try:
             go_on(handle, len(pairs) * options.search.n, options.progress, told)
+            return handle.results()
         except KeyboardInterrupt:
             raise Interrupted(handle.saved()) from None
         except BaseException as error:
             keep_results(error, handle.saved())
             raise
-        return handle.results()
 
 
 def go_on(handle: Handle, total: int, progress: bool | None, told: Told | None) -> None:

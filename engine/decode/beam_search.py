@@ -323,7 +323,9 @@ class BeamSearch:
         trace = None if group.recorder is None else group.recorder.trace([one for _, one in best])
         rows: list[Row] = []
         for sample, (score, one) in enumerate(best):
-            row = Row(BlockTable(), [], replace(group.request, sample=sample), one.state, siblings=len(best), score=score)
+            row = Row(
+                BlockTable(), [], replace(group.request, sample=sample), one.state, siblings=len(best), score=score
+            )
             row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
             row.inside, row.overruled = one.inside, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from ..memory.pool import BlockPool, TokenPool
-from ..memory.tables import BLOCK, BlockTable, Chunk
+from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam
 from .beam_group import Group
@@ -49,6 +49,11 @@ class Loop:
         """What is held in memory."""
         return [reader.table for entry in self._scheduler.running for reader in entry.work.readers]
 
+    @property
+    def held_blocks(self) -> int:
+        """How many blocks the texts on their way hold."""
+        return self._pool.held
+
     @torch.inference_mode()
     def step(self) -> None:
         """Take up requests, read, and continue what has read."""
@@ -65,13 +70,16 @@ class Loop:
         for entry in list(self._scheduler.running):
             if entry.work.done:
                 self._finish(entry)
+        self._forget()
         self.steps += 1
         self._is_whole = True
 
     def forget(self) -> None:
-        """Free at once what is wanted no more, where that can be done between two steps."""
-        if self._is_whole:
-            self._forget()
+        """Free at once what is wanted no more; between two steps."""
+        if not self._is_whole:
+            self._recover()
+        self._forget()
+        self._is_whole = True
 
     def close(self) -> None:
         """Give the memory back; nothing runs any more."""
@@ -200,7 +208,9 @@ class Loop:
         entries = plan.everyone()
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(entries) > 1:
             tokens = max(BLOCK, self._pace.tokens // 2)
-            self._pace = replace(self._pace, texts=len(entries) // 2, tokens=tokens, chunk=min(self._pace.chunk, tokens))
+            self._pace = replace(
+                self._pace, texts=len(entries) // 2, tokens=tokens, chunk=min(self._pace.chunk, tokens)
+            )
             return
         for entry in entries:
             entry.work.error = error

@@ -67,9 +67,7 @@ class Scheduler:
     begin: makes the work of a call's next request; again: makes that of an entry that gave up
     """
 
-    def __init__(
-        self, pool: Pool, pace: Pace, begin: Callable[[Call], Entry], again: Callable[[Entry], Work]
-    ) -> None:
+    def __init__(self, pool: Pool, pace: Pace, begin: Callable[[Call], Entry], again: Callable[[Entry], Work]) -> None:
         self.pace = pace
         self.running: list[Entry] = []
         self.back: deque[Entry] = deque()

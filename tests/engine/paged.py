@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,8 +30,8 @@ def logits_of(ids: Sequence[int]) -> Any:
 class Blocks:
     """What a model wrote into each place of each block."""
 
-    def __init__(self, count: int) -> None:
-        self.places: list[list[int | None]] = [[None] * BLOCK for _ in range(count)]
+    def __init__(self) -> None:
+        self.places: defaultdict[int, list[int | None]] = defaultdict(lambda: [None] * BLOCK)
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy blocks, all at once."""
@@ -56,7 +57,7 @@ class PagedModel(FunctionModel):
         self.raises: list[BaseException | None] = []
 
     def make_memory(self, blocks: int) -> Any:
-        return Blocks(blocks)
+        return Blocks()
 
     def forward(self, chunks: Sequence[Chunk], memory: Any) -> list[tuple[int, ...]]:
         self.steps += 1

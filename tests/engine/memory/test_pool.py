@@ -16,7 +16,7 @@ class Texts:
 
     def __init__(self, count: int, window: int | None = None) -> None:
         self.pool = BlockPool(count, window)
-        self.memory = Blocks(count)
+        self.memory = Blocks()
         self.tables: list[BlockTable] = []
         self.window = window
 
