@@ -48,7 +48,7 @@ class DecoderModel:
         self.device: torch.device = model.device
         self.block_bytes = 0
         self.window: int | None = None
-        self._body: Any = model.base_model
+        self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
         self._cached = cache
         self._config = config
         self._layers: int = config.num_hidden_layers
