@@ -27,8 +27,8 @@ LONGEST = 1 << 20
 class Engine:
     """Owns a model's memory, and runs the requests of all callers in one batch; see docs/engine.md.
 
-    model: what `generate.regex(model, ...)` and the others take. They run on the model's engine, so that calls from several
-        threads share its steps; it is made when it is first needed, and `Engine(model, ...)` makes it with other sizes.
+    model: what `generate.regex(model, ...)` and the others take. They run on the model's engine, so that calls from
+        several threads share its steps; it is made when it is first needed, by `Engine(model, ...)` with other sizes.
     memory: bytes for keys and values; by default half of what is free. On the CPU only what is used is really taken.
     texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where nothing is being
         written, and beside what is.

@@ -56,6 +56,7 @@ def check_fits(model: Model, request: Request, blocks: int) -> None:
         beams = f" in {width} beams" if width > 1 else ""
         raise OptionError(
             f"prompt {request.number} of {prompt} tokens, with up to {output} of output{beams}, takes "
-            f"{shown_size(needed * size)} of memory for keys and values, and the engine has {shown_size(blocks * size)}; "
+            f"{shown_size(needed * size)} of memory for keys and values, and the engine has "
+            f"{shown_size(blocks * size)}; "
             "ask for a smaller max_tokens or fewer beams, or give the engine more: Engine(model, memory=...)"
         )

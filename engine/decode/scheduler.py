@@ -2,9 +2,9 @@
 
 First come, first served. Texts that have few tokens to read, as those have that are being written, all read in every
 step. What is left of a step's tokens goes to longer ones, prompts, in chunks, so that writing never waits for
-more than a chunk; then to requests that join, as long as there is room for all that they have to read. Where a text needs a
-block and none is available the request that came last gives up its own and waits, first in line; it reads again what
-is not known any more.
+more than a chunk; then to requests that join, as long as there is room for all that they have to read. Where a text
+needs a block and none is available the request that came last gives up its own and waits, first in line; it reads
+again what is not known any more.
 """
 
 from __future__ import annotations

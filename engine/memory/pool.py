@@ -73,7 +73,7 @@ class BlockPool:
         return taken
 
     def has_slack(self, table: BlockTable, count: int) -> bool:
-        """Whether so many tokens go into the table's last block, its own, without filling it: nothing is to be reserved."""
+        """Whether so many tokens go into the table's last block, its own, without filling it: without `reserve`."""
         last = len(table.tokens) % BLOCK
         return last > 0 and last + count < BLOCK and self._holders[table.blocks[-1]] == 1
 

@@ -1,10 +1,11 @@
-"""Attention of a packed step: each chunk's tokens to the tokens of its own text, whose keys and values lie in blocks."""
+"""Attention of a packed step: the tokens of each chunk to those of its text, whose keys and values lie in blocks."""
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ...kernels.attention.paged import attend_blocks
+from ..decode.arrays import as_list
 from .block_storage import LayerBlocks
 from .reach import Reach
 from .step import Step
@@ -61,7 +63,7 @@ def _in_place(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reac
     """Short chunks, by the kernel."""
     assert layer.arrays is not None
     keys, values = layer.arrays
-    group = queries.shape[1] // keys.shape[1]
+    heads = queries.shape[1]
     sinks = scoring.sinks
     none = np.empty(0, keys.dtype)
     settings = np.array([scoring.scale, scoring.cap or 0], keys.dtype)
@@ -71,11 +73,11 @@ def _in_place(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reac
     beside = none if sinks is None else sinks.detach().to(queries.dtype).contiguous().numpy()
     limits = (reach.window or 0, reach.chunk or 0, beside, settings)
     if len(edges) == 2:
-        attend_blocks(*arguments, 0, count, *limits, step.scratch(0, group, keys.dtype))
+        attend_blocks(*arguments, 0, count, *limits, step.scratch(0, heads, keys.dtype))
         return
     waiting = [
-        _pool().submit(attend_blocks, *arguments, lo, hi, *limits, step.scratch(number, group, keys.dtype))
-        for number, (lo, hi) in enumerate(zip(edges, edges[1:], strict=False))
+        _pool().submit(attend_blocks, *arguments, lo, hi, *limits, step.scratch(number, heads, keys.dtype))
+        for number, (lo, hi) in enumerate(pairwise(edges))
     ]
     for part in waiting:
         part.result()
@@ -92,8 +94,8 @@ def _parts(step: Step, reach: Reach, numbers: int) -> list[int]:
     parts = min(threads, int(reads[-1]) * numbers // _MUCH)
     if parts < 2:
         return [0, rows]
-    inner = np.searchsorted(reads, reads[-1] * np.arange(1, parts) / parts) + 1
-    return sorted({0, rows, *(int(edge) for edge in inner if edge < rows)})
+    inner: list[int] = as_list(np.searchsorted(reads, reads[-1] * np.arange(1, parts) / parts) + 1)
+    return sorted({0, *(edge for edge in inner if edge < rows), rows})
 
 
 @cache
@@ -143,8 +145,8 @@ def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scor
             queries, keys, values, attn_mask=allowed, scale=scoring.scale, enable_gqa=True
         )
     group = queries.shape[1] // keys.shape[1]
-    apart = queries.unflatten(1, (-1, group))
-    scores = (apart @ keys[:, :, None].mT).flatten(1, 2) * scoring.scale
+    keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
+    scores = queries @ keys.mT * scoring.scale
     if scoring.cap is not None:
         scores = torch.tanh(scores / scoring.cap) * scoring.cap
     scores = scores.masked_fill(~allowed, -torch.inf)
@@ -152,5 +154,5 @@ def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scor
         beside = scoring.sinks.to(scores.dtype)[None, :, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat([scores, beside], -1)
     exact = torch.float64 if scores.dtype == torch.float64 else torch.float32
-    weights = torch.softmax(scores, -1, dtype=exact).to(values.dtype)[..., : keys.shape[2]]
-    return (weights.unflatten(1, (-1, group)) @ values[:, :, None]).flatten(1, 2)
+    weights = torch.softmax(scores, -1, dtype=exact).to(values.dtype)
+    return weights[..., : keys.shape[2]] @ values

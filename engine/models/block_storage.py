@@ -87,7 +87,7 @@ class Places:
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Blocks and places in them, int64 [tokens]."""
         if self._on is None:
-            slots = torch.from_numpy(self.slots.astype(np.int64)).to(device)
+            slots = torch.as_tensor(self.slots.astype(np.int64)).to(device)
             self._on = slots // BLOCK, slots % BLOCK
         return self._on
 
@@ -108,8 +108,8 @@ class Gathered:
         places = np.arange(longest * BLOCK)
         absent = (places >= np.array(ends)[:, None]) | freed.repeat(BLOCK, axis=1)
         self.end = max(ends)
-        self.absent = torch.from_numpy(absent[:, : self.end]).to(device) if absent[:, : self.end].any() else None
-        self._index = torch.from_numpy(np.where(freed, 0, index).ravel()).to(device)
+        self.absent = torch.as_tensor(absent[:, : self.end]).to(device) if absent[:, : self.end].any() else None
+        self._index = torch.as_tensor(np.where(freed, 0, index).ravel()).to(device)
         self._rows = len(tables)
 
     def of(self, stored: Tensor) -> Tensor:
@@ -117,8 +117,9 @@ class Gathered:
 
         Zeros where there is none: attention multiplies what it masks by 0, and 0 times NaN is NaN.
         """
-        blocks = stored.index_select(0, self._index).unflatten(0, (self._rows, -1))
-        texts = blocks.transpose(1, 2).flatten(2, 3)[:, :, : self.end]
+        _, heads, _, size = stored.shape
+        blocks = stored.index_select(0, self._index).view(self._rows, -1, heads, BLOCK, size)
+        texts = blocks.transpose(1, 2).reshape(self._rows, heads, -1, size)[:, :, : self.end]
         return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
 
 
@@ -137,4 +138,4 @@ def _zeros(blocks: int, like: Tensor) -> Tensor:
     if like.device.type != "cpu":
         return like.new_zeros(shape)
     kinds: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}
-    return torch.from_numpy(np.zeros(shape, kinds[like.element_size()])).view(like.dtype)
+    return torch.as_tensor(np.zeros(shape, kinds[like.element_size()])).view(like.dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,12 +123,12 @@ class EncoderDecoderModel:
         assert isinstance(memory, SourceStorage)
         groups = by_cut(chunks)
         sources = iter(memory.show([[chunks[row].table.source for row in group] for group in groups]))
-        return in_passes(chunks, groups, lambda those: self._read(those, memory, next(sources)))
+        return in_passes(chunks, groups, partial(self._read, memory, sources))
 
-    def _read(self, chunks: Sequence[Chunk], storage: SourceStorage, source: Shown) -> Tensor:
+    def _read(self, storage: SourceStorage, sources: Iterator[Shown], chunks: Sequence[Chunk]) -> Tensor:
         from transformers import EncoderDecoderCache
 
-        now = Pass(chunks, storage, self.device)
+        now, source = Pass(chunks, storage, self.device), next(sources)
         both = EncoderDecoderCache(now.view, source.view)
         both.is_updated = dict.fromkeys(range(self._layers), True)
         states = self._decoder(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
     return groups
 
 
-def in_passes(chunks: Sequence[Chunk], groups: list[list[int]], read: Any) -> Tensor:
+def in_passes(chunks: Sequence[Chunk], groups: list[list[int]], read: Callable[[Sequence[Chunk]], Tensor]) -> Tensor:
     """The states [chunks, size] that `read` returns for each group of chunks, in the order of the chunks."""
     parts = [read([chunks[row] for row in group]) for group in groups]
     hidden = parts[0].new_empty(len(chunks), parts[0].shape[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -14,7 +14,6 @@ from transformers import AttentionInterface
 
 from ..memory.tables import Chunk
 from .block_attention import Scoring, attend
-from .block_storage import BlockStorage
 from .reach import layer_reaches
 from .step import Step
 
@@ -23,7 +22,7 @@ _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "outp
 _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 
 
-class NotPacked(Exception):
+class NotPackedError(Exception):
     """An attention layer that asks for what packed steps do not have."""
 
 
@@ -39,7 +38,7 @@ class PackedReader:
         self._configs = list(found.values())
         self._lock = _locks.setdefault(body, RLock())
 
-    def read(self, chunks: Sequence[Chunk], storage: BlockStorage) -> Tensor:
+    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
         device = self._body.device
         step = Step(chunks, storage, self._reaches, device)
@@ -53,7 +52,7 @@ class PackedReader:
         return states if len(states) == len(step.last) else states[step.last]
 
     @contextmanager
-    def _ours(self) -> Iterator[None]:
+    def _ours(self) -> Generator[None]:
         """While this lasts attention is ours; the lock, since a model's configuration is there for all threads."""
         with self._lock:
             before = [config._attn_implementation for config in self._configs]
@@ -96,19 +95,19 @@ def _attention(
     trellm_step: Step | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that layers call; [1, heads, tokens, size] each. Raises NotPacked."""
-    number = getattr(module, "layer_idx", None)
+    """The attention function that layers call; [1, heads, tokens, size] each. Raises NotPackedError."""
+    number: int | None = getattr(module, "layer_idx", None)
     if trellm_step is None or number is None:
-        raise NotPacked(f"{type(module).__name__} does not hand on what attention needs")
+        raise NotPackedError(f"{type(module).__name__} does not hand on what attention needs")
     reach = trellm_step.reaches[number]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if attention_mask is not None or dropout or not causal or sliding_window not in (None, reach.window):
-        raise NotPacked(f"{type(module).__name__} is not causal attention as its configuration says")
+        raise NotPackedError(f"{type(module).__name__} is not causal attention as its configuration says")
     strange = [
         name for name, given in others.items() if name not in _HARMLESS and given is not None and given is not False
     ]
     if strange:
-        raise NotPacked(f"{type(module).__name__} passes {', '.join(strange)} to its attention")
+        raise NotPackedError(f"{type(module).__name__} passes {', '.join(strange)} to its attention")
     new = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     layer = trellm_step.layers[number]
     layer.write(new[1], new[2], trellm_step.places)
@@ -116,4 +115,5 @@ def _attention(
     return attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))[None], None
 
 
-AttentionInterface.register(_NAME, _attention)
+_interface: Any = AttentionInterface
+_interface.register(_NAME, _attention)

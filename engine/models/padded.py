@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -19,7 +20,7 @@ Run = Callable[..., Tensor]
 class Reader(Protocol):
     """Runs a decoder over chunks."""
 
-    def read(self, chunks: Sequence[Chunk], storage: BlockStorage) -> Tensor:
+    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
         ...
 
@@ -32,11 +33,11 @@ class PaddedReader:
         self._masks = masks
         self._run = run
 
-    def read(self, chunks: Sequence[Chunk], storage: BlockStorage) -> Tensor:
+    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
-        return in_passes(chunks, by_width(chunks), lambda those: self._pass(those, storage))
+        return in_passes(chunks, by_width(chunks), partial(self._pass, storage))
 
-    def _pass(self, chunks: Sequence[Chunk], storage: BlockStorage) -> Tensor:
+    def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk]) -> Tensor:
         now = Pass(chunks, storage, self._device)
         own = now.start == 0 or (now.start is not None and now.alike)  # the model's own masks are right
         mask = None if own else self._masks(now.positions.expand(len(chunks), -1), now.end)
@@ -54,11 +55,11 @@ class EqualReader:
         self._takes_positions = takes_positions
         self._run = run
 
-    def read(self, chunks: Sequence[Chunk], storage: BlockStorage) -> Tensor:
+    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
-        return in_passes(chunks, by_cut(chunks), lambda those: self._pass(those, storage))
+        return in_passes(chunks, by_cut(chunks), partial(self._pass, storage))
 
-    def _pass(self, chunks: Sequence[Chunk], storage: BlockStorage) -> Tensor:
+    def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk]) -> Tensor:
         now = Pass(chunks, storage, self._device)
         more = {"position_ids": now.positions} if self._takes_positions else {}
         return now.lasts(self._run(now.ids, past_key_values=now.view, use_cache=True, **more))

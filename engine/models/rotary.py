@@ -17,7 +17,7 @@ def unscaled_context(config: Any) -> int | None:
     if (context := getattr(config, "max_position_embeddings", None)) is not None:
         limits.append(context)
     given: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
-    kinds = [given, *(each for each in given.values() if isinstance(each, dict))]
+    kinds: list[Any] = [given, *(each for each in given.values() if isinstance(each, dict))]
     for kind in kinds:
         if kind.get("rope_type") == "longrope" and (original := kind.get("original_max_position_embeddings")):
             limits.append(original)

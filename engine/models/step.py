@@ -29,9 +29,9 @@ class Step:
     rows: what the kernel reads of the short ones
     """
 
-    def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: Sequence[Reach], device: Any) -> None:
-        self.layers = storage.layers
-        self.reaches = reaches
+    def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach], device: Any) -> None:
+        self.layers: list[LayerBlocks] = storage.layers
+        self.reaches: list[Reach] = reaches
         self._chunks = chunks
         self._device = device
         self.ids: list[int] = []
@@ -71,12 +71,12 @@ class Step:
             columns = [column[self.short] for column in columns]
         return Rows(np.frombuffer(blocks, np.int32), np.frombuffer(tables, np.int32), *columns)
 
-    def scratch(self, part: int, group: int, dtype: Any) -> NDArray[Any]:
+    def scratch(self, part: int, heads: int, dtype: Any) -> NDArray[Any]:
         """Room for the scores of one token, for each thread its own."""
-        key = part, group, dtype
+        key = part, heads, dtype
         if key not in self._scratch:
             longest = max(self.ends[row] for row in self.short)
-            self._scratch[key] = np.empty((group, longest), dtype)
+            self._scratch[key] = np.empty((heads, longest), dtype)
         return self._scratch[key]
 
     def similar(self) -> list[list[int]]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..jit.aliases import Int, Ints
 from ..jit.arrays import Arrays, Vector
+from ..jit.prefetch import LINE, prefetch
 from ..jit.wide import inner_njit, njit
 
 Reals = NDArray[np.floating[Any]]
@@ -74,10 +75,8 @@ def attend_blocks(
     window, chunk: how many tokens back a token looks, itself counted, or to the start of its chunk; 0 for any number
     sinks: [query heads], or none: a score beside those of the tokens, whose weight goes nowhere
     settings: the scale of scores and their soft cap, 0 for none
-    scratch: [query heads of a head, tokens of the longest row]
+    scratch: [query heads, tokens of the longest row]
     """
-    heads = keys.shape[1]
-    group = queries.shape[1] // heads
     for row in range(lo, hi):
         for step in range(rows.widths[row]):
             end = rows.starts[row] + step + 1
@@ -88,49 +87,56 @@ def attend_blocks(
                 begin = max(begin, (end - 1) // chunk * chunk)
             token = rows.firsts[row] + step
             blocks = rows.blocks[rows.tables[row] :]
-            for head in range(heads):
-                mine = queries[token, head * group : (head + 1) * group]
-                results = out[token, head * group : (head + 1) * group]
-                score(scratch, mine, keys, blocks, head, begin, end, settings[0])
-                if settings[1] > 0:
-                    cap_scores(scratch, group, end - begin, settings[1])
-                normalise(scratch, group, end - begin, sinks, head * group)
-                mix(results, scratch, values, blocks, head, begin, end)
+            score(scratch, queries[token], keys, blocks, begin, end, settings[0])
+            if settings[1] > 0:
+                cap_scores(scratch, end - begin, settings[1])
+            normalise(scratch, end - begin, sinks)
+            mix(out[token], scratch, values, blocks, begin, end)
 
 
 @inner_njit
-def score(
-    scores: Reals, queries: Reals, keys: Reals, blocks: Ints, head: Int, begin: Int, end: Int, scale: Any
-) -> None:
-    """scores[g, t - begin] = scale * queries[g] . key of token t."""
-    room = keys.shape[2]
-    size = keys.shape[3]
+def expect(table: Reals) -> None:
+    """Have a block's table of one head brought near: blocks lie anywhere, and no hardware foresees where."""
+    for j in range(table.shape[0]):
+        for i in range(0, table.shape[1], LINE // table.itemsize):
+            prefetch(table, j, i)
+
+
+@inner_njit
+def score(scores: Reals, queries: Reals, keys: Reals, blocks: Ints, begin: Int, end: Int, scale: Any) -> None:
+    """scores[h, t - begin] = scale * queries[h] . key of token t. Blocks are read as they lie, all heads of each."""
+    heads, room, size = keys.shape[1], keys.shape[2], keys.shape[3]
+    group = queries.shape[0] // heads
     for index in range(begin // room, (end - 1) // room + 1):
-        those = keys[blocks[index], head]
         low, high = max(begin - index * room, 0), min(end - index * room, room)
         at = index * room - begin
         fours = low + (high - low) // 4 * 4
-        for g in range(queries.shape[0]):
-            for j in range(low, fours, 4):
-                a = scores.dtype.type(0)
-                b = scores.dtype.type(0)
-                c = scores.dtype.type(0)
-                d = scores.dtype.type(0)
-                for i in range(size):
-                    q = queries[g, i]
-                    a += q * those[j, i]
-                    b += q * those[j + 1, i]
-                    c += q * those[j + 2, i]
-                    d += q * those[j + 3, i]
-                scores[g, at + j] = a * scale
-                scores[g, at + j + 1] = b * scale
-                scores[g, at + j + 2] = c * scale
-                scores[g, at + j + 3] = d * scale
-            for j in range(fours, high):
-                a = scores.dtype.type(0)
-                for i in range(size):
-                    a += queries[g, i] * those[j, i]
-                scores[g, at + j] = a * scale
+        for head in range(heads):
+            those = keys[blocks[index], head]
+            expect(keys[blocks[min(index + 1, (end - 1) // room)], head])
+            for number in range(head * group, (head + 1) * group):
+                query = queries[number]
+                line = scores[number]
+                for j in range(low, fours, 4):
+                    a = scores.dtype.type(0)
+                    b = scores.dtype.type(0)
+                    c = scores.dtype.type(0)
+                    d = scores.dtype.type(0)
+                    for i in range(size):
+                        q = query[i]
+                        a += q * those[j, i]
+                        b += q * those[j + 1, i]
+                        c += q * those[j + 2, i]
+                        d += q * those[j + 3, i]
+                    line[at + j] = a * scale
+                    line[at + j + 1] = b * scale
+                    line[at + j + 2] = c * scale
+                    line[at + j + 3] = d * scale
+                for j in range(fours, high):
+                    a = scores.dtype.type(0)
+                    for i in range(size):
+                        a += query[i] * those[j, i]
+                    line[at + j] = a * scale
 
 
 @inner_njit
@@ -160,56 +166,62 @@ def exponential(x: Any, like: Reals) -> Any:
 
 
 @inner_njit
-def cap_scores(scores: Reals, group: Int, count: Int, cap: Any) -> None:
+def cap_scores(scores: Reals, count: Int, cap: Any) -> None:
     """cap * tanh(score / cap), of each."""
     one = scores.dtype.type(1)
-    for g in range(group):
+    for number in range(scores.shape[0]):
+        line = scores[number]
         for j in range(count):
-            x = scores[g, j] / cap
+            x = line[j] / cap
             e = exponential(-(abs(x) + abs(x)), scores)
             capped = cap * ((one - e) / (one + e))
-            scores[g, j] = capped if x >= 0 else -capped
+            line[j] = capped if x >= 0 else -capped
 
 
 @inner_njit
-def normalise(scores: Reals, group: Int, count: Int, sinks: Reals, first: Int) -> None:
+def normalise(scores: Reals, count: Int, sinks: Reals) -> None:
     """Softmax of each row of scores, with a sink beside them if there is one."""
-    for g in range(group):
-        top = scores[g, 0] if sinks.size == 0 else sinks[first + g]
+    for number in range(scores.shape[0]):
+        line = scores[number]
+        top = line[0] if sinks.size == 0 else sinks[number]
         for j in range(count):
-            top = scores[g, j] if scores[g, j] > top else top
+            top = line[j] if line[j] > top else top
         total = scores.dtype.type(0)
         for j in range(count):
-            weight = exponential(scores[g, j] - top, scores)
-            scores[g, j] = weight
+            weight = exponential(line[j] - top, scores)
+            line[j] = weight
             total += weight
         if sinks.size > 0:
-            total += exponential(sinks[first + g] - top, scores)
+            total += exponential(sinks[number] - top, scores)
         factor = scores.dtype.type(1) / total
         for j in range(count):
-            scores[g, j] *= factor
+            line[j] *= factor
 
 
 @inner_njit
-def mix(results: Reals, weights: Reals, values: Reals, blocks: Ints, head: Int, begin: Int, end: Int) -> None:
-    """results[g] = the sum of weights[g, t - begin] * value of token t."""
-    room = values.shape[2]
-    size = values.shape[3]
-    for g in range(results.shape[0]):
+def mix(results: Reals, weights: Reals, values: Reals, blocks: Ints, begin: Int, end: Int) -> None:
+    """results[h] = the sum of weights[h, t - begin] * value of token t."""
+    heads, room, size = values.shape[1], values.shape[2], values.shape[3]
+    group = results.shape[0] // heads
+    for number in range(results.shape[0]):
         for i in range(size):
-            results[g, i] = 0
+            results[number, i] = 0
     for index in range(begin // room, (end - 1) // room + 1):
-        those = values[blocks[index], head]
         low, high = max(begin - index * room, 0), min(end - index * room, room)
         at = index * room - begin
         fours = low + (high - low) // 4 * 4
-        for g in range(results.shape[0]):
-            for j in range(low, fours, 4):
-                a, b = weights[g, at + j], weights[g, at + j + 1]
-                c, d = weights[g, at + j + 2], weights[g, at + j + 3]
-                for i in range(size):
-                    results[g, i] += a * those[j, i] + b * those[j + 1, i] + c * those[j + 2, i] + d * those[j + 3, i]
-            for j in range(fours, high):
-                a = weights[g, at + j]
-                for i in range(size):
-                    results[g, i] += a * those[j, i]
+        for head in range(heads):
+            those = values[blocks[index], head]
+            expect(values[blocks[min(index + 1, (end - 1) // room)], head])
+            for number in range(head * group, (head + 1) * group):
+                line = weights[number]
+                result = results[number]
+                for j in range(low, fours, 4):
+                    a, b = line[at + j], line[at + j + 1]
+                    c, d = line[at + j + 2], line[at + j + 3]
+                    for i in range(size):
+                        result[i] += a * those[j, i] + b * those[j + 1, i] + c * those[j + 2, i] + d * those[j + 3, i]
+                for j in range(fours, high):
+                    a = line[at + j]
+                    for i in range(size):
+                        result[i] += a * those[j, i]

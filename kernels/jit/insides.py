@@ -58,6 +58,8 @@ _ATTRIBUTES = (
     "numba.extending:infer_getattr",
     "numba.extending:models.OpaqueModel",
     "numba.core.cgutils:is_null",
+    "numba.core.cgutils:get_item_pointer",
+    "numba.np.arrayobj:make_array",
     "llvmlite.ir:Constant",
     "llvmlite.binding:parse_assembly",
 )

@@ -12,6 +12,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import Unigram
 from trellm import Beam, Generator, Greedy, OptionError, Sample, generate, models
+from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.encoder_decoder import EncoderDecoderModel
 
 PROMPTS = ["the 12", "an inning then", "23", "in the on the in the on"]
@@ -163,3 +164,42 @@ def test_the_space_before_every_sentencepiece_text_is_no_part_of_it(adapter: Cal
     assert any(text.startswith(" ") for text in spelt)
     generator = generate.text(model)
     assert "".join(generator.stream("the", max_tokens=5)) == generator("the", max_tokens=5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@torch.inference_mode()
+def test_texts_of_several_sources_share_blocks_and_calls(adapter: Callable[..., Any], name: str) -> None:
+    """Texts at different lengths, forks, and a text that begins with what another reads in the same call."""
+    model = adapter(name)
+    sources = [[5, 9, 11], list(range(20, 37)), [7] * 9]
+    encoded = model.encode(sources)
+    memory = model.make_memory(16)
+    free = iter([3, 14, 0, 7, 9, 2, 11, 5, 1, 15])
+    tables = [BlockTable(encoded[number]) for number in (0, 1, 2, 1)]
+    long, other = list(range(30, 50)), BlockTable(encoded[1])
+
+    def read(*chunks: Chunk) -> None:
+        for table, tokens in chunks:
+            while len(table.blocks) * BLOCK < len(table.tokens) + len(tokens):
+                table.blocks.append(next(free))
+        logits = model.logits(model.forward(chunks, memory), list(range(len(chunks))), None)
+        for row, (table, tokens) in zip(logits, chunks, strict=True):
+            table.tokens.extend(tokens)
+            source = sources[next(number for number in range(3) if encoded[number] is table.source)]
+            whole = model.model(
+                input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([table.tokens]), use_cache=False
+            ).logits[0, -1]
+            torch.testing.assert_close(row, whole, rtol=1e-3, atol=1e-3)
+
+    read(*(Chunk(table, [2, 4 + number]) for number, table in enumerate(tables[:3])))
+    tables[3].blocks.append(next(free))
+    other.blocks.append(tables[3].blocks[0])
+    other.tokens.extend(long[:BLOCK])
+    read(Chunk(other, [1, 2]), Chunk(tables[0], [9]), Chunk(tables[3], long), Chunk(tables[2], [8, 8]))
+    fork = BlockTable(tables[0].source)
+    fork.tokens.extend(tables[0].tokens)
+    fork.blocks.append(next(free))
+    memory.copy([(tables[0].blocks[0], fork.blocks[0])])
+    read(Chunk(fork, [1]), Chunk(tables[0], [2]), Chunk(tables[1], [3]), Chunk(other, [4]))
+    assert model.source_bytes(17) == sum(k.nbytes + v.nbytes for k, v in encoded[1].layers)
+    assert memory.bytes == 16 * model.block_bytes and model.window is None

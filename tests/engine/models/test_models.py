@@ -9,9 +9,10 @@ import pytest
 import torch
 import transformers
 from trellm import Generator, OptionError, VocabularyError, generate, models
-from trellm.engine.models.attention import AttentionMasks, Reach
+from trellm.engine.models.attention import AttentionMasks
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.head import Head
+from trellm.engine.models.reach import Reach
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
@@ -53,25 +54,42 @@ def test_other_architectures_equal_transformers(config: Any, tokenizer: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    "config",
     [
-        (transformers.BloomConfig(n_layer=2, n_head=4, hidden_size=32, **NAMES), "no position_ids"),
-        (
-            transformers.GPTNeoConfig(
-                num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], hidden_size=32,
-                max_position_embeddings=64, window_size=8, **NAMES),
-            "keep apart rows",
-        ),
-        (transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **NAMES), "linear_attention"),
+        transformers.BloomConfig(n_layer=2, n_head=4, hidden_size=32, **NAMES),
+        transformers.GPTNeoConfig(
+            num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], hidden_size=32,
+            max_position_embeddings=64, window_size=8, **NAMES),
+        transformers.GPTJConfig(n_layer=2, n_head=4, n_embd=32, rotary_dim=4, n_positions=64, **NAMES),
     ],
-    ids=["bloom", "gpt_neo", "mamba"],
+    ids=lambda config: config.model_type,
 )  # fmt: skip
-def test_architectures_that_cannot_share_a_cache_run_without(config: Any, message: str, tokenizer: Any) -> None:
+def test_attention_of_their_own_runs_with_a_cache_too(config: Any, tokenizer: Any) -> None:
     model = build(config)
-    with pytest.raises(OptionError, match=f"{message}.*cache=False"):
+    for cache in (True, False):
+        found = Generator(models.transformers(model, tokenizer, cache=cache)).run(PROMPTS, max_tokens=8, heal=False)
+        assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
+
+
+def test_architectures_without_keys_and_values_run_without_a_cache(tokenizer: Any) -> None:
+    model = build(transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **NAMES))
+    with pytest.raises(OptionError, match="linear_attention.*cache=False"):
         models.transformers(model, tokenizer)
     found = Generator(models.transformers(model, tokenizer, cache=False)).run(PROMPTS, max_tokens=8, heal=False)
     assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
+
+
+def test_attention_that_cannot_be_run_from_a_cache_is_refused(tokenizer: Any, monkeypatch: Any) -> None:
+    """Each way that gives other logits than the plain model is refused, and the last reason is said."""
+    model = build(transformers.LlamaConfig(intermediate_size=48, **SMALL, **NAMES))
+    plain = type(model.model.layers[0].self_attn).forward
+
+    def leaning(self: Any, hidden_states: Any, *args: Any, **options: Any) -> Any:
+        return plain(self, hidden_states.flip(1).cumsum(1), *args, **options)
+
+    monkeypatch.setattr(type(model.model.layers[0].self_attn), "forward", leaning)
+    with pytest.raises(OptionError, match=r"LlamaForCausalLM cannot be run from a cache \(other logits.*cache=False"):
+        models.transformers(model, tokenizer)
 
 
 def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable[[str], Any]) -> None:

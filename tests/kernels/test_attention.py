@@ -1,0 +1,113 @@
+"""Attention over blocks: the kernel against the definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trellm.kernels.attention.paged import Rows, attend_blocks, write_blocks
+from trellm.kernels.attention.reference import attention
+
+BLOCK = 16
+TOLERANCES = {np.float64: 1e-12, np.float32: 2e-5}
+LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 47, 100)
+
+
+class Case:
+    """Random rows over blocks in random order; what no row may look at is NaN."""
+
+    def __init__(self, rows: list[tuple[int, int]], heads: tuple[int, int], sizes: tuple[int, int], kind: Any) -> None:
+        random = np.random.default_rng(len(rows))
+        counts = [(start + width + BLOCK - 1) // BLOCK for start, width in rows]
+        order = random.permutation(sum(counts) + 3).astype(np.int32)
+        self.tables = [order[sum(counts[:row]) : sum(counts[: row + 1])] for row in range(len(rows))]
+        self.rows = rows
+        tokens = sum(width for _, width in rows)
+        self.queries = random.standard_normal((tokens, heads[0], sizes[0])).astype(kind)
+        self.keys = np.full((len(order), heads[1], BLOCK, sizes[0]), np.nan, kind)
+        self.values = np.full((len(order), heads[1], BLOCK, sizes[1]), np.nan, kind)
+        for table, (start, width) in zip(self.tables, rows, strict=True):
+            at = np.arange(start + width, dtype=np.int32)
+            slots = table[at // BLOCK] * np.int32(BLOCK) + at % BLOCK
+            write_blocks(self.keys, random.standard_normal((len(at), heads[1], sizes[0])).astype(kind), slots)
+            write_blocks(self.values, random.standard_normal((len(at), heads[1], sizes[1])).astype(kind), slots)
+        self.sinks = random.standard_normal(heads[0]).astype(kind)
+        self.kind = kind
+
+    def freed(self, window: int) -> Case:
+        """The same, but blocks that no token looks at are -1."""
+        for table, (start, _) in zip(self.tables, self.rows, strict=True):
+            table[: max(0, start - window + 1) // BLOCK] = -1
+        return self
+
+    def answer(self, window: int, chunk: int, cap: float, with_sinks: bool, edges: list[int]) -> Any:
+        count = len(self.rows)
+        columns = [[len(t) for t in self.tables], [w for _, w in self.rows]]
+        tables, firsts = (np.cumsum([0, *column])[:count].astype(np.int32) for column in columns)
+        widths, starts = (np.array([row[i] for row in self.rows], np.int32) for i in (1, 0))
+        blocks = np.concatenate([np.empty(0, np.int32), *self.tables])
+        rows = Rows(blocks, tables, firsts, widths, starts)
+        out = np.full((*self.queries.shape[:2], self.values.shape[3]), np.nan, self.kind)
+        scratch = np.empty(
+            (self.queries.shape[1], max([start + width for start, width in self.rows], default=0)), self.kind
+        )
+        sinks = self.sinks if with_sinks else self.sinks[:0]
+        how = np.array([0.3, cap], self.kind)
+        for lo, hi in zip(edges, edges[1:], strict=False):
+            attend_blocks(out, self.queries, self.keys, self.values, rows, lo, hi, window, chunk, sinks, how, scratch)
+        return out
+
+    def expected(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
+        keys, values = self.keys.astype(np.float64), self.values.astype(np.float64)
+        places = [(table, start + step) for table, (start, width) in zip(self.tables, self.rows, strict=True)
+                  for step in range(width)]  # fmt: skip
+        scale, sinks = float(self.kind(0.3)), self.sinks.astype(np.float64) if with_sinks else None
+        found = [
+            attention(query.astype(np.float64), keys, values, list(table), place, scale=scale, window=window,
+                      chunk=chunk, cap=cap, sinks=sinks)
+            for query, (table, place) in zip(self.queries, places, strict=True)
+        ]  # fmt: skip
+        return np.array(found).reshape(len(places), self.queries.shape[1], self.values.shape[3])
+
+
+@pytest.mark.parametrize("kind", TOLERANCES)
+@given(
+    st.lists(st.tuples(st.sampled_from([length - 1 for length in LENGTHS]), st.integers(1, 16)), max_size=4),
+    st.sampled_from([(4, 4), (4, 2), (7, 1)]),
+    st.sampled_from([(8, 8), (24, 16), (5, 3), (64, 64)]),
+    st.sampled_from([(0, 0), (1, 0), (7, 0), (16, 0), (40, 0), (0, 5), (0, 16), (20, 9)]),
+    st.sampled_from([0.0, 2.0]),
+    st.booleans(),
+)
+@settings(max_examples=40, derandomize=True, deadline=None)
+def test_the_kernel_is_attention(
+    kind: Any, rows: Any, heads: Any, sizes: Any, reach: tuple[int, int], cap: float, with_sinks: bool
+) -> None:
+    case = Case(rows, heads, sizes, kind)
+    if reach[0] and not reach[1]:
+        case.freed(reach[0])
+    found = case.answer(*reach, cap, with_sinks, [0, len(rows)])
+    assert np.allclose(found, case.expected(*reach, cap, with_sinks), rtol=0, atol=TOLERANCES[kind])
+
+
+def test_many_rows_in_parts() -> None:
+    rows = [(LENGTHS[i % 7], 1 + i % 3 // 2) for i in range(257)]
+    case = Case(rows, (2, 1), (4, 4), np.float64)
+    whole = case.answer(0, 0, 0.0, False, [0, 257])
+    assert np.allclose(whole, case.expected(0, 0, 0.0, False), rtol=0, atol=1e-12)
+    assert np.array_equal(case.answer(0, 0, 0.0, False, [0, 1, 100, 256, 257]), whole)
+
+
+@pytest.mark.parametrize("kind", TOLERANCES)
+def test_scores_far_apart(kind: Any) -> None:
+    """The largest score decides alone, whatever its size; NaN is handed on."""
+    case = Case([(40, 1)], (2, 2), (8, 8), kind)
+    case.queries *= 3000
+    found = case.answer(0, 0, 0.0, False, [0, 1])
+    assert np.isfinite(found).all()
+    assert np.allclose(found, case.expected(0, 0, 0.0, False), rtol=0, atol=TOLERANCES[kind])
+    case.queries[:] = np.nan
+    assert np.isnan(case.answer(0, 0, 0.0, False, [0, 1])).all()
