@@ -107,8 +107,8 @@ class Finished:
 class Handle:
     """Prompts on their way to results. Whoever waits for these takes the engine's steps, unless its own thread does.
 
-    `result()` gives what the generator's `run` gives; `await handle` the same in asyncio; `finished()` the texts as they
-    are finished, `pieces()` also what is certain of those that are not. A handle that nobody holds is cancelled.
+    `result()` gives what the generator's `run` gives; `await handle` the same in asyncio; `finished()` the texts as
+    they are finished, `pieces()` also what is certain of those that are not. A handle that nobody holds is cancelled.
     Not to be used from two threads at once; several handles may be.
     """
 
@@ -153,7 +153,7 @@ class Handle:
         return results[0] if self._is_single else results
 
     def finished(self) -> Iterator[Finished]:
-        """The texts as they are finished, in whatever order. Raises what goes wrong with one, and cancels the others."""
+        """The texts as they are finished, in any order. Raises what goes wrong with one, and cancels the others."""
         try:
             while True:
                 with gc_restored():
