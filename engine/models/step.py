@@ -59,6 +59,7 @@ class Step:
         self.places = Places(np.frombuffer(slots, np.int32))
         self.rows = self._rows(blocks, tables)
         self._scratch: dict[Any, NDArray[Any]] = {}
+        self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
@@ -78,6 +79,13 @@ class Step:
             longest = max(self.ends[row] for row in self.short)
             self._scratch[key] = np.empty((heads, longest), dtype)
         return self._scratch[key]
+
+    def settings(self, scale: float, cap: float | None, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Scale and soft cap as the kernel takes them, and no sinks."""
+        key = scale, cap, dtype
+        if key not in self._settings:
+            self._settings[key] = np.array([scale, cap or 0], dtype), np.empty(0, dtype)
+        return self._settings[key]
 
     def similar(self) -> list[list[int]]:
         """The short chunks, those together whose texts are about as long."""
