@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import generate, guides
     from .engine import models
+    from .engine.engine import Engine
     from .engine.generator import Generator
     from .engine.results import Generation, Interrupted
     from .engine.search import Beam, Greedy, Sample
@@ -50,6 +51,7 @@ __all__ = [
     "Cancellation",
     "Cancelled",
     "ConversionError",
+    "Engine",
     "Gap",
     "Generation",
     "Generator",
@@ -85,6 +87,7 @@ _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
     "Beam": ".engine.search",
     "Cancellation": ".guides.limits",
+    "Engine": ".engine.engine",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",
     "Greedy": ".engine.search",

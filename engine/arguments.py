@@ -14,8 +14,9 @@ _OF_MODELS = (
     "tokenizer",
     "context",
     "sparse_head_limit",
-    "make_cache",
-    "cache_bytes",
+    "block_bytes",
+    "window",
+    "make_memory",
     "forward",
     "logits",
 )

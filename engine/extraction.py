@@ -15,8 +15,8 @@ from ..guides.limits import Limits
 from ..guides.quoting.source import Occurrence
 from ..guides.substring_guide import SubstringGuide
 from .decode.randomness import row_key
+from .decode.requests import Job
 from .decode.row import Row
-from .decode.session import Job
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions

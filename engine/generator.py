@@ -16,15 +16,14 @@ from ..guides.pictures import Drawable
 from ..guides.protocol import Guide, Renewable
 from ..guides.quoting.source import Span
 from ..tokenizers_adapter import Vocabulary
-from ..tokenizers_adapter.text_stream import TextStream
 from .arguments import check_guide, check_model
-from .decode.beam_loop import BeamLoop
 from .decode.guide_cache import GuideCache
-from .decode.loop import Loop
+from .decode.requests import Job
 from .decode.row import Row
-from .decode.session import Job, make_loop
 from .diagnostics import Diagnostics
+from .engine import Engine
 from .gc_restored import gc_restored
+from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, TextOptions
 from .results import Generation
@@ -75,7 +74,7 @@ class Generator(Generic[T]):
         self._take(guide)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
-        self._text_prefix = model.text_prefix if isinstance(model, SourceModel) and guide is None else b""
+        self.text_prefix = model.text_prefix if isinstance(model, SourceModel) and guide is None else b""
         self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
 
@@ -115,15 +114,31 @@ class Generator(Generic[T]):
         found = self.run_texts(_prompts(prompts), chosen)
         return found[0] if isinstance(prompts, str) else found
 
-    def stream(self, prompt: str, **options: Unpack[TextOptions]) -> Iterator[str]:
-        """The output in pieces of whole characters, as soon as they are certain."""
+    @overload
+    def stream(self, prompts: str, **options: Unpack[TextOptions]) -> Iterator[str]: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def stream(self, prompts: Sequence[str], **options: Unpack[TextOptions]) -> Iterator[Piece]: ...
+    def stream(self, prompts: str | Sequence[str], **options: Unpack[TextOptions]) -> Any:
+        """The output in pieces of whole characters, as soon as they are certain.
+
+        For a list of prompts each is a `Piece`, which says whose it is; the last one of a text has its `Generation`.
+        """
         chosen = Options.of(TextOptions, options)
-        text_of(prompt, "the prompt of a stream")
+        is_single = isinstance(prompts, str)
+        texts = [text_of(prompts, "the prompt of a stream")] if is_single else texts_of(prompts, "prompts", "prompt")
         if chosen.search.n != 1:
-            raise OptionError(f"search={chosen.search!r}: a stream is one text; use n=1")
+            raise OptionError(f"search={chosen.search!r}: a stream is one text for each prompt; use n=1")
+        pieces = self._handle(texts, chosen).pieces()
+        return (piece.text for piece in pieces if piece.text) if is_single else pieces
+
+    def iter(self, prompts: Sequence[str], **options: Unpack[CallOptions]) -> Iterator[tuple[int, Generation[T]]]:
+        """The results of a list of prompts as they are finished, each with the number of its prompt."""
+        handle = self._handle(_prompts(prompts), Options.of(CallOptions, options))
+        return ((each.prompt, each.result) for each in handle.finished())
+
+    def _handle(self, prompts: Sequence[str], options: Options) -> Handle:
         with gc_restored():
-            loop = make_loop(self.model, [self.job(prompt, chosen.include)], chosen)
-        return _pieces(loop, b"" if chosen.include else self._text_prefix)
+            return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
 
     def run_texts(self, prompts: Sequence[str], options: Options, told: Told | None = None) -> list[Any]:
         """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""
@@ -162,7 +177,7 @@ class Generator(Generic[T]):
         """What a finished row comes to."""
         assert row.finish is not None
         logprobs = options.logprobs
-        text_prefix = b"" if row.request.start.guide_cache else self._text_prefix
+        text_prefix = b"" if row.request.start.guide_cache else self.text_prefix
         text = bytes(row.text).removeprefix(text_prefix).decode(errors="replace")
         value, error = self._converted(text, row)
         spans, unenforced, fault = self._looked_up(text, row)
@@ -238,18 +253,3 @@ def _unmet(row: Row) -> tuple[str, ...]:
 
 def _same(left: Vocabulary, right: Vocabulary) -> bool:
     return left is right or left.fingerprint == right.fingerprint
-
-
-def _pieces(loop: Loop | BeamLoop, text_prefix: bytes) -> Iterator[str]:
-    decoder = TextStream()
-    sent = 0
-    while not loop.done:
-        with gc_restored():
-            loop.step()
-        text = (bytes(loop.finished[0].text) if loop.finished else loop.certain()).removeprefix(text_prefix)
-        piece = decoder.push(text[sent:])
-        sent = len(text)
-        if piece:
-            yield piece
-    if rest := decoder.finish():
-        yield rest

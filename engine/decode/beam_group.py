@@ -1,14 +1,14 @@
-"""The beams of one prompt, and the rows of the batch that they sit in."""
+"""The beams of one prompt, and what the model has read of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..search.beam import Finished, Hypothesis
+from ..search.beam import Beam, Finished, Hypothesis
 from ..search.trace import Recorder
-from .row import Request
+from .row import Reader, Request
 
 
 class Candidate(NamedTuple):
@@ -21,21 +21,31 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The beams of one prompt, in the order of their rows.
+    """The beams of one prompt.
 
-    at: the first row; before: the beams in these rows as long as the cache's have not been arranged anew
-    origins: the place in `before` that each beam's parent has
+    readers: what the model has read of each beam, in their order
     recorder: of the search's trace, if asked for
+    settled: whether no better texts are to be expected; error: what went wrong with this prompt alone
     """
 
     request: Request
     finished: Finished
     beams: list[Hypothesis]
-    at: int
+    readers: list[Reader]
     recorder: Recorder | None = None
-    before: list[Hypothesis] = field(default_factory=list[Hypothesis])
-    origins: list[int] = field(default_factory=list[int])
-    done: bool = False
+    settled: bool = False
+    error: Exception | None = None
+
+    @property
+    def search(self) -> Beam:
+        """Its parameters."""
+        assert isinstance(self.request.search, Beam)
+        return self.request.search
+
+    @property
+    def done(self) -> bool:
+        """Whether it goes on no more."""
+        return self.settled or self.error is not None
 
     @property
     def has_goals(self) -> bool:
@@ -55,38 +65,6 @@ class Group:
     def left(self, beam: Hypothesis) -> int:
         """How many more tokens a beam's output may get."""
         return self.request.budget - len(beam.tokens) + beam.inside
-
-    def shared(self, left: int, right: int) -> int:
-        """With how many tokens, prompt included, two beams before begin alike; 0 if one is not of the group."""
-        if not 0 <= right < len(self.before):
-            return 0
-        return len(self.request.start.prompt) + common(self.before[left].tokens, self.before[right].tokens)
-
-    def arrange(self, first: int) -> tuple[list[int], list[int]]:
-        """Move to the rows from `first` on: the row of each beam's parent, and what it shares with the row's tokens."""
-        order = _order(self.origins, self.at - first)
-        self.beams = [self.beams[i] for i in order]
-        origins = [self.origins[i] for i in order]
-        parents = [self.at + origin for origin in origins]
-        shared = [self.shared(origin, row - self.at) for row, origin in enumerate(origins, first)]
-        self.at, self.before, self.origins = first, self.beams, list(range(len(order)))
-        return parents, shared
-
-
-def _order(origins: Sequence[int], shift: int) -> list[int]:
-    """Who sits where in a group: in the row of its parent, for one child of each parent, so that it is not copied.
-
-    shift: by how much the group's first row moves up
-    """
-    order = [-1] * len(origins)
-    others: list[int] = []
-    for beam, origin in enumerate(origins):
-        place = origin + shift
-        if 0 <= place < len(order) and order[place] < 0:
-            order[place] = beam
-        else:
-            others.append(beam)
-    return [others.pop() if beam < 0 else beam for beam in order]
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> int:

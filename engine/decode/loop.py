@@ -1,311 +1,240 @@
-"""The decode loop: rows join, read, choose and leave, one forward pass a step."""
+"""The decode loop: requests join, read, are continued and leave, one forward pass a step."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
+from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from ...errors import ModelError
-from ...guides.protocol import Mask
-from ..diagnostics.trace import traces
+from ..memory.pool import BlockPool, TokenPool
+from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
-from ..search import UNUSABLE, Search
-from .cache import Slots, without
-from .guide_cache import Allowed
-from .logits import logits_of
-from .randomness import uniform
-from .repetition import Controls
-from .row import Request, Row
-from .scoring import log_probabilities
-
-
-class Reading(NamedTuple):
-    """What a forward pass gave: the rows that read, and where in `hidden` each finds its last token.
-
-    logits: of all rows and tokens, float32 [rows, V], where they are wanted whatever a row may choose from
-    """
-
-    rows: list[Row]
-    hidden: Hidden
-    places: list[int]
-    logits: Tensor | None = None
-
-    def only(self, numbers: Sequence[int]) -> Reading:
-        """The reading of some of the rows."""
-        logits = None if self.logits is None else self.logits[list(numbers)]
-        return Reading([self.rows[i] for i in numbers], self.hidden, [self.places[i] for i in numbers], logits)
+from ..search import Beam
+from .beam_group import Group
+from .beam_search import BeamSearch
+from .beam_search import place_of as place_of_group
+from .call import Call, Entry, Outcome, Work
+from .reading import Reading
+from .row import Reader, Request, Row
+from .row_search import RowSearch, place_of
+from .scheduler import Pace, Plan, Scheduler
 
 
 class Loop:
-    """Requests on their way to texts. Call `step` until `done`; it adds the rows that finish to `finished`.
+    """All that runs on one model. Call `step` as long as there are `calls`; not from two threads at once.
 
-    rows: how many may be in the batch at once; capacity: tokens that each may come to, prompt and output
-    scores: record log-probabilities, for which every token has a forward pass of its own
-    diagnostics: record traces too, also of an EOS to which there is no alternative
+    blocks: of the model's memory, 0 for a model that remembers nothing but token ids
+    A step that is broken off, by Ctrl-C or by what a model raises, leaves nobody's request behind: the next one gives
+    all memory back, and all that were on their way read their tokens again. `Call` says what that takes.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        requests: Iterable[Request],
-        search: Search,
-        *,
-        rows: int,
-        capacity: int,
-        scores: bool = False,
-        diagnostics: bool = False,
-    ) -> None:
+    def __init__(self, model: Model, blocks: int, pace: Pace) -> None:
         self.model = model
-        self.search = search
-        self.scores = scores or diagnostics
-        self.diagnostics = diagnostics
-        self.waiting = deque(requests)
-        self.active: list[Row] = []
-        self.finished: deque[Row] = deque()
+        self.calls: list[Call] = []
         self.steps = 0
-        self._cache = model.make_cache(rows, capacity)
-        self._eos = frozenset(model.vocabulary.eos_ids)
+        self._blocks = blocks
+        self._pace = pace
+        self._memory = model.make_memory(blocks)
+        self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
+        self._rows = RowSearch(model)
+        self._encoder = model if isinstance(model, SourceModel) else None
+        self._arrivals = 0
+        self._is_whole = False
+        self._clear()
 
     @property
-    def done(self) -> bool:
-        """Whether every row has finished."""
-        return not self.waiting and not self.active
+    def tables(self) -> list[BlockTable]:
+        """What is held in memory."""
+        return [reader.table for entry in self._scheduler.running for reader in entry.work.readers]
 
-    def certain(self) -> bytes:
-        """What the first row's text will begin with, whatever comes."""
-        row = self.active[0]
-        return bytes(row.text[: row.request.stop.safe(row.text)])
+    @property
+    def held_blocks(self) -> int:
+        """How many blocks the texts on their way hold."""
+        return self._pool.held
 
     @torch.inference_mode()
     def step(self) -> None:
-        """Admit waiting rows, or let all read on; choose a token for each that read; finished rows leave."""
-        joining = self._schedule()
-        if joining or self.active:
-            reading = self._prefill(joining) if joining else self._decode()
-            self._commit(reading, self._choose(reading))
-            self.steps += 1
-        self._retire()
+        """Take up requests, read, and continue what has read."""
+        if not self._is_whole:
+            self._recover()
+        self._is_whole = False
+        self._forget()
+        plan = self._scheduler.plan(self.calls)
+        try:
+            self._read(plan)
+        except Exception as error:
+            self._fail(plan, error)
+            return
+        for entry in list(self._scheduler.running):
+            if entry.work.done:
+                self._finish(entry)
+        self._forget()
+        self.steps += 1
+        self._is_whole = True
 
-    def leaving(self) -> list[Row]:
-        """The finished rows that nobody has taken yet, also in the midst of a step; some may be there twice."""
-        return [*self.finished, *(row for row in self.active if row.finish is not None)]
+    def forget(self) -> None:
+        """Free at once what is wanted no more; between two steps."""
+        if not self._is_whole:
+            self._recover()
+        self._forget()
+        self._is_whole = True
 
-    def _schedule(self) -> list[Row]:
-        """Rows that join now; those whose text follows from the constraint without a model are finished."""
-        joining: list[Row] = []
-        while self.waiting and len(self.active) + len(joining) < self._cache.rows:
-            row = self._start(self.waiting.popleft())
-            (joining if row.finish is None else self.finished).append(row)
-        return joining
+    def close(self) -> None:
+        """Give the memory back; nothing runs any more."""
+        self.calls.clear()
+        self._clear()
+        self._memory = self.model.make_memory(0)
 
-    def _start(self, request: Request) -> Row:
-        row = Row(request, request.first_state, list(request.start.prompt))
-        self._settle(row)
-        return row
+    def certain(self, entry: Entry) -> bytes:
+        """What the text of a request will begin with, whatever comes."""
+        work = entry.work
+        return self._rows.certain(work) if isinstance(work, Row) else self._beams.certain(work)
 
-    def _prefill(self, joining: list[Row]) -> Reading:
-        """Read new rows' prompts; samples of one prompt read it once and fork."""
-        first = len(self.active)
-        texts = [(row.request.start.source, row.pending) for row in joining]
-        leads = [i for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
-        self._cache.join(len(leads))
-        read_sources(self.model, [texts[i][0] for i in leads], self._cache, first)
-        hidden = self.model.forward([joining[i].pending for i in leads], self._cache, first)
-        places = [number for number, (i, j) in enumerate(zip(leads, [*leads[1:], len(joining)], strict=True))
-                  for _ in range(i, j)]  # fmt: skip
-        self._cache.arrange([*range(first), *(first + place for place in places)])
-        self.active += joining
-        return Reading(joining, hidden, places)
+    def check(self) -> None:
+        """Raise AssertionError unless every block is somebody's or nobody's."""
+        if isinstance(self._pool, BlockPool) and self._is_whole:
+            self._pool.check(self.tables)
 
-    def _decode(self) -> Reading:
-        """Read what each row chose last, and what was forced upon it since."""
-        hidden = self.model.forward([row.pending for row in self.active], self._cache)
-        return Reading(self.active, hidden, list(range(len(self.active))))
+    def _clear(self) -> None:
+        """Forget all that is held."""
+        self._pool = BlockPool(self._blocks, self.model.window) if self._blocks else TokenPool()
+        self._beams = BeamSearch(self.model, self._pool)
+        self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
 
-    def _choose(self, reading: Reading) -> list[int]:
-        """A token for each row: of all that are allowed, or else of those after which the rest still fits."""
-        if self.scores:
-            reading = reading._replace(logits=self._logits(reading, reading.places, None))
-        allowed = [self._narrowed(row, self._allowed(row)) for row in reading.rows]
-        tokens = self._select(reading, allowed, attempt=0)
-        late = [i for i, token in enumerate(tokens) if not self._fits(reading.rows[i], token)]
-        if late:
-            for i in late:
-                allowed[i] = self._narrowed(reading.rows[i], self._closing(reading.rows[i]))
-            again = self._select(reading.only(late), [allowed[i] for i in late], attempt=1)
-            for i, token in zip(late, again, strict=True):
-                tokens[i] = token
-        if self.scores:
-            self._score(reading, allowed, tokens)
-        return tokens
+    def _recover(self) -> None:
+        """Begin again with all that was on its way; nothing of what was in memory is relied upon."""
+        self._clear()
+        left: list[Entry] = []
+        for call in self.calls:
+            call.begun = max([call.begun, *(number + 1 for number in call.entries)])
+            for number, entry in list(call.entries.items()):
+                if call.is_cancelled or call.is_settled(number):
+                    call.entries.pop(number, None)
+                    continue
+                work = entry.work
+                if work.error is None:
+                    # Beams may have been left half continued; their search comes to the same again.
+                    again = self._again(entry) if isinstance(work, Row) else self._start(work.request, _source(work))
+                    left.append(Entry(call, number, entry.arrival, again, gave_up=True))
+                    call.entries[number] = left[-1]
+                else:
+                    self._finish(entry)
+        self._scheduler.back.extend(sorted(left, key=_arrival))
 
-    def _allowed(self, row: Row) -> Allowed:
-        guide_cache = row.guide_cache
-        if guide_cache is None:
-            return Allowed()
-        if guide_cache.tight(row.state, row.left):
-            return self._closing(row)
-        stop_ids = row.request.stop_ids
-        ids = None if self.scores or stop_ids else guide_cache.allowed(row.state).ids
-        return Allowed(ids, guide_cache.mask(row.state, stop_ids) if ids is None else None)
+    def _forget(self) -> None:
+        """Drop what is wanted no more."""
+        for call in self.calls:
+            if call.is_cancelled:
+                for entry in list(call.entries.values()):
+                    self._scheduler.drop(entry)
+                call.entries.clear()
+        self.calls[:] = [call for call in self.calls if call.entries or call.is_waiting]
 
-    def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
-        """What the controls of repetition and length leave of it, as a mask."""
-        controls = row.request.controls
-        if controls == _NO_CONTROLS:
-            return allowed
-        mask = allowed.mask
-        if mask is None and row.guide_cache is not None:
-            mask = row.guide_cache.mask(row.state, row.request.stop_ids)
-        return Allowed(mask=row.request.withheld(mask, row.tokens, self.model.vocabulary.size, self._eos))
+    def _begin(self, call: Call) -> Entry:
+        """Take up a call's next request."""
+        number, request = call.begun, call.requests[call.begun]
+        self._arrivals += 1
+        source = self._sources.get(request.start.source) if request.start.source else None
+        entry = Entry(call, number, self._arrivals, self._start(request, source))
+        call.entries[number] = entry
+        call.begun = number + 1
+        return entry
 
-    def _closing(self, row: Row) -> Allowed:
-        """Only what leaves room to finish."""
-        guide_cache = row.guide_cache
-        assert guide_cache is not None
-        mask = guide_cache.mask(row.state, row.request.stop_ids, row.left)
-        return Allowed(mask=mask) if self.scores else guide_cache.listed(mask)
+    def _start(self, request: Request, source: Any) -> Work:
+        table = self._pool.table(source, request.start.source or None)
+        search = self._beams if isinstance(request.search, Beam) else self._rows
+        return search.start(request, table)
 
-    def _fits(self, row: Row, token: int) -> bool:
-        guide_cache = row.guide_cache
-        if guide_cache is None or token in self._eos or row.request.stops(row.state, token):
-            return True
-        left = row.left - row.request.is_output(row.state, token)
-        return guide_cache.fits(guide_cache.guide.advance(row.state, token), left)
+    def _again(self, entry: Entry) -> Work:
+        """The same work with everything to read again."""
+        work = entry.work
+        table = self._pool.table(_source(work), work.request.start.source or None)
+        return self._rows.restart(work, table) if isinstance(work, Row) else self._beams.restart(work, table)
 
-    def _select(self, reading: Reading, allowed: Sequence[Allowed], attempt: int) -> list[int]:
-        """One pick per row; rows with few tokens allowed compute only their logits."""
-        tokens = [UNUSABLE] * len(allowed)
-        draws = [uniform(row.request.key, len(row.tokens), attempt) for row in reading.rows]
-        wide = [i for i, each in enumerate(allowed) if each.ids is None]
-        for i, each in enumerate(allowed):
-            if each.ids is not None:
-                logits = self._logits(reading, [reading.places[i]], each.ids)
-                column = self.search.pick(logits, None, [draws[i]])[0]
-                tokens[i] = column if column == UNUSABLE else int(each.ids[column])
-        if wide:
-            logits = reading.logits
-            if logits is None:
-                logits = self._logits(reading, [reading.places[i] for i in wide], None)
-            controls = reading.rows[0].request.controls
-            if controls.repetition_penalty != 1:
-                rows = [reading.rows[i] for i in wide]
-                logits = controls.penalised(logits, [[*row.request.start.prompt, *row.tokens] for row in rows])
-            masks = stack_masks([allowed[i].mask for i in wide], logits)
-            picked = self.search.pick(logits, masks, [draws[i] for i in wide])
-            for i, token in zip(wide, picked, strict=True):
-                tokens[i] = token
-        for row, token in zip(reading.rows, tokens, strict=True):
-            if token == UNUSABLE:
-                raise ModelError(
-                    f"the model's logits at step {len(row.tokens)} of prompt {row.request.number} are NaN or "
-                    "infinite, or give every allowed token the probability 0"
-                )
-        return tokens
+    def _read(self, plan: Plan) -> None:
+        """One forward pass, and what follows from it."""
+        if not plan.entries:
+            return
+        if self._pool.copies:
+            self._memory.copy([(source, target) for target, source in {b: a for a, b in self._pool.copies}.items()])
+            self._pool.copies = []
+        if self._encoder is not None:
+            self._encode(self._encoder, plan)
+        hidden = self.model.forward(plan.chunks, self._memory)
+        places: dict[int, int] = {}
+        for place, (reader, chunk) in enumerate(zip(plan.readers, plan.chunks, strict=True)):
+            reader.table.tokens += chunk.tokens
+            # What is to be read next is a list of its own: the model may yet look at this one.
+            reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
+            places[id(reader)] = place
+        for _, reader, lead in plan.twins:
+            reader.table, reader.pending = self._pool.fork(lead.table), []
+            places[id(reader)] = places[id(lead)]
+        if self.model.window is not None:
+            for reader in plan.readers:
+                self._pool.trim(reader.table)
+        self._advance(plan, hidden, places)
 
-    def _logits(self, reading: Reading, places: Sequence[int], ids: Tensor | None) -> Tensor:
-        """The model's logits at some places of what was read."""
+    def _encode(self, model: SourceModel, plan: Plan) -> None:
+        """Let the model's encoder read the prompts of texts that have none yet."""
+        both = zip(plan.entries, plan.readers, strict=True)
+        new = [(entry.work.request.start.source, reader) for entry, reader in both if reader.table.source is None]
+        sources = list(dict.fromkeys(source for source, _ in new if source not in self._sources))
+        found = dict(zip(sources, model.encode(sources), strict=True)) if sources else {}
+        self._sources.update(found)
+        for source, reader in new:
+            reader.table.source = self._sources[source]
 
-        def place(number: int) -> str:
-            row = reading.rows[reading.places.index(number)]
-            return f"step {len(row.tokens)} of prompt {row.request.number}"
+    def _advance(self, plan: Plan, hidden: Hidden, places: dict[int, int]) -> None:
+        """Continue the texts that have read all there was."""
+        rows: list[Row] = []
+        groups: list[Group] = []
+        for entry in plan.everyone():
+            if not any(reader.pending for reader in entry.work.readers):
+                (rows if isinstance(entry.work, Row) else groups).append(entry.work)  # type: ignore[arg-type]
+        if rows:
+            where = [places[id(row)] for row in rows]
+            self._rows.advance(Reading(self.model, hidden, rows, where, place_of))
+        if groups:
+            groups.sort(key=_beams_of)
+            where = [places[id(reader)] for group in groups for reader in group.readers]
+            owners = [group for group in groups for _ in group.readers]
+            self._beams.advance(groups, Reading(self.model, hidden, owners, where, place_of_group))
 
-        return logits_of(self.model, reading.hidden, places, ids, place)
+    def _fail(self, plan: Plan, error: Exception) -> None:
+        """A step that came to nothing: out of memory it is made again with fewer texts, else its texts have failed."""
+        entries = plan.everyone()
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(entries) > 1:
+            tokens = max(BLOCK, self._pace.tokens // 2)
+            self._pace = replace(
+                self._pace, texts=len(entries) // 2, tokens=tokens, chunk=min(self._pace.chunk, tokens)
+            )
+            return
+        for entry in entries:
+            entry.work.error = error
 
-    def _score(self, reading: Reading, allowed: Sequence[Allowed], tokens: Sequence[int]) -> None:
-        assert reading.logits is not None
-        masks = [each.mask for each in allowed]
-        pairs = log_probabilities(reading.logits, stack_masks(masks, reading.logits), tokens)
-        if self.diagnostics:
-            places = [(row.state, row.left) for row in reading.rows]
-            found = traces(reading.logits, masks, range(len(masks)), places, tokens, pairs)
-            for row, trace in zip(reading.rows, found, strict=True):
-                row.traces.append(trace)
-        for row, token, (score, raw) in zip(reading.rows, tokens, pairs, strict=True):
-            if token in self._eos or row.request.stops(row.state, token):
-                row.end_score = score
-            else:
-                row.scores.append(score)
-                row.raw_scores.append(raw)
-
-    def _commit(self, reading: Reading, tokens: Sequence[int]) -> None:
-        for row, token in zip(reading.rows, tokens, strict=True):
-            row.pending = []
-            if token in self._eos or row.request.stops(row.state, token):
-                row.overruled |= row.request.overruled(row.tokens, token, ends=True)
-            if token in self._eos:
-                row.finish = "complete"
-            elif row.request.stops(row.state, token):
-                row.finish = "stop"
-            else:
-                self._append(row, token)
-                self._settle(row)
-
-    def _append(self, row: Row, token: int) -> None:
-        """Add a token to the row; a stop string cuts its text and ends it."""
-        request, guide_cache = row.request, row.guide_cache
-        known = len(row.text)
-        row.overruled |= request.overruled(row.tokens, token, ends=False)
-        row.tokens.append(token)
-        row.pending.append(token)
-        row.text += request.output(row.state, self.model.vocabulary.tokens[token] or b"")
-        row.inside += not request.is_output(row.state, token)
-        if guide_cache is not None:
-            row.state = guide_cache.guide.advance(row.state, token)
-        if request.stop and (at := request.stop.find(row.text, known)) >= 0:
-            del row.text[at:]
-            row.finish = "stop"
-
-    def _settle(self, row: Row) -> None:
-        """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
-        while row.finish is None:
-            guide_cache = row.guide_cache
-            if row.left == 0 and row.request.may_be_cut:
-                row.finish = "length"
-            if guide_cache is None or row.finish is not None:
-                return
-            allowed = guide_cache.allowed(row.state)
-            if allowed.ends or row.left == 0:
-                if self.diagnostics:
-                    return
-                row.overruled |= row.request.overruled(row.tokens, -1, ends=row.left > 0)
-                row.finish = "complete"
-            elif allowed.forced < 0 or self.scores:
-                return
-            else:
-                self._append(row, allowed.forced)
-
-    def _retire(self) -> None:
-        """Take finished rows out of the batch and the cache."""
-        leaving = [i for i, row in enumerate(self.active) if row.finish is not None]
-        if leaving:
-            parents = without(len(self.active), leaving)
-            self._cache.arrange(parents)
-            self.finished.extend(self.active[i] for i in leaving)
-            self.active = [self.active[i] for i in parents]
+    def _finish(self, entry: Entry) -> None:
+        """Say what has come of a request, and let it go."""
+        work = entry.work
+        if work.error is not None:
+            outcome = Outcome((), work.error)
+        else:
+            outcome = Outcome([work] if isinstance(work, Row) else self._beams.results(work))
+        entry.call.outcomes[entry.number] = outcome
+        entry.call.entries.pop(entry.number, None)
+        self._scheduler.drop(entry)
 
 
-_NO_CONTROLS = Controls()
+def _source(work: Work) -> Any:
+    readers: list[Reader] = list(work.readers)
+    return readers[0].table.source if readers else None
 
 
-def read_sources(model: Model, sources: Sequence[Sequence[int]], cache: Slots, first: int) -> None:
-    """Encode the prompts of new rows, if the model has an encoder."""
-    if isinstance(model, SourceModel):
-        model.encode(sources, cache, first)
+def _beams_of(group: Group) -> int:
+    return len(group.beams)
 
 
-def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
-    """The masks of all rows as int32 [rows, words] where the logits are, full ones for None."""
-    if all(mask is None for mask in masks):
-        return None
-    words = (logits.shape[1] + 31) // 32
-    stacked = np.full((len(masks), words), 0xFFFFFFFF, np.uint32)
-    for row, mask in zip(stacked, masks, strict=True):
-        if mask is not None:
-            row[:] = mask
-    return torch.as_tensor(stacked.view(np.int32), device=logits.device)
+def _arrival(entry: Entry) -> int:
+    return entry.arrival

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
+from ..memory.tables import BlockTable
+from ..search import Beam, Search
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .guide_cache import GuideCache
@@ -22,6 +24,9 @@ class Request:
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
     key: of the row's random numbers
+    scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
+    diagnostics: whether traces are too, also of an EOS to which there is no alternative
+    trace: whether the beams of every step are
     """
 
     number: int
@@ -32,6 +37,15 @@ class Request:
     stop: StopStrings
     stop_ids: frozenset[int]
     controls: Controls
+    search: Search | Beam
+    scores: bool = False
+    diagnostics: bool = False
+    trace: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many texts the model may read for it at once."""
+        return self.search.width if isinstance(self.search, Beam) else 1
 
     def withheld(self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int]) -> Mask | None:
         """A mask, narrowed by the controls after an output so far."""
@@ -77,21 +91,29 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class Row:
-    """How far it has come.
+class Reader:
+    """A text as the model reads it: what it has read, and the tokens that it has yet to read."""
 
-    tokens: generated so far; text: their bytes, without the prompt's end; pending: not yet read by the model
+    table: BlockTable
+    pending: list[int]
+
+
+@dataclass(slots=True, eq=False)
+class Row(Reader):
+    """A text that grows by one token after the other.
+
+    tokens: generated so far; text: their bytes, without the prompt's end
     inside: how many of the tokens lie within the prompt's end
     scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
     traces: for diagnostics; of every token, and of that which ended the text
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
     trace: of that search, if asked for
+    error: what went wrong with this text alone
     """
 
     request: Request
     state: int
-    pending: list[int]
     tokens: list[int] = field(default_factory=list[int])
     inside: int = 0
     text: bytearray = field(default_factory=bytearray)
@@ -104,6 +126,22 @@ class Row:
     siblings: int | None = None
     trace: SearchTrace | None = None
     finish: FinishReason | None = None
+    error: Exception | None = None
+
+    @property
+    def readers(self) -> Sequence[Reader]:
+        """What the model reads for it."""
+        return (self,)
+
+    @property
+    def done(self) -> bool:
+        """Whether it goes on no more."""
+        return self.finish is not None or self.error is not None
+
+    @property
+    def results(self) -> list[Row]:
+        """What has come of it, once it is done."""
+        return [self]
 
     @property
     def left(self) -> int:

@@ -66,9 +66,9 @@ class Counting(FunctionModel):
         super().__init__(lambda ids: TABLE[ids[-1]], VOCABULARY)
         self.chunks: list[list[int]] = []
 
-    def forward(self, chunks: Any, cache: Any, first: int = 0) -> Any:
-        self.chunks += [list(chunk) for chunk in chunks]
-        return super().forward(chunks, cache, first)
+    def forward(self, chunks: Any, memory: Any) -> Any:
+        self.chunks += [list(chunk.tokens) for chunk in chunks]
+        return super().forward(chunks, memory)
 
 
 def test_forced_tokens_are_read_together_and_cost_no_pass_of_their_own(table_guide: Any) -> None:
@@ -174,6 +174,6 @@ def test_interruption_keeps_what_is_finished() -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         generator.run(["b", "e", "c", "d"], batch_size=2)
     assert isinstance(caught.value, Interrupted)
-    assert [type(result) for result in caught.value.finished] == [Generation, type(None), Generation, type(None)]
+    assert [type(result) for result in caught.value.finished] == [Generation, Generation, Generation, type(None)]
     assert caught.value.finished[2].text == "aa"
-    assert "2 of 4" in str(caught.value)
+    assert "3 of 4" in str(caught.value)

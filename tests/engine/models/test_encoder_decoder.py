@@ -113,8 +113,8 @@ def test_a_prompt_is_encoded_once_for_all_its_beams_and_samples(adapter: Callabl
     model = adapter("t5")
     read: list[tuple[int, ...]] = []
     hook = model.model.get_encoder().register_forward_hook(lambda module, args, out: read.append(out[0].shape[:2]))
-    generate.text(model)(PROMPTS[:2], search=Beam(4), max_tokens=6)
-    generate.text(model)(PROMPTS[0], search=Sample(n=5), max_tokens=6, seed=1)
+    generate.text(model)(["then 12", "on 3"], search=Beam(4), max_tokens=6)
+    generate.text(model)("in 23", search=Sample(n=5), max_tokens=6, seed=1)
     hook.remove()
     assert [rows for rows, _ in read] == [2, 1]
 
@@ -141,7 +141,7 @@ def test_what_encoder_decoder_models_cannot_do_is_refused(adapter: Callable[...,
         Generator(model)("on" * 70)
     with pytest.raises(OptionError, match="max_tokens can be up to 63"):
         Generator(model)("on", max_tokens=64)
-    with pytest.raises(OptionError, match=r"take [\d,.]+ GiB"):
+    with pytest.raises(OptionError, match=r"takes [\d,.]+ GiB"):
         Generator(model)("on", search=Beam(10**7), max_tokens=60)
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from trellm import Beam, Generator, Vocabulary, generate, models
 from trellm.engine.decode.beam_group import Group
-from trellm.engine.decode.beam_loop import BeamLoop
-from trellm.engine.decode.session import make_loop
+from trellm.engine.decode.call import Call
+from trellm.engine.decode.loop import Loop
+from trellm.engine.decode.requests import requests_of
+from trellm.engine.decode.scheduler import Pace
 from trellm.engine.options import Options
 from trellm.engine.search import banks
 from trellm.engine.search.beam import Hypothesis
@@ -37,9 +39,10 @@ def table(ids: Sequence[int]) -> list[float]:
 MODEL = models.from_function(table, Vocabulary.from_characters(WORDS))
 
 
-def beams(loop: BeamLoop) -> dict[str, tuple[int, float]]:
+def beams(loop: Loop) -> dict[str, tuple[int, float]]:
     """What each beam says, its bank and its probability."""
-    group = loop.groups[0]
+    group = loop.calls[0].entries[0].work
+    assert isinstance(group, Group)
     return {
         "The" + beam.text.decode(): (progress_of(group, beam), round(float(np.exp(beam.total)), 4))
         for beam in group.beams
@@ -51,9 +54,10 @@ def progress_of(group: Group, beam: Hypothesis) -> int:
     return group.request.start.guide_cache.progress(beam.state)
 
 
-def loop_of(generator: Generator, options: Options) -> BeamLoop:
-    loop = make_loop(generator.model, [generator.job("The", options.include)], options)
-    assert isinstance(loop, BeamLoop)
+def loop_of(generator: Generator, options: Options) -> Loop:
+    loop = Loop(generator.model, 0, Pace())
+    requests = requests_of(generator.model, [generator.job("The", options.include)], options)
+    loop.calls.append(Call(requests, options.batch_size))
     return loop
 
 

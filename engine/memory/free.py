@@ -1,4 +1,4 @@
-"""How much memory there is: asked before a batch is allocated that could not fit."""
+"""How much memory there is."""
 
 from __future__ import annotations
 
@@ -7,25 +7,8 @@ from typing import Any
 
 import torch
 
-from ...errors import OptionError
-from ..models.protocol import Model
-
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
-
-
-def check_memory(model: Model, rows: int, capacity: int, asked: str) -> None:
-    """Raise OptionError if `rows` rows of `capacity` tokens, with their logits, take more than is free.
-
-    asked: the option that says how many rows there are
-    """
-    needed = model.cache_bytes(rows, capacity) + rows * model.vocabulary.size * 4
-    free = free_bytes(getattr(model, "device", None))
-    if free is not None and needed > free:
-        raise OptionError(
-            f"{asked}: {rows} rows of up to {capacity} tokens take {_size(needed)} of memory for keys, values and "
-            f"logits, and {_size(free)} are free; ask for fewer rows, or a smaller max_tokens"
-        )
 
 
 def free_bytes(device: Any = None) -> int | None:
@@ -55,5 +38,5 @@ def _free_of_group() -> int | None:
     return None if limit == "max" else int(limit) - used + int(stat.get("inactive_file", 0))
 
 
-def _size(count: int) -> str:
+def shown_size(count: int) -> str:
     return f"{count / 2**30:,.1f} GiB" if count >= 2**28 else f"{count / 2**20:,.1f} MiB"

@@ -1,9 +1,8 @@
-"""The decode loop of beam search: the beams of a prompt are neighbouring rows, continued together."""
+"""Beam search: the beams of a prompt are texts that read side by side, and are continued together."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -17,112 +16,92 @@ from ...errors import ModelError
 from ...guides.protocol import Mask
 from ...kernels.logits.select import NAN, logsumexp, masked_topk
 from ..diagnostics.trace import traces
-from ..models.protocol import Hidden, Model
+from ..memory.pool import Pool
+from ..memory.tables import BlockTable
+from ..models.protocol import Model
 from ..search import banks
 from ..search.beam import Beam, Finished, Hypothesis
 from ..search.trace import Recorder
 from .arrays import as_list
 from .beam_group import Candidate, Group, common
-from .cache import without
-from .logits import logits_of
-from .loop import read_sources, stack_masks
-from .row import Request, Row
+from .reading import Reading, stack_masks
+from .row import Reader, Request, Row
 
 
-class BeamLoop:
-    """Prompts on their way to texts by beam search. Call `step` until `done`, as with `Loop`.
+class BeamSearch:
+    """Groups of beams of one model. What goes wrong with one group becomes its `error`, and does not touch the others.
 
-    rows: how many beams may run at once, at least `search.width`; capacity: tokens that each may come to
-    scores: also compute the log-probabilities of the tokens among the allowed ones; diagnostics: traces too
-    trace: also record the beams of every step
+    Beams share the blocks of what they have in common: a beam that splits costs references.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        requests: Iterable[Request],
-        search: Beam,
-        *,
-        rows: int,
-        capacity: int,
-        scores: bool = False,
-        diagnostics: bool = False,
-        trace: bool = False,
-    ) -> None:
-        self.model = model
-        self.search = search
-        self.scores = scores or diagnostics
-        self.diagnostics = diagnostics
-        self.trace = trace
-        self.waiting = deque(requests)
-        self.groups: list[Group] = []
-        self.finished: deque[Row] = deque()
-        self.steps = 0
-        self._cache = model.make_cache(rows, capacity)
+    def __init__(self, model: Model, pool: Pool) -> None:
+        self._vocabulary = model.vocabulary
+        self._pool = pool
         self._eos = frozenset(model.vocabulary.eos_ids)
 
-    @property
-    def done(self) -> bool:
-        """Whether every prompt has its texts."""
-        return not self.waiting and not self.groups
+    def start(self, request: Request, table: BlockTable) -> Group:
+        """A prompt at its beginning, as a single beam."""
+        search, start = _search_of(request), request.start
+        finished = Finished(search, request.budget + start.tail, by_text=start.guide_cache is not None)
+        recorder = Recorder(search, self._vocabulary) if request.trace else None
+        beams = [Hypothesis((), b"", request.first_state)]
+        return Group(request, finished, beams, [Reader(table, list(start.prompt))], recorder)
 
-    def certain(self) -> bytes:
-        """What the first prompt's text will begin with, whichever hypothesis wins."""
-        group = self.groups[0]
+    def restart(self, group: Group, table: BlockTable) -> Group:
+        """The group with everything to read again: each beam in a table of its own, the first in the given one."""
+        tables = [table, *(self._pool.table(table.source) for _ in group.beams[1:])]
+        for other in tables[1:]:
+            other.node = table.node
+        readers = [
+            Reader(each, [*group.request.start.prompt, *beam.tokens])
+            for each, beam in zip(tables, group.beams, strict=True)
+        ]
+        return replace(group, readers=readers)
+
+    def certain(self, group: Group) -> bytes:
+        """What the prompt's text will begin with, whichever hypothesis wins."""
         running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
         return least[: common(least, most)]
 
-    @torch.inference_mode()
-    def step(self) -> None:
-        """Read the prompts that join, or let all beams read on; continue the beams that read; done prompts leave."""
-        joining = self._schedule()
-        hidden = self._prefill(joining) if joining else self._decode()
-        self._choose(joining or self.groups, hidden)
-        self.groups += joining
-        self.steps += 1
-        self._retire()
+    def advance(self, groups: Sequence[Group], reading: Reading[Group]) -> None:
+        """Continue the beams of groups that have read by the best candidates; the head is computed once for all.
 
-    def leaving(self) -> list[Row]:
-        """The results that nobody has taken yet, also in the midst of a step; some may be there twice."""
-        return [*self.finished, *(row for group in self.groups if group.done for row in self._results(group))]
-
-    def _schedule(self) -> list[Group]:
-        """Prompts for whose beams there is room now."""
-        free = (self._cache.rows - len(self.groups) * self.search.width) // self.search.width
-        first = sum(len(group.beams) for group in self.groups)
-        return [self._start(self.waiting.popleft(), first + i) for i in range(min(free, len(self.waiting)))]
-
-    def _start(self, request: Request, at: int) -> Group:
-        start = request.start
-        finished = Finished(self.search, request.budget + start.tail, by_text=start.guide_cache is not None)
-        recorder = Recorder(self.search, self.model.vocabulary) if self.trace else None
-        return Group(request, finished, [Hypothesis((), b"", request.first_state)], at, recorder)
-
-    def _prefill(self, joining: list[Group]) -> Hidden:
-        """Read each prompt once."""
-        self._cache.join(len(joining))
-        read_sources(self.model, [group.request.start.source for group in joining], self._cache, joining[0].at)
-        return self.model.forward([group.request.start.prompt for group in joining], self._cache, joining[0].at)
-
-    def _decode(self) -> Hidden:
-        """Read the last token of every beam."""
-        return self.model.forward([beam.tokens[-1:] for group in self.groups for beam in group.beams], self._cache)
-
-    def _choose(self, groups: list[Group], hidden: Hidden) -> None:
-        """Continue the beams of each group by its best candidates; the head is computed once for all."""
-        owners = [group for group in groups for _ in group.beams]
-        logits = logits_of(self.model, hidden, range(len(owners)), None, lambda row: _place(owners[row]))
+        The texts of `reading` are the group of every beam, one group after the other.
+        """
+        logits = reading.logits(range(len(reading.texts)))
         first = 0
-        for count, alike in groupby(groups, key=lambda group: len(group.beams)):
+        for _, alike in groupby(groups, key=_kind):
             several = list(alike)
-            rows = logits[first : first + count * len(several)]
-            first += len(rows)
-            masks = [self._mask(group, beam) for group in several for beam in group.beams]
-            for i, (group, best) in enumerate(zip(several, self._best(several, rows, masks), strict=True)):
-                part = slice(i * count, (i + 1) * count)
-                self._continue(group, best, rows[part], masks[part])
+            count = len(several[0].beams)
+            self._advance_alike(several, logits[first : first + count * len(several)])
+            first += count * len(several)
+
+    def _advance_alike(self, groups: list[Group], logits: Tensor) -> None:
+        """Continue groups of equally many beams and equal options."""
+        count = len(groups[0].beams)
+        masks = [self._masks(group) for group in groups]
+        sound = [i for i, group in enumerate(groups) if group.error is None]
+        rows = logits if len(sound) == len(groups) else logits[[i * count + k for i in sound for k in range(count)]]
+        groups = [groups[i] for i in sound]
+        stacked = [mask for i in sound for mask in masks[i]]
+        if not groups:
+            return
+        for i, (group, best) in enumerate(zip(groups, self._best(groups, rows, stacked), strict=True)):
+            part = slice(i * count, (i + 1) * count)
+            try:
+                if group.error is None:
+                    self._continue(group, best, rows[part], stacked[part])
+            except Exception as error:
+                group.error = error
+
+    def _masks(self, group: Group) -> list[Mask | None]:
+        try:
+            return [self._mask(group, beam) for beam in group.beams]
+        except Exception as error:
+            group.error = error
+            return []
 
     def _mask(self, group: Group, beam: Hypothesis) -> Mask | None:
         """What the beam may go on with; near the end of the budget only what leaves room to finish."""
@@ -139,7 +118,7 @@ class BeamLoop:
         return self._narrowed(group, beam, mask)
 
     def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
-        return group.request.withheld(mask, beam.tokens, self.model.vocabulary.size, self._eos)
+        return group.request.withheld(mask, beam.tokens, self._vocabulary.size, self._eos)
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first.
@@ -148,7 +127,7 @@ class BeamLoop:
         where there are goals, of each beam, and besides so many of those that advance a goal.
         """
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)
-        wanted = max(2, 1 + enders) * self.search.width
+        wanted = max(2, 1 + enders) * groups[0].search.width
         if not groups[0].has_goals:
             return self._listed(groups, logits, masks, wanted, together=True)[0]
         found, logsums = self._listed(groups, logits, masks, wanted, together=False)
@@ -166,7 +145,7 @@ class BeamLoop:
         ids = guide_cache.advancing(beam.state)
         ids = ids[(mask[ids >> 5] >> (ids & 31).astype(np.uint32)) & 1 == 1]
         values = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
-        best = torch.topk(values, min(self.search.width, len(ids)))
+        best = torch.topk(values, min(group.search.width, len(ids)))
         columns: list[int] = as_list(best.indices)
         gains: list[float] = as_list(best.values)
         return [
@@ -193,7 +172,8 @@ class BeamLoop:
             best = masked_topk(logprobs, wanted, stacked, scores=totals, group=size, normalise="none")
         for number, status in enumerate(as_list(best.status)):
             if status == NAN:
-                raise _unusable(groups[number // count])
+                group = groups[number // count]
+                group.error = _unusable(group)
         found: list[list[Candidate]] = [[] for _ in groups]
         lists: Iterable[Any] = zip(as_list(best.scores), as_list(best.rows), as_list(best.tokens), strict=True)
         for one in lists:
@@ -215,7 +195,7 @@ class BeamLoop:
                 masks[beam] = self._closing_mask(group, group.beams[beam])
             closed |= late
             taken = self._taken(group, self._best([group], logits, masks)[0])
-        if self.scores:
+        if group.request.scores:
             taken = self._with_logprobs(group, taken, logits, masks)
         if group.recorder is not None:
             banked = ((one, after, group.progress(one) if group.has_goals else None) for one, after in taken)
@@ -224,9 +204,22 @@ class BeamLoop:
         group.finished.add([after for _, after in taken if after.finish is not None])
         if not running and not group.finished.best:
             raise _unusable(group)
-        group.done = not running or group.finished.settled(max((after for _, after in running), key=_total))
-        group.before, group.origins = group.beams, [beam for beam, _ in running]
+        group.settled = not running or group.finished.settled(max((after for _, after in running), key=_total))
+        group.readers = self._split(group, running)
         group.beams = [after for _, after in running]
+
+    def _split(self, group: Group, running: Sequence[tuple[int, Hypothesis]]) -> list[Reader]:
+        """Give each beam what its parent has read: to the first child of a parent its table, to others a fork."""
+        taken: set[int] = set()
+        readers: list[Reader] = []
+        for parent, after in running:
+            table = group.readers[parent].table
+            readers.append(Reader(self._pool.fork(table) if parent in taken else table, [after.tokens[-1]]))
+            taken.add(parent)
+        for place, reader in enumerate(group.readers):
+            if place not in taken:
+                self._pool.release(reader.table)
+        return readers
 
     def _taken(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
         """The best `width` candidates that go on, and those of the best `width` of all that do not."""
@@ -238,9 +231,9 @@ class BeamLoop:
             after = self._after(group, one)
             if after.finish is None:
                 running += 1
-            if after.finish is None or rank < self.search.width:
+            if after.finish is None or rank < group.search.width:
                 taken.append((one, after))
-            if running == self.search.width:
+            if running == group.search.width:
                 break
         return taken
 
@@ -253,11 +246,11 @@ class BeamLoop:
         for place in banks.pick(progress, len(candidates)):
             one, bank = candidates[place], progress[place]
             ranks[bank] = ranks.get(bank, 0) + 1
-            is_among_best = ranks[bank] <= self.search.width
-            if not is_among_best and (running == self.search.width or one.token in self._eos):
+            is_among_best = ranks[bank] <= group.search.width
+            if not is_among_best and (running == group.search.width or one.token in self._eos):
                 continue
             after = self._after(group, one)
-            if after.finish is None and running < self.search.width:
+            if after.finish is None and running < group.search.width:
                 running += 1
                 taken.append((one, after))
             elif after.finish is not None and is_among_best:
@@ -274,7 +267,7 @@ class BeamLoop:
             finish = "complete" if one.token in self._eos else "stop"
             return replace(parent, total=one.total, length=length, finish=finish, overruled=overruled)
         tokens = (*parent.tokens, one.token)
-        text = parent.text + request.output(parent.state, self.model.vocabulary.tokens[one.token] or b"")
+        text = parent.text + request.output(parent.state, self._vocabulary.tokens[one.token] or b"")
         inside = parent.inside + (not request.is_output(parent.state, one.token))
         state, finish = parent.state, None
         guide_cache = request.guide_cache(state)
@@ -310,7 +303,7 @@ class BeamLoop:
         for one, after in taken:
             raw = float(logits[one.beam, one.token]) - as_list(sums.raw)[one.beam]
             found.append((one, replace(after, logprobs=(*after.logprobs, (raw + gain[one.beam], raw)))))
-        return self._with_traces(group, found, logits, masks) if self.diagnostics else found
+        return self._with_traces(group, found, logits, masks) if group.request.diagnostics else found
 
     def _with_traces(
         self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
@@ -324,26 +317,15 @@ class BeamLoop:
             for (one, after), trace in zip(taken, found, strict=True)
         ]
 
-    def _retire(self) -> None:
-        """Take prompts that are done out of the batch, and put the cache's rows where their beams are."""
-        leaving = [i for i, group in enumerate(self.groups) if group.done]
-        self.finished.extend(row for i in leaving for row in self._results(self.groups[i]))
-        self.groups = [self.groups[i] for i in without(len(self.groups), leaving)]
-        parents: list[int] = []
-        shared: list[int] = []
-        for group in self.groups:
-            found, alike = group.arrange(len(parents))
-            parents += found
-            shared += alike
-        self._cache.arrange(parents, shared)
-
-    def _results(self, group: Group) -> list[Row]:
-        """The best `n` texts, best first."""
-        best = group.finished.best[: self.search.n]
+    def results(self, group: Group) -> list[Row]:
+        """The best `n` texts of a group that is done, best first."""
+        best = group.finished.best[: group.search.n]
         trace = None if group.recorder is None else group.recorder.trace([one for _, one in best])
         rows: list[Row] = []
         for sample, (score, one) in enumerate(best):
-            row = Row(replace(group.request, sample=sample), one.state, [], siblings=len(best), score=score)
+            row = Row(
+                BlockTable(), [], replace(group.request, sample=sample), one.state, siblings=len(best), score=score
+            )
             row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
             row.inside, row.overruled = one.inside, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]
@@ -359,15 +341,25 @@ def _merged(candidates: list[Candidate]) -> list[Candidate]:
     return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
 
 
+def _kind(group: Group) -> tuple[Any, ...]:
+    """What groups must have in common to be continued by one choice of candidates."""
+    return len(group.beams), group.search, group.has_goals, group.request.controls.repetition_penalty
+
+
+def _search_of(request: Request) -> Beam:
+    assert isinstance(request.search, Beam)
+    return request.search
+
+
 def _total(one: Hypothesis) -> float:
     return one.total
 
 
 def _unusable(group: Group) -> ModelError:
     return ModelError(
-        f"the model's logits at {_place(group)} are NaN or infinite, or give every allowed token the probability 0"
+        f"the model's logits at {place_of(group)} are NaN or infinite, or give every allowed token the probability 0"
     )
 
 
-def _place(group: Group) -> str:
+def place_of(group: Group) -> str:
     return f"step {len(group.beams[0].tokens)} of prompt {group.request.number}"

@@ -1,4 +1,4 @@
-"""From what the caller asks to requests for the loop: every mistake is found here, before the first token."""
+"""From what the caller asks to requests for the engine: every mistake is found here, before the first token."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from ..models.protocol import Model, SourceModel
 from ..options import Options
 from ..search import Beam
 from ..stopping import StopStrings
-from .beam_loop import BeamLoop
 from .guide_cache import GuideCache
 from .healing import Start, healed
-from .loop import Loop
-from .memory import check_memory
 from .randomness import row_key
-from .row import Request, Row
+from .row import Request
 
 DEFAULT_TOKENS = 256
 
@@ -32,19 +29,9 @@ class Job:
     guide_cache: GuideCache | None
 
 
-def make_loop(model: Model, jobs: Sequence[Job], options: Options) -> Loop | BeamLoop:
-    """A loop over all samples of all jobs, in order. Raises OptionError and BudgetError."""
-    requests = list(_requests(model, jobs, options))
-    capacity = max((request.start.size + request.budget for request in requests), default=1)
-    search = options.search
-    recorded = {"scores": options.logprobs, "diagnostics": options.diagnostics}
-    if isinstance(search, Beam):
-        rows = search.width * min(max(options.batch_size // search.width, 1), max(len(requests), 1))
-        check_memory(model, rows, capacity, f"search={search!r}, batch_size={options.batch_size}")
-        return BeamLoop(model, requests, search, rows=rows, capacity=capacity, trace=options.trace, **recorded)
-    rows = min(options.batch_size, max(len(requests), 1))
-    check_memory(model, rows, capacity, f"batch_size={options.batch_size}")
-    return Loop(model, requests, search, rows=rows, capacity=capacity, **recorded)
+def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
+    """All samples of all jobs, in order. Raises OptionError and BudgetError."""
+    return list(_requests(model, jobs, options))
 
 
 def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
@@ -64,7 +51,20 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
             raise OptionError(f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget}")
         for sample in range(1 if isinstance(options.search, Beam) else options.search.n):
             key = row_key(seed, sample)
-            yield Request(number, sample, start, budget, key, stop, stop_ids, options.controls)
+            yield Request(
+                number,
+                sample,
+                start,
+                budget,
+                key,
+                stop,
+                stop_ids,
+                options.controls,
+                options.search,
+                scores=options.logprobs or options.diagnostics,
+                diagnostics=options.diagnostics,
+                trace=options.trace,
+            )
 
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:
@@ -157,13 +157,3 @@ def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: i
             f"{model.context}; max_tokens can be up to {room}"
         )
     return room
-
-
-def run_all(loop: Loop | BeamLoop) -> Iterator[Row]:
-    """The rows as they finish. One is among `loop.finished` until the next is asked for."""
-    while not loop.done or loop.finished:
-        while loop.finished:
-            yield loop.finished[0]
-            loop.finished.popleft()
-        if not loop.done:
-            loop.step()

@@ -1,0 +1,87 @@
+"""Calls: requests that one caller waits for, and what has come of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .beam_group import Group
+from .row import Request, Row
+
+Work = Row | Group
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A request on its way.
+
+    number: which of its call's; arrival: the how-manieth of the engine's; work: how far it has come
+    gave_up: whether it waits without memory
+    """
+
+    call: Call
+    number: int
+    arrival: int
+    work: Work
+    gave_up: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many texts the model may read for it at once."""
+        return self.work.request.width
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What has come of a request: its texts, or what went wrong."""
+
+    rows: Sequence[Row]
+    error: Exception | None = None
+
+
+class Call:
+    """Requests of one caller, of which at most `limit` texts run at once; taken up in their order.
+
+    begun: how many were taken up; entries: those on their way; outcomes: those that are done and not yet taken
+    Each change is one assignment, so that whatever breaks off a step leaves enough to go on from: see `Engine`.
+    """
+
+    def __init__(self, requests: Sequence[Request], limit: int) -> None:
+        self.requests = list(requests)
+        self.limit = limit
+        self.begun = 0
+        self.entries: dict[int, Entry] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self.is_cancelled = False
+        self._taken: set[int] = set()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was taken, or is wanted no more."""
+        return self.is_cancelled or len(self._taken) == len(self.requests)
+
+    @property
+    def running(self) -> int:
+        """How many texts are on their way."""
+        return sum(entry.width for entry in self.entries.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are requests to be taken up, and few enough on their way."""
+        if self.is_cancelled or self.begun == len(self.requests):
+            return False
+        running = self.running
+        return not running or running + self.requests[self.begun].width <= self.limit
+
+    def is_settled(self, number: int) -> bool:
+        """Whether a request has its outcome."""
+        return number in self.outcomes or number in self._taken
+
+    def take(self, number: int) -> None:
+        """Let an outcome go that was looked at."""
+        self._taken.add(number)
+        self.outcomes.pop(number, None)
+
+    def again(self, request: Request) -> None:
+        """A further request in the place of one that was taken."""
+        self.requests.append(request)

@@ -1,0 +1,260 @@
+"""Texts that grow by one token after the other: what each may choose from, its choice, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ...errors import ModelError
+from ...guides.protocol import Mask
+from ..diagnostics.trace import traces
+from ..memory.tables import BlockTable
+from ..models.protocol import Model
+from ..search import UNUSABLE, Beam, Search
+from .guide_cache import Allowed
+from .randomness import uniform
+from .reading import Reading, stack_masks
+from .repetition import Controls
+from .row import Request, Row
+from .scoring import log_probabilities
+
+
+class RowSearch:
+    """Rows of one model. What goes wrong with one row becomes its `error`, and does not touch the others."""
+
+    def __init__(self, model: Model) -> None:
+        self._vocabulary = model.vocabulary
+        self._eos = frozenset(model.vocabulary.eos_ids)
+
+    def start(self, request: Request, table: BlockTable) -> Row:
+        """A row at its beginning; finished already where its text follows from the constraint without a model."""
+        row = Row(table, list(request.start.prompt), request, request.first_state)
+        self._settle_safely(row)
+        return row
+
+    def restart(self, row: Row, table: BlockTable) -> Row:
+        """A row with the same tokens that has everything to read again; all but its tokens is made anew."""
+        again = Row(table, list(row.request.start.prompt), row.request, row.request.first_state)
+        sure = min(len(row.tokens), len(row.scores), len(row.raw_scores)) if row.request.scores else len(row.tokens)
+        try:
+            for token in row.tokens[:sure]:
+                self._append(again, token)
+            again.scores, again.raw_scores, again.traces = row.scores[:sure], row.raw_scores[:sure], row.traces[:sure]
+            self._settle(again)
+        except Exception as error:
+            again.error = error
+        return again
+
+    def certain(self, row: Row) -> bytes:
+        """What the row's text will begin with, whatever comes."""
+        return bytes(row.text[: row.request.stop.safe(row.text)])
+
+    def advance(self, reading: Reading[Row]) -> None:
+        """Choose a token for each row that has read."""
+        allowed = [self._guarded(row, self._allowed) for row in reading.texts]
+        numbers = [i for i, each in enumerate(allowed) if each is not None]
+        tokens = self._select(reading, numbers, allowed, attempt=0)
+        late = [i for i in numbers if reading.texts[i].error is None and not self._fits(reading.texts[i], tokens[i])]
+        if late:
+            for i in late:
+                allowed[i] = self._guarded(reading.texts[i], self._closing)
+            late = [i for i in late if reading.texts[i].error is None]
+            tokens |= self._select(reading, late, allowed, attempt=1)
+        numbers = [i for i in numbers if reading.texts[i].error is None]
+        self._score(reading, numbers, allowed, tokens)
+        for i in numbers:
+            row = reading.texts[i]
+            try:
+                self._commit(row, tokens[i])
+            except Exception as error:
+                row.error = error
+
+    def _guarded(self, row: Row, question: Callable[[Row], Allowed]) -> Allowed | None:
+        """What a row may choose from, by a question about it; None where that failed."""
+        try:
+            return self._narrowed(row, question(row))
+        except Exception as error:
+            row.error = error
+            return None
+
+    def _allowed(self, row: Row) -> Allowed:
+        guide_cache = row.guide_cache
+        if guide_cache is None:
+            return Allowed()
+        if guide_cache.tight(row.state, row.left):
+            return self._closing(row)
+        stop_ids = row.request.stop_ids
+        ids = None if row.request.scores or stop_ids else guide_cache.allowed(row.state).ids
+        return Allowed(ids, guide_cache.mask(row.state, stop_ids) if ids is None else None)
+
+    def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
+        """What the controls of repetition and length leave of it, as a mask."""
+        controls = row.request.controls
+        if controls == _NO_CONTROLS:
+            return allowed
+        mask = allowed.mask
+        if mask is None and row.guide_cache is not None:
+            mask = row.guide_cache.mask(row.state, row.request.stop_ids)
+        return Allowed(mask=row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos))
+
+    def _closing(self, row: Row) -> Allowed:
+        """Only what leaves room to finish."""
+        guide_cache = row.guide_cache
+        assert guide_cache is not None
+        mask = guide_cache.mask(row.state, row.request.stop_ids, row.left)
+        return Allowed(mask=mask) if row.request.scores else guide_cache.listed(mask)
+
+    def _fits(self, row: Row, token: int) -> bool:
+        guide_cache = row.guide_cache
+        if guide_cache is None or token in self._eos or row.request.stops(row.state, token):
+            return True
+        left = row.left - row.request.is_output(row.state, token)
+        try:
+            return guide_cache.fits(guide_cache.guide.advance(row.state, token), left)
+        except Exception as error:
+            row.error = error
+            return True
+
+    def _select(
+        self, reading: Reading[Row], numbers: Sequence[int], allowed: Sequence[Allowed | None], attempt: int
+    ) -> dict[int, int]:
+        """One pick for each of the rows; those with few tokens allowed compute only their logits."""
+        tokens: dict[int, int] = {}
+        wide: list[int] = []
+        for i in numbers:
+            each, request = allowed[i], reading.texts[i].request
+            assert each is not None and not isinstance(request.search, Beam)
+            if each.ids is None:
+                wide.append(i)
+                continue
+            column = request.search.pick(reading.some_logits(i, each.ids), None, [_draw(reading.texts[i], attempt)])[0]
+            tokens[i] = column if column == UNUSABLE else int(each.ids[column])
+        if wide:
+            found = reading.logits(wide)
+            for search, controls, places in _alike(reading.texts[i].request for i in wide):
+                several = [wide[place] for place in places]
+                rows = [reading.texts[i] for i in several]
+                logits = found if len(several) == len(wide) else found[places]
+                if controls.repetition_penalty != 1:
+                    logits = controls.penalised(logits, [[*row.request.start.prompt, *row.tokens] for row in rows])
+                masks = stack_masks([_mask(allowed[i]) for i in several], logits)
+                picked = search.pick(logits, masks, [_draw(row, attempt) for row in rows])
+                tokens.update(zip(several, picked, strict=True))
+        for i, token in tokens.items():
+            if token == UNUSABLE:
+                row = reading.texts[i]
+                row.error = ModelError(
+                    f"the model's logits at {place_of(row)} are NaN or infinite, or give every allowed token the "
+                    "probability 0"
+                )
+        return tokens
+
+    def _score(
+        self,
+        reading: Reading[Row],
+        numbers: Sequence[int],
+        allowed: Sequence[Allowed | None],
+        tokens: dict[int, int],
+    ) -> None:
+        """Write down the log-probabilities of the chosen tokens, and traces, where they are asked for."""
+        scored = [i for i in numbers if reading.texts[i].request.scores]
+        if not scored:
+            return
+        logits, masks = reading.logits(scored), [_mask(allowed[i]) for i in scored]
+        pairs = log_probabilities(logits, stack_masks(masks, logits), [tokens[i] for i in scored])
+        for place, (i, (score, raw)) in enumerate(zip(scored, pairs, strict=True)):
+            row, token = reading.texts[i], tokens[i]
+            if row.request.diagnostics:
+                try:
+                    row.traces += traces(
+                        logits[place : place + 1], [masks[place]], [0], [(row.state, row.left)], [token], [(score, raw)]
+                    )
+                except ModelError as error:
+                    row.error = error
+                    continue
+            if token in self._eos or row.request.stops(row.state, token):
+                row.end_score = score
+            else:
+                row.scores.append(score)
+                row.raw_scores.append(raw)
+
+    def _commit(self, row: Row, token: int) -> None:
+        if row.error is not None:
+            return
+        stops = row.request.stops(row.state, token)
+        if token in self._eos or stops:
+            row.overruled |= row.request.overruled(row.tokens, token, ends=True)
+            row.finish = "complete" if token in self._eos else "stop"
+        else:
+            self._append(row, token)
+            self._settle(row)
+
+    def _append(self, row: Row, token: int) -> None:
+        """Add a token to the row; a stop string cuts its text and ends it."""
+        request, guide_cache = row.request, row.guide_cache
+        known = len(row.text)
+        row.overruled |= request.overruled(row.tokens, token, ends=False)
+        row.pending.append(token)
+        row.text += request.output(row.state, self._vocabulary.tokens[token] or b"")
+        row.inside += not request.is_output(row.state, token)
+        row.tokens.append(token)
+        if guide_cache is not None:
+            row.state = guide_cache.guide.advance(row.state, token)
+        if request.stop and (at := request.stop.find(row.text, known)) >= 0:
+            del row.text[at:]
+            row.finish = "stop"
+
+    def _settle(self, row: Row) -> None:
+        """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
+        while row.finish is None:
+            guide_cache = row.guide_cache
+            if row.left == 0 and row.request.may_be_cut:
+                row.finish = "length"
+            if guide_cache is None or row.finish is not None:
+                return
+            allowed = guide_cache.allowed(row.state)
+            if allowed.ends or row.left == 0:
+                if row.request.diagnostics:
+                    return
+                row.overruled |= row.request.overruled(row.tokens, -1, ends=row.left > 0)
+                row.finish = "complete"
+            elif allowed.forced < 0 or row.request.scores:
+                return
+            else:
+                self._append(row, allowed.forced)
+
+    def _settle_safely(self, row: Row) -> None:
+        try:
+            self._settle(row)
+        except Exception as error:
+            row.error = error
+
+
+def place_of(row: Row) -> str:
+    """What a row is called in errors."""
+    return f"step {len(row.tokens)} of prompt {row.request.number}"
+
+
+def _alike(requests: Iterable[Request]) -> list[tuple[Search, Controls, list[int]]]:
+    """The places of requests with equal searches and penalties."""
+    found: list[tuple[Search, Controls, list[int]]] = []
+    for place, request in enumerate(requests):
+        assert not isinstance(request.search, Beam)
+        for search, controls, places in found:
+            same = search is request.search or search == request.search
+            if same and controls.repetition_penalty == request.controls.repetition_penalty:
+                places.append(place)
+                break
+        else:
+            found.append((request.search, request.controls, [place]))
+    return found
+
+
+def _draw(row: Row, attempt: int) -> float:
+    return uniform(row.request.key, len(row.tokens), attempt)
+
+
+def _mask(allowed: Allowed | None) -> Mask | None:
+    return None if allowed is None else allowed.mask
+
+
+_NO_CONTROLS = Controls()

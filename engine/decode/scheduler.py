@@ -1,0 +1,200 @@
+"""The scheduler: who reads how much in a step, who joins, and who gives its memory up.
+
+First come, first served. Texts that have few tokens to read, as those have that are being written, all read in every
+step. What is left of a step's tokens goes to longer ones, prompts, in chunks, so that writing never waits for
+more than a chunk; then to requests that join, as long as there is room for all that they have to read. Where a text
+needs a block and none is available the request that came last gives up its own and waits, first in line; it reads
+again what is not known any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..memory.pool import Pool
+from ..memory.tables import BLOCK, Chunk
+from .call import Call, Entry, Work
+from .row import Reader
+
+SHORT = BLOCK
+"""Up to so many tokens are read at once, whatever else there is to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is read in a step.
+
+    texts: at most so many at once; tokens: of prompts, where nothing is being written; chunk: beside what is
+    """
+
+    texts: int = 256
+    tokens: int = 2048
+    chunk: int = 256
+
+
+Leads = dict[tuple[int, tuple[int, ...]] | None, Reader]
+"""Texts that read all that they have from their beginning on, by what that is."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """A step: who takes part, whose texts are read, and of each what; three lists of the same length.
+
+    twins: texts that begin like another, their lead, of which they take over what it reads
+    """
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    readers: list[Reader] = field(default_factory=list[Reader])
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
+    twins: list[tuple[Entry, Reader, Reader]] = field(default_factory=list[tuple[Entry, Reader, Reader]])
+
+    def add(self, entry: Entry, reader: Reader, tokens: list[int]) -> None:
+        """Let a text be read; all that is pending is not copied."""
+        self.entries.append(entry)
+        self.readers.append(reader)
+        self.chunks.append(Chunk(reader.table, tokens))
+
+    def everyone(self) -> list[Entry]:
+        """Those that take part, each once."""
+        return list(dict.fromkeys(self.entries) | dict.fromkeys(entry for entry, _, _ in self.twins))
+
+
+class Scheduler:
+    """running: entries in the order of their arrival; back: those that gave up their memory, first in line.
+
+    begin: makes the work of a call's next request; again: makes that of an entry that gave up
+    """
+
+    def __init__(self, pool: Pool, pace: Pace, begin: Callable[[Call], Entry], again: Callable[[Entry], Work]) -> None:
+        self.pace = pace
+        self.running: list[Entry] = []
+        self.back: deque[Entry] = deque()
+        self._pool = pool
+        self._begin = begin
+        self._again = again
+
+    def plan(self, calls: Sequence[Call]) -> Plan:
+        """What the next step reads. Those that are done as soon as they begin are among `running`."""
+        plan = Plan()
+        leads: Leads = {}
+        prompts: list[Entry] = []
+        for entry in list(self.running):
+            if entry.gave_up or entry.work.done:
+                continue
+            readers = entry.work.readers
+            if any(len(reader.pending) > SHORT for reader in readers):
+                prompts.append(entry)
+            elif all(self._pool.has_slack(each.table, len(each.pending)) for each in readers) or self._make_room(entry):
+                for each in readers:
+                    if each.pending:
+                        plan.add(entry, each, each.pending)
+        left = self.pace.chunk if plan.entries else self.pace.tokens
+        for entry in prompts:
+            if not entry.gave_up:
+                left = self._read_on(entry, left, plan, leads)
+        if self.back or any(call.is_waiting for call in calls):
+            self._join(calls, left, plan, leads)
+        return plan
+
+    def drop(self, entry: Entry) -> None:
+        """Forget an entry, and free its blocks."""
+        if entry in self.running:
+            self.running.remove(entry)
+            for reader in entry.work.readers:
+                self._pool.release(reader.table)
+        elif entry in self.back:
+            self.back.remove(entry)
+
+    def _make_room(self, entry: Entry) -> bool:
+        """Reserve blocks for all that an entry has to read; False where it had to give up its own."""
+        readers = [reader for reader in entry.work.readers if reader.pending]
+        while sum(self._pool.missing(reader.table, len(reader.pending)) for reader in readers) > self._pool.available:
+            last = self.running[-1]
+            self._give_up(last)
+            if last is entry:
+                return False
+        for reader in readers:
+            self._pool.reserve(reader.table, reader.pending)
+        return True
+
+    def _give_up(self, entry: Entry) -> None:
+        """Free an entry's blocks, and let it wait."""
+        self.running.remove(entry)
+        for reader in entry.work.readers:
+            self._pool.release(reader.table)
+        entry.gave_up = True
+        entry.work = self._again(entry)
+        self.back.appendleft(entry)
+
+    def _read_on(self, entry: Entry, left: int, plan: Plan, leads: Leads) -> int:
+        """Let an entry read up to `left` tokens, of which the rest is returned.
+
+        Beams read their last tokens in the same step, since they are continued together.
+        """
+        last = int(sum(len(reader.pending) for reader in entry.work.readers) > left and len(entry.work.readers) > 1)
+        for reader in entry.work.readers:
+            if len(reader.pending) <= last or left == 0:
+                continue
+            begin = None if reader.table.tokens else (reader.table.node, tuple(reader.pending))
+            if begin in leads:
+                plan.twins.append((entry, reader, leads[begin]))
+                continue
+            del reader.pending[: self._pool.adopt(reader.table, reader.pending)]
+            count = min(left, len(reader.pending) - last)
+            if self._pool.missing(reader.table, count) > self._pool.available and not self._gives_way(
+                entry, reader, count, plan
+            ):
+                continue
+            self._pool.reserve(reader.table, reader.pending[:count])
+            plan.add(entry, reader, reader.pending[:count])
+            if begin is not None and count == len(reader.pending):
+                leads[begin] = reader
+            left -= count
+        return left
+
+    def _gives_way(self, entry: Entry, reader: Reader, count: int, plan: Plan) -> bool:
+        """Where nobody else reads in this step, let others give up their blocks for the first in line."""
+        if plan.entries or self.running[0] is not entry:
+            return False
+        while len(self.running) > 1 and self._pool.missing(reader.table, count) > self._pool.available:
+            self._give_up(self.running[-1])
+        return self._pool.missing(reader.table, count) <= self._pool.available
+
+    def _join(self, calls: Sequence[Call], left: int, plan: Plan, leads: Leads) -> None:
+        """Take up those that gave up, and then requests, while there is room for all that they have to read."""
+        texts = sum(entry.width for entry in self.running)
+        while left > 0 and self.back:
+            entry = self.back[0]
+            if not self._has_room(entry, texts):
+                return
+            self.running.append(entry)
+            self.running.sort(key=_arrival)
+            self.back.popleft()
+            entry.gave_up = False
+            texts += entry.width
+            left = self._read_on(entry, left, plan, leads)
+        for call in calls:
+            while left > 0 and call.is_waiting:
+                request = call.requests[call.begun]
+                needed = -(-len(request.start.prompt) // BLOCK) + request.width
+                if self.running and (
+                    texts + request.width > self.pace.texts or needed + len(self.running) > self._pool.available
+                ):
+                    return
+                entry = self._begin(call)
+                self.running.append(entry)
+                if not entry.work.done:
+                    texts += entry.width
+                    left = self._read_on(entry, left, plan, leads)
+
+    def _has_room(self, entry: Entry, texts: int) -> bool:
+        if not self.running:
+            return True
+        needed = sum(-(-len(reader.pending) // BLOCK) + 1 for reader in entry.work.readers)
+        return texts + entry.width <= self.pace.texts and needed + len(self.running) <= self._pool.available
+
+
+def _arrival(entry: Entry) -> int:
+    return entry.arrival

@@ -1,0 +1,265 @@
+"""The engine: one model, its memory, and all that runs on it, whoever asked for it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..checks import shown, text_of, texts_of, whole
+from ..errors import Cancelled, ModelError, OptionError
+from ..guides.locks import new_lock
+from .arguments import check_model
+from .decode.call import Call, Outcome
+from .decode.fits import blocks_for, check_fits
+from .decode.loop import Loop
+from .decode.row import Request
+from .decode.scheduler import Pace
+from .gc_restored import gc_restored
+from .handle import Handle
+from .models.protocol import Model
+from .options import Options, RunOptions
+
+LONGEST = 1 << 20
+
+
+class Engine:
+    """Owns a model's memory, and runs the requests of all callers in one batch; see docs/engine.md.
+
+    model: what `generate.regex(model, ...)` and the others take. They run on the model's engine, so that calls from
+        several threads share its steps; it is made when it is first needed, by `Engine(model, ...)` with other sizes.
+    memory: bytes for keys and values; by default half of what is free. On the CPU only what is used is really taken.
+    texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where nothing is being
+        written, and beside what is.
+    No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all. After
+    `start()` a thread of its own does. Usable in a `with` block, which closes it.
+    Raises OptionError.
+    """
+
+    def __init__(
+        self, model: Model, *, memory: int | None = None, texts: int = 256, tokens: int = 2048, chunk: int = 256
+    ) -> None:
+        check_model(model, "Engine")
+        self.model = model
+        self._pace = Pace(
+            whole(texts, "texts", 1, LONGEST), whole(tokens, "tokens", 16, LONGEST), whole(chunk, "chunk", 16, LONGEST)
+        )
+        self._blocks = blocks_for(model, None if memory is None else whole(memory, "memory", 1, 1 << 60))
+        self._lock = new_lock()
+        self._loop = Loop(model, self._blocks, self._pace)
+        self._entering: deque[Call] = deque()
+        self._news = threading.Condition(new_lock())
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        before = _engine_of(model)
+        if before is None or not before._leads:
+            if before is not None and before.is_busy:
+                raise OptionError("the model has an engine that is at work; close that one first, or use it")
+            _remember(model, self)
+
+    @classmethod
+    def of(cls, model: Model) -> Engine:
+        """The engine of a model: the one that was made last, as long as it is open, or else a new one.
+
+        A model whose own code calls a generator with it, in the midst of a step, gets one of its own.
+        """
+        with _MAKING:
+            found = _engine_of(model)
+            return cls(model) if found is None or found._is_closed or found._leads else found
+
+    def submit(self, generator: Any, prompts: str | Sequence[str], **options: Any) -> Handle:
+        """Enter prompts for a generator of this model, with the options of its `run`; returns at once.
+
+        Raises as the generator's `run` does for what cannot be run.
+        """
+        if isinstance(generator, type) or not (hasattr(generator, "job") and hasattr(generator, "result")):
+            raise OptionError(f"submit takes a generator such as generate.text(model), not {shown(generator)}")
+        chosen = Options.of(RunOptions, options)
+        is_single = isinstance(prompts, str)
+        texts = [text_of(prompts, "the prompt")] if is_single else texts_of(prompts, "prompts", "prompt")
+        with gc_restored():
+            return Handle(self, [(generator, text) for text in texts], chosen, is_single=is_single)
+
+    def step(self) -> bool:
+        """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
+        with self._lock:
+            self._step()
+            return self.is_busy
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is on its way."""
+        loop_calls = list(self._loop.calls)
+        return bool(self._entering) or any(call.entries or call.is_waiting for call in loop_calls)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the texts on their way hold, what several share counted once."""
+        return self._loop.held_blocks * self.model.block_bytes
+
+    def start(self) -> Engine:
+        """Let a thread of the engine's own take the steps, until it is closed."""
+        with self._news:
+            self._check_open()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="trellm engine", daemon=True)
+                self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Cancel all that runs, and give the memory back. What was submitted and not finished raises Cancelled."""
+        with self._news:
+            self._is_closed = True
+            self._news.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            for call in [*self._entering, *self._loop.calls]:
+                call.is_cancelled = True
+            self._entering.clear()
+            self._loop.close()
+        with self._news:
+            self._news.notify_all()
+        if _engine_of(self.model) is self:
+            _forget(self.model)
+
+    def enter(self, requests: Sequence[Request], limit: int) -> Call:
+        """Let requests run, at most `limit` texts of them at once. Raises OptionError for what can never fit."""
+        for request in requests:
+            check_fits(self.model, request, self._blocks)
+        call = Call(requests, limit)
+        self._enter(call)
+        return call
+
+    def again(self, call: Call, request: Request) -> None:
+        """A further request of a call."""
+        call.again(request)
+        self._enter(call)
+
+    def cancel(self, call: Call) -> None:
+        """Let nothing more come of a call; its memory is free after the step that is under way."""
+        call.is_cancelled = True
+        # A handle may be given up in the midst of a step of this thread, by Python's garbage collector.
+        if not self._leads and self._lock.acquire(blocking=False):
+            try:
+                self._loop.forget()
+            finally:
+                self._lock.release()
+        with self._news:
+            self._news.notify_all()
+
+    def wait(self, call: Call, *, every_step: bool = False) -> None:
+        """Take a step, or let others take some, until there may be an outcome of a call. Raises Cancelled.
+
+        every_step: return after each step, for what has become certain in it
+        """
+        if self._thread is not None:
+            with self._news:
+                seen = self._loop.steps
+                self._news.wait_for(
+                    lambda: call.outcomes or call.done or self._is_closed or (every_step and self._loop.steps != seen)
+                )
+        else:
+            with self._lock:
+                if not call.outcomes and not call.done and not self._is_closed:
+                    self._step()
+        if self._is_closed and not call.outcomes:
+            raise Cancelled("the engine was closed before this was finished")
+
+    def outcomes(self, call: Call) -> Iterator[tuple[int, Outcome]]:
+        """The requests of a call by number, with what has come of them so far; each once."""
+        for number, outcome in list(call.outcomes.items()):
+            yield number, outcome
+            call.take(number)
+
+    def certain(self, call: Call) -> dict[int, bytes]:
+        """What the texts of requests on their way will begin with, whatever comes."""
+        with self._lock:
+            entries = list(call.entries.items())
+            return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "started" if self._thread is not None else "open"
+        return f"<Engine of {self.model!r}, {state}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of a model has no engine yet."""
+        return _none, ()
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this thread is in the midst of a step."""
+        return self._lock._is_owned()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise OptionError("the engine is closed; make another: Engine(model)")
+
+    def _enter(self, call: Call) -> None:
+        self._check_open()
+        self._entering.append(call)
+        if self._thread is not None:
+            with self._news:
+                self._news.notify_all()
+
+    def _step(self) -> None:
+        """One step; the lock is held."""
+        while self._entering:
+            if self._entering[0] not in self._loop.calls:
+                self._loop.calls.append(self._entering[0])
+            self._entering.popleft()
+        self._loop.step()
+
+    def _serve(self) -> None:
+        """What the engine's own thread does."""
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._is_closed or self.is_busy)
+                if self._is_closed:
+                    return
+            try:
+                with self._lock:
+                    self._step()
+            except BaseException as error:
+                self._fail_all(error)
+            with self._news:
+                self._news.notify_all()
+
+    def _fail_all(self, error: BaseException) -> None:
+        """What ended a step of the engine's thread, and is nobody's in particular, is everybody's."""
+        with self._lock:
+            for call in self._loop.calls:
+                cause = error if isinstance(error, Exception) else ModelError(f"{type(error).__name__}: {error}")
+                for entry in call.entries.values():
+                    entry.work.error = cause
+
+
+def _none() -> None:
+    return None
+
+
+_NAME = "_trellm_engine"
+_MAKING = new_lock()
+
+
+def _engine_of(model: Model) -> Engine | None:
+    found: Any = getattr(model, _NAME, None)
+    return found if isinstance(found, Engine) and found.model is model else None
+
+
+def _remember(model: Any, engine: Engine) -> None:
+    """Keep an engine as long as its model, where that takes attributes."""
+    if hasattr(model, "__dict__"):
+        setattr(model, _NAME, engine)
+
+
+def _forget(model: Any) -> None:
+    if hasattr(model, "__dict__"):
+        vars(model).pop(_NAME, None)

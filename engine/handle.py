@@ -1,0 +1,265 @@
+"""Handles: what a caller holds of prompts that an engine works on."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from ..errors import Cancelled, OptionError
+from ..tokenizers_adapter.text_stream import TextStream
+from .decode.call import Call, Outcome
+from .decode.randomness import row_key
+from .decode.requests import Job, requests_of
+from .decode.row import Request, Row
+from .gc_restored import gc_restored
+from .models.protocol import Model
+from .options import Options
+from .results import Generation
+
+MOST_TEXTS = 1 << 20
+
+
+class Task(Protocol):
+    """What a prompt is run for: how it begins, and what its text comes to. A Generator is one."""
+
+    @property
+    def model(self) -> Model:
+        """All tasks of a batch have the same."""
+        ...
+
+    @property
+    def text_prefix(self) -> bytes:
+        """What a free text begins with that is not a part of it."""
+        ...
+
+    def job(self, prompt: str, include: Any = ()) -> Job:
+        """The prompt with its constraint, and goals besides."""
+        ...
+
+    def result(self, row: Row, options: Options) -> Generation[Any]:
+        """What a finished row comes to."""
+        ...
+
+
+class Runner(Protocol):
+    """What runs requests: an `Engine`, which says what its methods do."""
+
+    @property
+    def model(self) -> Model:
+        """That of all its requests."""
+        ...
+
+    def enter(self, requests: Sequence[Request], limit: int) -> Call:
+        """Let requests run."""
+        ...
+
+    def again(self, call: Call, request: Request) -> None:
+        """A further request of a call."""
+        ...
+
+    def cancel(self, call: Call) -> None:
+        """Let nothing more come of a call."""
+        ...
+
+    def wait(self, call: Call, *, every_step: bool = False) -> None:
+        """Go on until there may be an outcome."""
+        ...
+
+    def outcomes(self, call: Call) -> Iterator[tuple[int, Outcome]]:
+        """What has come of requests so far."""
+        ...
+
+    def certain(self, call: Call) -> dict[int, bytes]:
+        """What texts on their way will begin with."""
+        ...
+
+
+Pairs = Sequence[tuple[Task, str]]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What has become certain of a text.
+
+    prompt: which of those that were given; text: whole characters that follow what came before
+    result: of the last piece of a text, which may be empty, all that has come of it; its `finish_reason` says why it
+        ends
+    """
+
+    prompt: int
+    text: str
+    result: Generation[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A text that is finished: the number of its prompt, that of the sample, and the result."""
+
+    prompt: int
+    sample: int
+    result: Generation[Any]
+
+
+class Handle:
+    """Prompts on their way to results. Whoever waits for these takes the engine's steps, unless its own thread does.
+
+    `result()` gives what the generator's `run` gives; `await handle` the same in asyncio; `finished()` the texts as they
+    are finished, `pieces()` also what is certain of those that are not. A handle that nobody holds is cancelled.
+    Not to be used from two threads at once; several handles may be.
+    """
+
+    def __init__(self, engine: Runner, pairs: Pairs, options: Options, *, is_single: bool = False) -> None:
+        """Raises OptionError and BudgetError for mistakes of the caller's."""
+        self._engine = engine
+        self._pairs = pairs
+        self._options = options
+        self._is_single = is_single
+        self._samples = options.search.n
+        self._attempts: dict[tuple[int, int], int] = {}
+        self.found: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
+        if any(task.model is not engine.model for task, _ in pairs):
+            raise OptionError("the generators of one batch must share one model object, that of the engine")
+        if self._samples * len(pairs) > MOST_TEXTS:
+            raise OptionError(
+                f"n={self._samples:,} texts for each of {len(pairs):,} prompts: up to {MOST_TEXTS:,} run in "
+                "one call; ask for fewer, or make several calls"
+            )
+        jobs = [task.job(prompt, options.include) for task, prompt in pairs]
+        self._call = engine.enter(requests_of(engine.model, jobs, options), options.batch_size)
+        self._end = weakref.finalize(self, engine.cancel, self._call)
+        self._end.atexit = False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more will come."""
+        return self._call.done
+
+    def cancel(self) -> None:
+        """Let nothing more come; a second time does nothing."""
+        self._engine.cancel(self._call)
+
+    def result(self) -> Any:
+        """A `Generation`, or a list of them for a list of prompts, and for each prompt if `search.n > 1`.
+
+        Raises what went wrong, with the results so far as its `finished`; Cancelled for a handle that was cancelled.
+        """
+        for _ in self.finished():
+            pass
+        results = self.results()
+        return results[0] if self._is_single else results
+
+    def finished(self) -> Iterator[Finished]:
+        """The texts as they are finished, in whatever order. Raises what goes wrong with one, and cancels the others."""
+        try:
+            while True:
+                with gc_restored():
+                    found = list(self._taken())
+                yield from found
+                if self._call.done:
+                    break
+                with gc_restored():
+                    self._engine.wait(self._call)
+        finally:
+            if not self._call.done:
+                self.cancel()
+        self._check_cancelled()
+
+    def pieces(self) -> Iterator[Piece]:
+        """What becomes certain of each text, step by step, and at its end the result. One text for each prompt."""
+        if self._samples != 1:
+            raise OptionError(f"search={self._options.search!r}: a stream is one text for each prompt; use n=1")
+        streams = [_Stream() for _ in self._pairs]
+        while True:
+            with gc_restored():
+                certain = self._engine.certain(self._call)
+            for number, text in certain.items():
+                prompt = self._call.requests[number].number
+                if piece := streams[prompt].push(self._own(prompt, text)):
+                    yield Piece(prompt, piece)
+            with gc_restored():
+                found = list(self._taken())
+            for each in found:
+                yield Piece(each.prompt, each.result.text[streams[each.prompt].sent :], each.result)
+            if self._call.done:
+                break
+            with gc_restored():
+                self._engine.wait(self._call, every_step=True)
+        self._check_cancelled()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.to_thread(self.result).__await__()
+
+    async def stream(self) -> AsyncIterator[Piece]:
+        """`pieces`, for asyncio; the event loop is free meanwhile."""
+        pieces = self.pieces()
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece
+
+    def results(self) -> list[Any]:
+        """The results so far, for each prompt; None for what is not finished."""
+        return [results[0] if self._samples == 1 else results for results in self.found]
+
+    def saved(self) -> list[Any]:
+        """What is finished, also what had not been looked at: for each prompt as `Interrupted` says."""
+        with suppress(KeyboardInterrupt):  # pressed once more: what has been entered has to do
+            for number, outcome in self._engine.outcomes(self._call):
+                for _ in self._entered(number, outcome):
+                    pass
+        shaped = zip(self.found, self.results(), strict=True)
+        return [None if all(result is None for result in results) else entry for results, entry in shaped]
+
+    def _check_cancelled(self) -> None:
+        if self._call.is_cancelled:
+            raise Cancelled("the handle was cancelled before all was finished")
+        self._end.detach()
+
+    def _own(self, prompt: int, text: bytes) -> bytes:
+        """A text without what is not a part of it."""
+        task = self._pairs[prompt][0]
+        return text if self._options.include else text.removeprefix(task.text_prefix)
+
+    def _taken(self) -> Iterator[Finished]:
+        """What has come of requests since this was last asked. Raises what went wrong with one."""
+        for number, outcome in self._engine.outcomes(self._call):
+            if outcome.error is not None:
+                self.cancel()
+                raise outcome.error
+            yield from self._entered(number, outcome)
+
+    def _entered(self, number: int, outcome: Outcome) -> Iterator[Finished]:
+        """Keep the results of a request; those that are drawn again in their place are not among them."""
+        request = self._call.requests[number]
+        for row in outcome.rows:
+            prompt, sample = row.request.number, row.request.sample
+            result = self._pairs[prompt][0].result(row, self._options)
+            attempt = self._attempts.get((prompt, sample), 0)
+            if result.error is not None and attempt < self._options.retries:
+                self._attempts[prompt, sample] = attempt + 1
+                self._engine.again(self._call, replace(request, key=row_key(request.key, attempt + 1)))
+                continue
+            results = self.found[prompt]
+            del results[row.siblings or self._samples :]
+            is_new = results[sample] is None
+            results[sample] = result
+            if is_new:
+                yield Finished(prompt, sample, result)
+
+
+class _Stream:
+    """One text in pieces of whole characters. sent: how many characters there were so far"""
+
+    def __init__(self) -> None:
+        self._decoder = TextStream()
+        self._bytes = 0
+        self.sent = 0
+
+    def push(self, text: bytes) -> str:
+        """What is new of a text that only grows."""
+        piece = self._decoder.push(text[self._bytes :])
+        self._bytes = max(self._bytes, len(text))
+        self.sent += len(piece)
+        return piece

@@ -1,0 +1,227 @@
+"""The pool of blocks: who holds which, and what stands in those that nobody holds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .tables import BLOCK, FREED, BlockTable
+
+Content = tuple[int, tuple[int, ...]]
+"""What a full block holds: the node of what stands before it, and its tokens."""
+
+
+class BlockPool:
+    """Blocks of a model's memory, shared by all texts: a fork, or a beginning that was read before, costs references.
+
+    count: how many there are; window: no layer looks further back than so many tokens, so that blocks behind are freed
+    A block is *held* by one table or several, *kept* for its content, which another text may begin with, or free.
+    Of those kept the least recently used go first. A full block is known by its content as soon as a step is to fill
+    it, so that texts that join in the same step read a common beginning once.
+    copies: blocks that are to be copied, (from, to), before the next step is read
+    """
+
+    def __init__(self, count: int, window: int | None = None) -> None:
+        self.count = count
+        self.copies: list[tuple[int, int]] = []
+        self._window = window
+        self._holders: list[int] = []  # of each block that was ever used
+        self._free: list[int] = []
+        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._known: dict[Content, tuple[int, int]] = {}  # the node of a content, and a block that holds it
+        self._content: dict[int, Content] = {}  # of the blocks that are found by it
+        self._nodes = 0
+        self._roots: dict[Any, int] = {}
+
+    @property
+    def available(self) -> int:
+        """How many blocks may be taken now."""
+        return self.count - len(self._holders) + len(self._free) + len(self._kept)
+
+    @property
+    def held(self) -> int:
+        """How many blocks some table holds."""
+        return self.count - self.available
+
+    def table(self, source: Any = None, key: Any = None) -> BlockTable:
+        """An empty table. key: what was read apart, since texts with equal tokens differ by it; None if nothing was."""
+        if key is None:
+            return BlockTable(source)
+        if len(self._roots) > _ROOTS:
+            self._roots.clear()
+        return BlockTable(source, self._roots.setdefault(key, self._new_node()))
+
+    def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
+        """Take over blocks that hold what the table's text goes on with, but for its last token: of how many tokens."""
+        taken = 0
+        if len(table.tokens) % BLOCK:
+            return taken
+        while len(pending) - taken > BLOCK:
+            tokens = tuple(pending[taken : taken + BLOCK])
+            found = self._known.get((table.node, tokens))
+            if found is None:
+                break
+            node, block = found
+            if self._holders[block] == 0:
+                del self._kept[block]
+            self._holders[block] += 1
+            table.blocks.append(block)
+            table.tokens.extend(tokens)
+            table.node = node
+            taken += BLOCK
+        return taken
+
+    def has_slack(self, table: BlockTable, count: int) -> bool:
+        """Whether so many tokens go into the table's last block, its own, without filling it: without `reserve`."""
+        last = len(table.tokens) % BLOCK
+        return last > 0 and last + count < BLOCK and self._holders[table.blocks[-1]] == 1
+
+    def missing(self, table: BlockTable, count: int) -> int:
+        """How many blocks `reserve` would take for `count` tokens."""
+        length = len(table.tokens)
+        return -(-(length + count) // BLOCK) - len(table.blocks) + self._is_shared(table)
+
+    def reserve(self, table: BlockTable, tokens: Sequence[int]) -> None:
+        """Make room for tokens behind those of the table, where the last block is shared in a copy of it.
+
+        As many blocks as are `missing` must be available, and the tokens must be read in the next step.
+        """
+        begin, end = len(table.tokens), len(table.tokens) + len(tokens)
+        if self._is_shared(table):
+            block = self._take()
+            self.copies.append((table.blocks[-1], block))
+            self._release(table.blocks[-1])
+            table.blocks[-1] = block
+        for _ in range(len(table.blocks), -(-end // BLOCK)):
+            table.blocks.append(self._take())
+        if begin // BLOCK < end // BLOCK:
+            self._recognise(table, tokens, begin, end)
+
+    def fork(self, table: BlockTable) -> BlockTable:
+        """Another table of the same text."""
+        twin = BlockTable(table.source, table.node)
+        twin.tokens = table.tokens.copy()
+        twin.blocks = table.blocks[:]
+        for block in table.blocks:
+            if block != FREED:
+                self._holders[block] += 1
+        return twin
+
+    def trim(self, table: BlockTable) -> None:
+        """Free the blocks behind the window of the next token."""
+        if self._window is None:
+            return
+        place = (len(table.tokens) - self._window + 1) // BLOCK - 1
+        while place >= 0 and table.blocks[place] != FREED:
+            self._release(table.blocks[place])
+            table.blocks[place] = FREED
+            place -= 1
+
+    def release(self, table: BlockTable) -> None:
+        """Give all blocks of a table back; the last are the first to be forgotten."""
+        for block in reversed(table.blocks):
+            if block != FREED:
+                self._release(block)
+        del table.blocks[:]
+        table.tokens = []
+
+    def check(self, tables: Iterable[BlockTable]) -> None:
+        """Raise AssertionError unless these tables, and no others, hold what the pool says."""
+        held = [0] * len(self._holders)
+        for table in tables:
+            assert len(table.blocks) == -(-len(table.tokens) // BLOCK)
+            for block in table.blocks:
+                if block != FREED:
+                    held[block] += 1
+        assert held == self._holders, "every reference is some table's"
+        idle = [*self._free, *self._kept]
+        assert sorted(idle) == [block for block, holders in enumerate(held) if holders == 0], "no block is lost"
+        assert all(self._known[content][1] == block for block, content in self._content.items())
+        assert len(self._known) == len(self._content), "what is known is in a block"
+
+    def _is_shared(self, table: BlockTable) -> bool:
+        """Whether further tokens would go into a block that another table holds too."""
+        return len(table.tokens) % BLOCK > 0 and self._holders[table.blocks[-1]] > 1
+
+    def _take(self) -> int:
+        if self._free:
+            block = self._free.pop()
+        elif len(self._holders) < self.count:
+            block = len(self._holders)
+            self._holders.append(0)
+        else:
+            block, _ = self._kept.popitem(last=False)
+            del self._known[self._content.pop(block)]
+        self._holders[block] = 1
+        return block
+
+    def _release(self, block: int) -> None:
+        self._holders[block] -= 1
+        if self._holders[block] == 0:
+            if block in self._content:
+                self._kept[block] = None
+            else:
+                self._free.append(block)
+
+    def _recognise(self, table: BlockTable, tokens: Sequence[int], begin: int, end: int) -> None:
+        """Remember what stands in the blocks that these tokens fill."""
+        first = begin // BLOCK * BLOCK
+        text = [*table.tokens[first:begin], *tokens]
+        for start in range(first, end // BLOCK * BLOCK, BLOCK):
+            content = (table.node, tuple(text[start - first : start - first + BLOCK]))
+            found = self._known.get(content)
+            if found is None:
+                block = table.blocks[start // BLOCK]
+                found = self._known[content] = self._new_node(), block
+                self._content[block] = content
+            table.node = found[0]
+
+    def _new_node(self) -> int:
+        self._nodes += 1
+        return self._nodes
+
+
+class TokenPool:
+    """In place of a pool for models that remember nothing but token ids."""
+
+    count = 0
+    available = 1 << 40
+    held = 0
+    copies: Sequence[tuple[int, int]] = ()
+
+    def table(self, source: Any = None, key: Any = None) -> BlockTable:
+        """An empty table."""
+        return BlockTable(source)
+
+    def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
+        """Nothing is known of other texts."""
+        return 0
+
+    def has_slack(self, table: BlockTable, count: int) -> bool:
+        """There is always room."""
+        return True
+
+    def missing(self, table: BlockTable, count: int) -> int:
+        """There is always room."""
+        return 0
+
+    def reserve(self, table: BlockTable, tokens: Sequence[int]) -> None:
+        """Nothing is to be done."""
+
+    def fork(self, table: BlockTable) -> BlockTable:
+        """Another table of the same text."""
+        twin = BlockTable(table.source)
+        twin.tokens = table.tokens.copy()
+        return twin
+
+    def trim(self, table: BlockTable) -> None:
+        """There is nothing to free."""
+
+    def release(self, table: BlockTable) -> None:
+        """Forget the text."""
+        table.tokens = []
+
+
+Pool = BlockPool | TokenPool
+_ROOTS = 1 << 12

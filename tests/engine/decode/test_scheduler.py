@@ -1,0 +1,193 @@
+"""The scheduler: whatever runs beside it, in however little memory, a request comes to what it comes to alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from trellm import Beam, Greedy, ModelError, Sample, generate
+from trellm.engine.decode.call import Call
+from trellm.engine.decode.loop import Loop
+from trellm.engine.decode.requests import requests_of
+from trellm.engine.decode.row import Request
+from trellm.engine.decode.scheduler import Pace
+from trellm.engine.memory.tables import BLOCK
+from trellm.engine.options import Options
+
+from ..paged import LETTERS, PagedModel, drain, results
+
+PATTERNS = [None, "[a-d]{3,9}e", "(ab|ba|c){2,}d", "a[b-g]*h", "[a-h]{20,30}"]
+
+
+class Some:
+    """Random requests for one model."""
+
+    def __init__(self, model: PagedModel, seed: int) -> None:
+        self.model = model
+        self.pick = random.Random(seed)
+        self.generators = [generate.text(model) if p is None else generate.regex(model, p) for p in PATTERNS]
+        self.prompts = ["".join(self.pick.choices(LETTERS, k=self.pick.choice([1, 5, 40, 90]))) for _ in range(4)]
+
+    def request(self) -> Request:
+        """One, of any search, with a beginning that others may have too."""
+        prompt = self.pick.choice(self.prompts)
+        prompt = prompt[: self.pick.randint(1, len(prompt))] + "".join(
+            self.pick.choices(LETTERS, k=self.pick.choice([0, 1, 30]))
+        )
+        search = self.pick.choice(
+            [Greedy(), Greedy(), Sample(), Sample(temperature=0.5, top_k=3), Beam(2), Beam(4, n=2)]
+        )
+        options = Options(
+            search=search,
+            seed=self.pick.randrange(100),
+            max_tokens=self.pick.choice([32, 40, 60]),
+            no_repeat_ngram_size=self.pick.choice([0, 0, 0, 3]),
+            repetition_penalty=self.pick.choice([1.0, 1.0, 1.3]),
+            logprobs=self.pick.random() < 0.2,
+        )
+        return requests_of(self.model, [self.pick.choice(self.generators).job(prompt)], options)[0]
+
+
+def alone(request: Request) -> list[tuple[int, ...]]:
+    """What a request comes to with an engine of its own, which has room for everything."""
+    loop = Loop(PagedModel(), 4096, Pace())
+    call = Call([request], 100)
+    loop.calls.append(call)
+    drain(loop)
+    return results(call)[0]
+
+
+@pytest.mark.parametrize("window", [None, 24])
+@pytest.mark.parametrize(
+    ("blocks", "pace"), [(60, Pace()), (44, Pace(tokens=32, chunk=16)), (300, Pace(texts=5, chunk=16))]
+)
+def test_requests_come_to_what_they_come_to_alone(blocks: int, pace: Pace, window: int | None) -> None:
+    model = PagedModel(window)
+    loop, some = Loop(model, blocks, pace), Some(model, blocks)
+    pick = random.Random(1)
+    calls: list[Call] = []
+    for _ in range(36):
+        call = Call([some.request() for _ in range(pick.randint(1, 5))], pick.choice([1, 3, 16]))
+        calls.append(call)
+        loop.calls.append(call)
+        for _ in range(pick.choice([0, 1, 10, 40])):
+            loop.step()
+            loop.check()
+        if pick.random() < 0.15:
+            pick.choice(calls).is_cancelled = True
+        assert model.most <= max(pace.tokens, pace.chunk) + pace.texts * BLOCK
+    drain(loop)
+    for call in calls:
+        if not call.is_cancelled:
+            for request, found in zip(call.requests, results(call), strict=True):
+                assert found == alone(request), request
+    assert not loop.tables
+    gave_up = model.read > sum(len(request.start.prompt) for call in calls for request in call.requests)
+    assert gave_up or blocks == 300
+
+
+def test_first_come_first_served() -> None:
+    """Requests begin in the order in which they came, whatever is behind them."""
+    model = PagedModel()
+    loop = Loop(model, 20, Pace(texts=3))
+    generator = generate.text(model)
+    order: list[str] = []
+    calls = [Call(requests_of(model, [generator.job(letter * 30)], Options(max_tokens=20)), 16) for letter in LETTERS]
+    loop.calls.extend(calls)
+    while any(call.entries or call.is_waiting for call in calls):
+        loop.step()
+        order += [str(i) for i, call in enumerate(calls) if call.begun and str(i) not in order]
+        running = sum(len(call.entries) for call in calls)
+        assert running <= 3
+    assert order == [str(i) for i in range(len(calls))]
+
+
+def test_writing_never_waits_for_more_than_a_chunk() -> None:
+    model = PagedModel()
+    loop = Loop(model, 4096, Pace(chunk=32))
+    generator = generate.text(model)
+    writing = Call(requests_of(model, [generator.job("abc")], Options(max_tokens=60, min_tokens=60)), 1)
+    loop.calls.append(writing)
+    loop.step()
+    long = Call(requests_of(model, [generator.job("abcdefgh" * 100)], Options(max_tokens=4)), 1)
+    loop.calls.append(long)
+    row: Any = writing.entries[0].work
+    for step in range(2, 28):
+        model.most = 0
+        loop.step()
+        assert len(row.tokens) == step, "a token in every step"
+        assert model.most <= 1 + 32
+    assert long.outcomes or long.entries[0].work.tokens, "and the prompt is read meanwhile"  # type: ignore[union-attr]
+
+
+def test_an_equal_beginning_is_read_once_by_those_that_come_together_and_by_those_that_come_later() -> None:
+    model = PagedModel()
+    loop = Loop(model, 4096, Pace())
+    generator = generate.text(model)
+    prefix = "abcdefghhgfedcba" * 125
+    several = requests_of(model, [generator.job(prefix + end * 5) for end in LETTERS], Options(max_tokens=1))
+    loop.calls.append(Call(several, 16))
+    drain(loop)
+    assert model.read == 2005 + 7 * 5
+    again = requests_of(model, [generator.job(prefix + "aaaaab")], Options(max_tokens=1))
+    loop.calls.append(Call(again, 16))
+    drain(loop)
+    assert model.read == 2005 + 7 * 5 + 6
+
+
+def test_beams_and_samples_hold_their_prompt_once() -> None:
+    model = PagedModel()
+    loop = Loop(model, 4096, Pace(tokens=4096))
+    generator = generate.text(model)
+    for search in (Beam(8), Sample(n=8)):
+        requests = requests_of(
+            model, [generator.job("abcd" * 1000)], Options(max_tokens=30, search=search, seed=1, min_tokens=20)
+        )
+        call = Call(requests, 16)
+        loop.calls.append(call)
+        for _ in range(6):
+            loop.step()
+        held = {block for table in loop.tables for block in table.blocks}
+        assert len(loop.tables) == 8 and len(held) <= 4000 // BLOCK + 8
+        call.is_cancelled = True
+        loop.step()
+        assert not loop.tables
+
+
+@pytest.mark.parametrize("search", [Greedy(), Beam(2)])
+def test_what_a_step_raises_fails_those_that_read_and_nobody_else(search: Any) -> None:
+    model = PagedModel()
+    loop = Loop(model, 64, Pace(texts=2))
+    generator = generate.regex(model, "[a-h]{9}")
+    options = Options(max_tokens=20, search=search)
+    calls = [Call(requests_of(model, [generator.job(letter)], options), 16) for letter in "abcd"]
+    loop.calls.extend(calls)
+    model.raises = [None, None, ModelError("no power")]
+    drain(loop)
+    texts = 2 // (2 if isinstance(search, Beam) else 1)
+    failed = [call for call in calls if isinstance(results(call)[0], Exception)]
+    assert failed == calls[:texts] and str(results(calls[0])[0]) == "no power"
+    for call in calls[texts:]:
+        assert results(call)[0] == alone(call.requests[0])
+
+
+def test_out_of_memory_a_step_is_made_again_with_fewer_texts() -> None:
+    model = PagedModel()
+    loop = Loop(model, 256, Pace())
+    generator = generate.text(model)
+    requests: Sequence[Request] = requests_of(
+        model, [generator.job(letter * 20) for letter in LETTERS], Options(max_tokens=9)
+    )
+    call = Call(requests, 16)
+    loop.calls.append(call)
+    model.raises = [None, MemoryError(), None, MemoryError(), None]
+    drain(loop)
+    assert results(call) == [alone(request) for request in requests]
+    model.raises = [MemoryError()]
+    last = Call([replace(requests[0], number=0)], 16)
+    loop.calls.append(last)
+    drain(loop)
+    assert isinstance(results(last)[0], MemoryError), "one text alone cannot be made fewer"

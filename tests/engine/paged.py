@@ -1,0 +1,102 @@
+"""A model whose memory can be looked into: it reads every text out of the blocks, and finds what is wrong there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from trellm import Vocabulary
+from trellm.engine.decode.call import Call
+from trellm.engine.decode.loop import Loop
+from trellm.engine.memory.tables import BLOCK, FREED, Chunk
+from trellm.engine.models.function import FunctionModel
+
+LETTERS = "abcdefgh"
+EOS = len(LETTERS)
+VOCABULARY = Vocabulary([*(letter.encode() for letter in LETTERS), None], eos_ids=(EOS,))
+WEIGHTS = np.random.default_rng(7).normal(size=(257, EOS + 1)) * 2
+
+
+def logits_of(ids: Sequence[int]) -> Any:
+    """Logits that depend on the whole text, less and less on what is long ago."""
+    mixed = 0
+    for token in ids:
+        mixed = (mixed * 31 + token + 1) % 257
+    return WEIGHTS[mixed]
+
+
+class Blocks:
+    """What a model wrote into each place of each block."""
+
+    def __init__(self) -> None:
+        self.places: defaultdict[int, list[int | None]] = defaultdict(lambda: [None] * BLOCK)
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy blocks, all at once."""
+        before = [self.places[source].copy() for source, _ in pairs]
+        for (_, target), content in zip(pairs, before, strict=True):
+            self.places[target] = content
+
+
+class PagedModel(FunctionModel):
+    """Writes token ids where others write keys and values, and reads texts from there.
+
+    read: how many tokens it has read so far; most: in one step; raises: what the next steps raise, if anything
+    """
+
+    block_bytes = 64
+
+    def __init__(self, window: int | None = None, context: int | None = None) -> None:
+        super().__init__(logits_of, VOCABULARY, context=context)
+        self.window = window
+        self.read = 0
+        self.steps = 0
+        self.most = 0
+        self.raises: list[BaseException | None] = []
+
+    def make_memory(self, blocks: int) -> Any:
+        return Blocks()
+
+    def forward(self, chunks: Sequence[Chunk], memory: Any) -> list[tuple[int, ...]]:
+        self.steps += 1
+        if self.raises and (error := self.raises.pop(0)) is not None:
+            raise error
+        for table, tokens in chunks:
+            assert tokens, "everybody reads something"
+            for place, token in enumerate(tokens, len(table.tokens)):
+                memory.places[table.blocks[place // BLOCK]][place % BLOCK] = token
+        self.read += sum(len(tokens) for _, tokens in chunks)
+        self.most = max(self.most, sum(len(tokens) for _, tokens in chunks))
+        return [self._found(chunk, memory) for chunk in chunks]
+
+    def _found(self, chunk: Chunk, memory: Any) -> tuple[int, ...]:
+        """A text, of which the part that the model looks at is read from the blocks."""
+        table, tokens = chunk
+        text = (*table.tokens, *tokens)
+        assert len(table.blocks) == -(-len(text) // BLOCK)
+        seen = 0 if self.window is None else max(0, len(text) - len(tokens) + 1 - self.window)
+        for place in range(seen, len(text)):
+            block = table.blocks[place // BLOCK]
+            assert block != FREED, "nobody looks at what was freed"
+            assert memory.places[block][place % BLOCK] == text[place], "blocks hold what their text says"
+        return text
+
+
+def drain(loop: Loop, most: int = 100_000) -> None:
+    """Step until nothing is left to do, looking at the blocks after each step."""
+    for _ in range(most):
+        if not any(call.entries or call.is_waiting for call in loop.calls):
+            return
+        loop.step()
+        loop.check()
+    raise AssertionError("there is no end to it")
+
+
+def results(call: Call) -> list[Any]:
+    """For each request the tokens of its texts, or what went wrong."""
+    return [
+        call.outcomes[number].error or [tuple(row.tokens) for row in call.outcomes[number].rows]
+        for number in range(len(call.requests))
+    ]
