@@ -9,10 +9,10 @@ import pytest
 import torch
 import transformers
 from trellm import Generator, OptionError, VocabularyError, generate, models
-from trellm.engine.models.attention import AttentionMasks
+from trellm.engine.models.blocks.masks import AttentionMasks
+from trellm.engine.models.blocks.reach import Reach
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.head import Head
-from trellm.engine.models.reach import Reach
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...kernels.attention.paged import Rows
-from ..memory.tables import BLOCK, Chunk
-from .block_storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
+from ....kernels.attention.paged import Rows
+from ...memory.tables import BLOCK, Chunk
 from .reach import Reach
+from .storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
 
 SHORT = 16
 """Up to so many tokens of a chunk are read by the kernel of short chunks."""

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-from ..memory.tables import Chunk
-from .block_attention import Scoring, attend
+from ...memory.tables import Chunk
+from .attention import Scoring, attend
 from .reach import layer_reaches
 from .step import Step
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ...kernels.attention.paged import attend_blocks
-from ..decode.arrays import as_list
-from .block_storage import LayerBlocks
+from ....kernels.attention.paged import attend_blocks
+from ...decode.arrays import as_list
 from .reach import Reach
 from .step import Step
+from .storage import LayerBlocks
 
 _TILE = 512
 """Tokens whose attention to earlier ones is computed at once, where a mask is needed."""
