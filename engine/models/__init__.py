@@ -32,6 +32,8 @@ def transformers(
 
     Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it apart.
     cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
+    A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
+    (LongRoPE, dynamic NTK), as long as the scaling stays the same.
     device, dtype: where and in what type to load a model that is given by name; as they are otherwise.
     Raises OptionError for an architecture that cannot be run, VocabularyError for a tokenizer.
     """

@@ -12,15 +12,15 @@ from torch import Tensor
 from ...errors import ModelError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
-from .attention import AttentionMasks
-from .block_storage import BlockStorage
+from .blocks.masks import AttentionMasks
+from .blocks.packed import PackedReader
+from .blocks.padded import EqualReader, PaddedReader, Reader, WholeReader
+from .blocks.reach import layer_reaches
+from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .head import find_head
 from .no_memory import NoMemory
-from .packed import PackedReader
-from .padded import EqualReader, PaddedReader, Reader, WholeReader
 from .protocol import Memory
-from .reach import layer_reaches
 from .rotary import unscaled_context
 
 _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}

@@ -12,9 +12,9 @@ from torch import Tensor
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
+from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
 from .head import find_head
-from .key_values import Pass, by_cut, in_passes
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class Case:
         )
         sinks = self.sinks if with_sinks else self.sinks[:0]
         how = np.array([0.3, cap], self.kind)
-        for lo, hi in zip(edges, edges[1:], strict=False):
+        for lo, hi in pairwise(edges):
             attend_blocks(out, self.queries, self.keys, self.values, rows, lo, hi, window, chunk, sinks, how, scratch)
         return out
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 import transformers
 from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
-from trellm.engine.models.block_storage import BlockStorage
+from trellm.engine.models.blocks.packed import PackedReader
+from trellm.engine.models.blocks.padded import EqualReader, PaddedReader
+from trellm.engine.models.blocks.storage import BlockStorage
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.packed import PackedReader
-from trellm.engine.models.padded import EqualReader, PaddedReader
 
 from .architectures import CONFIGS, FEW, LATENT, NAMES, build
 
@@ -141,8 +141,9 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: t
     for seed in range(3):
         seen = random_history(model, seed)
         assert len(seen) > 20
-        for state, logits, text in seen:
+        for state, _, text in seen:
             torch.testing.assert_close(state, last_state(network, text), rtol=tolerance, atol=tolerance)
+        _, logits, text = seen[-1]
         expected = network(torch.tensor([text]), use_cache=False).logits[0, -1].float()
         torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-3)
 
@@ -160,7 +161,7 @@ def test_half_precision_is_near(name: str, tokenizer: Any) -> None:
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt_oss", "llama4"])
 @torch.inference_mode()
 def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("trellm.engine.models.block_attention._TILE", 9)
+    monkeypatch.setattr("trellm.engine.models.blocks.attention._TILE", 9)
     network = build(name)
     model = DecoderModel(network, tokenizer)
     for state, _, text in random_history(model, 3):
@@ -171,8 +172,8 @@ def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: A
 def test_several_threads_share_the_rows(tokenizer: Any, monkeypatch: Any) -> None:
     model = DecoderModel(build("gemma2"), tokenizer)
     alone = random_history(model, 4)
-    monkeypatch.setattr("trellm.engine.models.block_attention._MUCH", 8)
-    monkeypatch.setattr("trellm.engine.models.block_attention.torch.get_num_threads", lambda: 3)
+    monkeypatch.setattr("trellm.engine.models.blocks.attention._MUCH", 8)
+    monkeypatch.setattr("trellm.engine.models.blocks.attention.torch.get_num_threads", lambda: 3)
     for (state, _, _), (other, _, _) in zip(random_history(model, 4), alone, strict=True):
         assert torch.equal(state, other)
 

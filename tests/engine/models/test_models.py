@@ -9,10 +9,10 @@ import pytest
 import torch
 import transformers
 from trellm import Generator, OptionError, VocabularyError, generate, models
-from trellm.engine.models.attention import AttentionMasks
+from trellm.engine.models.blocks.masks import AttentionMasks
+from trellm.engine.models.blocks.reach import Reach
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.head import Head
-from trellm.engine.models.reach import Reach
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
@@ -73,7 +73,7 @@ def test_attention_of_their_own_runs_with_a_cache_too(config: Any, tokenizer: An
 
 def test_architectures_without_keys_and_values_run_without_a_cache(tokenizer: Any) -> None:
     model = build(transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **NAMES))
-    with pytest.raises(OptionError, match="linear_attention.*cache=False"):
+    with pytest.raises(OptionError, match=r"linear_attention.*cache=False"):
         models.transformers(model, tokenizer)
     found = Generator(models.transformers(model, tokenizer, cache=False)).run(PROMPTS, max_tokens=8, heal=False)
     assert [list(result.token_ids) for result in found] == expected(model, tokenizer)

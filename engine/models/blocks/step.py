@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...kernels.attention.paged import Rows
-from ..memory.tables import BLOCK, Chunk
-from .block_storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
+from ....kernels.attention.paged import Rows
+from ...memory.tables import BLOCK, Chunk
 from .reach import Reach
+from .storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
 
 SHORT = 16
 """Up to so many tokens of a chunk are read by the kernel of short chunks."""
@@ -59,6 +59,7 @@ class Step:
         self.places = Places(np.frombuffer(slots, np.int32))
         self.rows = self._rows(blocks, tables)
         self._scratch: dict[Any, NDArray[Any]] = {}
+        self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
@@ -78,6 +79,13 @@ class Step:
             longest = max(self.ends[row] for row in self.short)
             self._scratch[key] = np.empty((heads, longest), dtype)
         return self._scratch[key]
+
+    def settings(self, scale: float, cap: float | None, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Scale and soft cap as the kernel takes them, and no sinks."""
+        key = scale, cap, dtype
+        if key not in self._settings:
+            self._settings[key] = np.array([scale, cap or 0], dtype), np.empty(0, dtype)
+        return self._settings[key]
 
     def similar(self) -> list[list[int]]:
         """The short chunks, those together whose texts are about as long."""

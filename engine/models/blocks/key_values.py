@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from ..memory.tables import Chunk
-from .block_storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
+from ...memory.tables import Chunk
+from .storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
 
 
 class Pass:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-from ..memory.tables import Chunk
-from .block_attention import Scoring, attend
+from ...memory.tables import Chunk
+from .attention import Scoring, attend
 from .reach import layer_reaches
 from .step import Step
 
@@ -35,7 +34,7 @@ class PackedReader:
         self._reaches = layer_reaches(config)
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
-        self._configs = list(found.values())
+        self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
         self._lock = _locks.setdefault(body, RLock())
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
@@ -45,24 +44,19 @@ class PackedReader:
         numbers = torch.tensor([step.ids, step.positions], device=device)
         positions = numbers[1:]
         more = {"past_key_values": _Positions(positions[0])} if self._tuned else {}
-        with self._ours():
-            states = self._run(
-                numbers[:1], position_ids=positions, attention_mask=None, use_cache=False, trellm_step=step, **more
-            )[0]
-        return states if len(states) == len(step.last) else states[step.last]
-
-    @contextmanager
-    def _ours(self) -> Generator[None]:
-        """While this lasts attention is ours; the lock, since a model's configuration is there for all threads."""
+        # A model's configuration is there for all threads, and for its owner.
         with self._lock:
-            before = [config._attn_implementation for config in self._configs]
+            before = [config["_attn_implementation_internal"] for config in self._configs]
             try:
                 for config in self._configs:
-                    config._attn_implementation_internal = _NAME
-                yield
+                    config["_attn_implementation_internal"] = _NAME
+                states = self._run(
+                    numbers[:1], position_ids=positions, attention_mask=None, use_cache=False, trellm_step=step, **more
+                )[0]
             finally:
                 for config, name in zip(self._configs, before, strict=True):
-                    config._attn_implementation_internal = name
+                    config["_attn_implementation_internal"] = name
+        return states if len(states) == len(step.last) else states[step.last]
 
 
 class _Positions:

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ...kernels.attention.paged import attend_blocks
-from ..decode.arrays import as_list
-from .block_storage import LayerBlocks
+from ....kernels.attention.paged import attend_blocks
+from ...decode.arrays import as_list
 from .reach import Reach
 from .step import Step
+from .storage import LayerBlocks
 
 _TILE = 512
 """Tokens whose attention to earlier ones is computed at once, where a mask is needed."""
@@ -65,8 +65,7 @@ def _in_place(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reac
     keys, values = layer.arrays
     heads = queries.shape[1]
     sinks = scoring.sinks
-    none = np.empty(0, keys.dtype)
-    settings = np.array([scoring.scale, scoring.cap or 0], keys.dtype)
+    settings, none = step.settings(scoring.scale, scoring.cap, keys.dtype)
     arguments = (out.numpy(), queries.numpy(), keys, values, step.rows)
     count = len(step.short)
     edges = _parts(step, reach, keys.shape[1] * keys.shape[3])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import OptionError
+from ....errors import OptionError
 
 
 @dataclass(frozen=True)

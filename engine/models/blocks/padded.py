@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..memory.tables import Chunk
-from .attention import AttentionMasks
-from .block_storage import BlockStorage
+from ...memory.tables import Chunk
 from .key_values import Pass, by_cut, by_width, in_passes
+from .masks import AttentionMasks
+from .storage import BlockStorage
 
 Run = Callable[..., Tensor]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import OptionError
+from ....errors import OptionError
 from .reach import Reach, reaches
 
 MASKED_BY_BOOL = {"sdpa"}

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...kernels.attention.paged import write_blocks
-from ..memory.tables import BLOCK, FREED, BlockTable
+from ....kernels.attention.paged import write_blocks
+from ...memory.tables import BLOCK, FREED, BlockTable
 
 IN_PLACE = {torch.float32, torch.float64}
 """What the kernels for CPUs read and write in place."""
