@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from ..errors import Cancelled, OptionError
 from ..tokenizers_adapter.text_stream import TextStream
-from .decode.call import Call, Outcome
 from .decode.randomness import row_key
 from .decode.requests import Job, requests_of
 from .decode.row import Request, Row
@@ -19,6 +18,7 @@ from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
 from .results import Generation
+from .schedule.call import Call, Outcome
 
 MOST_TEXTS = 1 << 20
 
