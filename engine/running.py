@@ -29,14 +29,15 @@ def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> li
         return []
     with gc_restored():
         handle = Handle(Engine.of(pairs[0][0].model), pairs, options)
-        try:
+    try:
+        with gc_restored():
             go_on(handle, len(pairs) * options.search.n, options.progress, told)
             return handle.results()
-        except KeyboardInterrupt:
-            raise Interrupted(handle.saved()) from None
-        except BaseException as error:
-            keep_results(error, handle.saved())
-            raise
+    except KeyboardInterrupt:
+        raise Interrupted(handle.saved()) from None
+    except BaseException as error:
+        keep_results(error, handle.saved())
+        raise
 
 
 def go_on(handle: Handle, total: int, progress: bool | None, told: Told | None) -> None:

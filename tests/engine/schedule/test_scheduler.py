@@ -15,7 +15,7 @@ from trellm.engine.memory.tables import BLOCK
 from trellm.engine.options import Options
 from trellm.engine.schedule.call import Call
 from trellm.engine.schedule.loop import Loop
-from trellm.engine.schedule.scheduler import Pace
+from trellm.engine.schedule.scheduler import Pace, Scheduler
 
 from ..paged import LETTERS, PagedModel, drain, results
 
@@ -35,7 +35,7 @@ class Some:
         """One, of any search, with a beginning that others may have too."""
         prompt = self.pick.choice(self.prompts)
         prompt = prompt[: self.pick.randint(1, len(prompt))] + "".join(
-            self.pick.choices(LETTERS, k=self.pick.choice([0, 1, 30]))
+            self.pick.choices(LETTERS, k=self.pick.choice([0, 1, 20]))
         )
         search = self.pick.choice(
             [Greedy(), Greedy(), Sample(), Sample(temperature=0.5, top_k=3), Beam(2), Beam(4, n=2)]
@@ -43,7 +43,8 @@ class Some:
         options = Options(
             search=search,
             seed=self.pick.randrange(100),
-            max_tokens=self.pick.choice([32, 40, 60]),
+            max_tokens=self.pick.choice([32, 50, 70]),
+            min_tokens=self.pick.choice([0, 30]),
             no_repeat_ngram_size=self.pick.choice([0, 0, 0, 3]),
             repetition_penalty=self.pick.choice([1.0, 1.0, 1.3]),
             logprobs=self.pick.random() < 0.2,
@@ -62,9 +63,14 @@ def alone(request: Request) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("window", [None, 24])
 @pytest.mark.parametrize(
-    ("blocks", "pace"), [(60, Pace()), (44, Pace(tokens=32, chunk=16)), (300, Pace(texts=5, chunk=16))]
+    ("blocks", "pace"), [(32, Pace()), (36, Pace(tokens=32, chunk=16)), (300, Pace(texts=5, chunk=16))]
 )
-def test_requests_come_to_what_they_come_to_alone(blocks: int, pace: Pace, window: int | None) -> None:
+def test_requests_come_to_what_they_come_to_alone(
+    blocks: int, pace: Pace, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gave_up: list[Any] = []
+    give_up = Scheduler._give_up
+    monkeypatch.setattr(Scheduler, "_give_up", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
     model = PagedModel(window)
     loop, some = Loop(model, blocks, pace), Some(model, blocks)
     pick = random.Random(1)
@@ -85,8 +91,7 @@ def test_requests_come_to_what_they_come_to_alone(blocks: int, pace: Pace, windo
             for request, found in zip(call.requests, results(call), strict=True):
                 assert found == alone(request), request
     assert not loop.tables
-    gave_up = model.read > sum(len(request.start.prompt) for call in calls for request in call.requests)
-    assert gave_up or blocks == 300
+    assert bool(gave_up) == (blocks < 300), "where there is little memory, some had to wait for it"
 
 
 def test_first_come_first_served() -> None:
