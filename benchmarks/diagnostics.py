@@ -74,7 +74,7 @@ def steps(model: Any, rounds: int) -> list[dict[str, Any]]:
     """Steps of several searches and batch sizes."""
     from trellm import Beam, Sample, generate
     from trellm.engine.decode.beam_loop import BeamLoop
-    from trellm.engine.decode.loop import Loop
+    from trellm.engine.schedule.loop import Loop
 
     recorded = [Recorded(Loop, "_score"), Recorded(BeamLoop, "_with_logprobs")]
     generators = {"free": generate.text(model), "constrained": generate.regex(model, WIDE)}

@@ -11,15 +11,15 @@ from ..checks import shown, text_of, texts_of, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
-from .decode.call import Call, Outcome
-from .decode.fits import blocks_for, check_fits
-from .decode.loop import Loop
 from .decode.row import Request
-from .decode.scheduler import Pace
 from .gc_restored import gc_restored
 from .handle import Handle
 from .models.protocol import Model
 from .options import Options, RunOptions
+from .schedule.call import Call, Outcome
+from .schedule.fits import blocks_for, check_fits
+from .schedule.loop import Loop
+from .schedule.scheduler import Pace
 
 LONGEST = 1 << 20
 

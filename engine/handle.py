@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from ..errors import Cancelled, OptionError
 from ..tokenizers_adapter.text_stream import TextStream
-from .decode.call import Call, Outcome
 from .decode.randomness import row_key
 from .decode.requests import Job, requests_of
 from .decode.row import Request, Row
@@ -19,6 +18,7 @@ from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
 from .results import Generation
+from .schedule.call import Call, Outcome
 
 MOST_TEXTS = 1 << 20
 
@@ -107,8 +107,8 @@ class Finished:
 class Handle:
     """Prompts on their way to results. Whoever waits for these takes the engine's steps, unless its own thread does.
 
-    `result()` gives what the generator's `run` gives; `await handle` the same in asyncio; `finished()` the texts as they
-    are finished, `pieces()` also what is certain of those that are not. A handle that nobody holds is cancelled.
+    `result()` gives what the generator's `run` gives; `await handle` the same in asyncio; `finished()` the texts as
+    they are finished, `pieces()` also what is certain of those that are not. A handle that nobody holds is cancelled.
     Not to be used from two threads at once; several handles may be.
     """
 
@@ -153,7 +153,7 @@ class Handle:
         return results[0] if self._is_single else results
 
     def finished(self) -> Iterator[Finished]:
-        """The texts as they are finished, in whatever order. Raises what goes wrong with one, and cancels the others."""
+        """The texts as they are finished, in any order. Raises what goes wrong with one, and cancels the others."""
         try:
             while True:
                 with gc_restored():

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from trellm import Vocabulary
-from trellm.engine.decode.call import Call
-from trellm.engine.decode.loop import Loop
 from trellm.engine.memory.tables import BLOCK, FREED, Chunk
 from trellm.engine.models.function import FunctionModel
+from trellm.engine.schedule.call import Call
+from trellm.engine.schedule.loop import Loop
 
 LETTERS = "abcdefgh"
 EOS = len(LETTERS)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from trellm import Beam, Generator, Vocabulary, generate, models
 from trellm.engine.decode.beam_group import Group
-from trellm.engine.decode.call import Call
-from trellm.engine.decode.loop import Loop
 from trellm.engine.decode.requests import requests_of
-from trellm.engine.decode.scheduler import Pace
 from trellm.engine.options import Options
+from trellm.engine.schedule.call import Call
+from trellm.engine.schedule.loop import Loop
+from trellm.engine.schedule.scheduler import Pace
 from trellm.engine.search import banks
 from trellm.engine.search.beam import Hypothesis
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .beam_group import Group
-from .row import Request, Row
+from ..decode.beam_group import Group
+from ..decode.row import Request, Row
 
 Work = Row | Group
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...errors import OptionError
+from ..decode.row import Request
 from ..memory.free import free_bytes, shown_size
 from ..memory.tables import BLOCK
 from ..models.protocol import Model
-from .row import Request
 
 SHARE = 0.5
 """Of what is free, what an engine takes where it is not told; on the CPU only what is used is really taken."""

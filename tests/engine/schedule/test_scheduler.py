@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from trellm import Beam, Greedy, ModelError, Sample, generate
-from trellm.engine.decode.call import Call
-from trellm.engine.decode.loop import Loop
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.decode.row import Request
-from trellm.engine.decode.scheduler import Pace
 from trellm.engine.memory.tables import BLOCK
 from trellm.engine.options import Options
+from trellm.engine.schedule.call import Call
+from trellm.engine.schedule.loop import Loop
+from trellm.engine.schedule.scheduler import Pace
 
 from ..paged import LETTERS, PagedModel, drain, results
 

@@ -8,17 +8,17 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from ..decode.beam_group import Group
+from ..decode.beam_search import BeamSearch
+from ..decode.beam_search import place_of as place_of_group
+from ..decode.reading import Reading
+from ..decode.row import Reader, Request, Row
+from ..decode.row_search import RowSearch, place_of
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam
-from .beam_group import Group
-from .beam_search import BeamSearch
-from .beam_search import place_of as place_of_group
 from .call import Call, Entry, Outcome, Work
-from .reading import Reading
-from .row import Reader, Request, Row
-from .row_search import RowSearch, place_of
 from .scheduler import Pace, Plan, Scheduler
 
 

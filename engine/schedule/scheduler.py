@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..decode.row import Reader
 from ..memory.pool import Pool
 from ..memory.tables import BLOCK, Chunk
 from .call import Call, Entry, Work
-from .row import Reader
 
 SHORT = BLOCK
 """Up to so many tokens are read at once, whatever else there is to read."""
