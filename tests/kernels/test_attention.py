@@ -111,4 +111,5 @@ def test_scores_far_apart(kind: Any) -> None:
     assert np.isfinite(found).all()
     assert np.allclose(found, case.expected(0, 0, 0.0, False), rtol=0, atol=TOLERANCES[kind])
     case.queries[:] = np.nan
-    assert np.isnan(case.answer(0, 0, 0.0, False, [0, 1])).all()
+    with np.errstate(invalid="ignore"):  # said where kernels run as plain Python
+        assert np.isnan(case.answer(0, 0, 0.0, False, [0, 1])).all()
