@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from ....errors import SchemaError
+from ..read.formats import NARROWER, WIDER
 from .cases import ANY_STRING, NO_NAMES, String
 
 
@@ -58,7 +59,7 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         return _quoted(a, b)
     if a.patterns & b.not_patterns or a.not_patterns & b.patterns:
         return None
-    if a.formats & b.not_formats or a.not_formats & b.formats:
+    if _refutes(a.not_formats, b.formats) or _refutes(b.not_formats, a.formats):
         return None
     if b.max_length is None or a.max_length is None:
         max_length = a.max_length if b.max_length is None else b.max_length
@@ -77,6 +78,10 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         None,
         a.excluded | b.excluded,
     )
+
+
+def _refutes(refused: frozenset[str], formats: frozenset[str]) -> bool:
+    return any(name in refused or WIDER.get(name) in refused for name in formats)
 
 
 def _quoted(a: String, b: String) -> String | None:
@@ -99,6 +104,31 @@ def narrowed(case: String) -> String | None:
     assert case.quote is not None
     quote = case.quote.within(case.min_length, case.max_length)
     return None if quote is None else String(quote=quote)
+
+
+def refutation(case: String) -> list[String]:
+    """The strings that are surely not in the set, as alternatives: none that may be of a format that is asked for."""
+    return [surely(part) for part in complement(case)]
+
+
+def surely(case: String) -> String:
+    """The set, of each format of which not all strings are told only those that are."""
+    return _renamed(case, NARROWER, WIDER)
+
+
+def perhaps(case: String) -> String:
+    """The set with all strings that may be of its formats."""
+    return _renamed(case, WIDER, NARROWER)
+
+
+def _renamed(case: String, formats: Mapping[str, str], not_formats: Mapping[str, str]) -> String:
+    if not (case.formats or case.not_formats):
+        return case
+    return replace(
+        case,
+        formats=frozenset(formats.get(name, name) for name in case.formats),
+        not_formats=frozenset(not_formats.get(name, name) for name in case.not_formats),
+    )
 
 
 def complement(case: String) -> list[String]:

@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple
 from ...limits import spend
 from ..read.dialects import TYPES, exact, is_array, is_number, only_strings, type_of
 from ..read.documents import Documents
-from ..read.formats import MAX_LENGTH, OLD_HOSTNAME
-from ..read.formats import PATTERNS as FORMATS
+from ..read.formats import ENFORCED, MAX_LENGTH, OLD_HOSTNAME
 from ..read.subschema import Subschema
 from . import numbers
 from .arrays import containing, tidy
@@ -255,9 +254,9 @@ def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
     pattern, name = place.keyword("pattern"), place.keyword("format")
     patterns = NO_PATTERNS if pattern is None else frozenset((pattern,))
     formats = NO_PATTERNS
-    if name == "hostname" and place.schema.resource.dialect.draft <= 6:
-        name = OLD_HOSTNAME
-    if assert_formats and name in FORMATS:
+    if assert_formats and name in ENFORCED:
+        if name == "hostname" and place.schema.resource.dialect.draft <= 6:
+            name = OLD_HOSTNAME
         formats = frozenset((name,))
         if name in MAX_LENGTH:
             maximum = min(MAX_LENGTH[name], MAX_LENGTH[name] if maximum is None else maximum)
