@@ -11,7 +11,7 @@ from ...graph.lowering import Lowering
 from ...limits import spend
 from ..algebra.cases import NO_NAMES, Array, Normal, Number, String
 from ..algebra.formula import Formula
-from ..algebra.strings import is_plain
+from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
 from .numbers.multiples import decimal_step
@@ -91,9 +91,14 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
         if many_rules(object_):
             yield from (rule.formula for rule in object_.rules)
             continue
+        for rule in object_.some:
+            named = (name for name in object_.properties if schema.language.contains(rule.names, name))
+            yield from (both((schema.member(object_, name), rule.formula)) for name in named)
         for names, formula in schema.regions(object_):
             _check_strings(strings, names)
             yield formula
+            some = (rule for rule in object_.some if intersect(names, rule.names, schema.language) is not None)
+            yield from (both((formula, rule.formula)) for rule in some)
         for one in (one for group in object_.either for one in group):
             yield from (both((schema.member(object_, name), schema.member(one, name))) for name in one.properties)
             for rule in one.rules:

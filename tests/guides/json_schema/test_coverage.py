@@ -210,3 +210,10 @@ def test_regular_expressions_that_python_does_not_read_are_of_the_format() -> No
     guide = JSONGuide(schema, BYTES, unenforced="allow")
     for text in ("[]", "[^]", "(?<=a+)b", "(?<n>x)"):
         assert guide.unenforced_in(json.dumps({"a": "xx", "b": text})) == {"#/properties/a/pattern": True}, text
+
+
+def test_what_only_some_member_must_be_is_refused_before_a_text_gets_there() -> None:
+    """That equal items cannot be asked for must not be found out in the middle of a text."""
+    members = {"type": "object", "additionalProperties": {"type": "array", "uniqueItems": True}}
+    with pytest.raises(SchemaError, match="equal cannot be enforced"):
+        JSONGuide({"type": "object", "not": members}, BYTES)
