@@ -154,7 +154,10 @@ def test_nothing_is_begun_that_can_only_end_in_what_is_there() -> None:
     few = guide_of({**STRINGS, "items": {"type": "string", "pattern": "^(a|b|cc*)$"}}, whitespace="compact")
     assert offers(few, '["a","') == {b"b", b"c"}
     assert offers(few, '["a","c') == {b"c", b'"', b'"]', b'",', b'","'}
-    two = guide_of({**STRINGS, "items": {"type": "string", "pattern": "^[ab]$"}}, whitespace="compact")
+    two = guide_of(
+        {**STRINGS, "items": {"type": "string", "pattern": "^[ab]*$", "maxLength": 1, "minLength": 1}},
+        whitespace="compact",
+    )
     assert offers(two, '["a","') == {b"b"}
     assert offers(two, '["a","b"') == {b"]"}
     integers = guide_of(INTEGERS, whitespace="compact")

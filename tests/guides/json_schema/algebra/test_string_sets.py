@@ -107,9 +107,21 @@ def test_what_may_be_of_a_format_is_neither_of_it_nor_surely_not(name: str) -> N
     assert outside == String(not_formats=frozenset((WIDER[name],)))
     assert strings.refutation(outside) == [case]
     assert strings.intersect(case, outside, LANGUAGE) is None
-    assert LANGUAGE.is_empty(String(formats=case.formats, not_formats=outside.not_formats))
     between = String(formats=outside.not_formats, not_formats=case.formats)
     assert len(LANGUAGE.examples(between, 2)) == 2
+
+
+@pytest.mark.parametrize("name", WIDER.keys() - {"regex"})
+def test_what_is_of_a_format_may_be_of_it(name: str) -> None:
+    assert LANGUAGE.is_empty(String(formats=frozenset((name,)), not_formats=frozenset((WIDER[name],))))
+
+
+def test_regular_expressions_begin_as_they_may() -> None:
+    perhaps = String(formats=frozenset((WIDER["regex"],)))
+    for text in ("", "a", "(a|b)*", "^", "[*]", "\\*", "|"):
+        assert LANGUAGE.contains(String(formats=frozenset(("regex",))), text)
+        assert LANGUAGE.contains(perhaps, text)
+    assert not any(LANGUAGE.contains(perhaps, text) for text in ("*", "+a", "?", ")"))
 
 
 def test_texts_are_spelt_together_as_they_are_apart() -> None:
