@@ -7,7 +7,7 @@ Where a format's definition is not regular, or needs tables, the pattern is narr
 - hostname from draft 7 on, idn-hostname, email: no label with hyphens in its third and fourth place. A-labels
   (xn--) are among them, and whether their Punycode decodes is not regular; the others are the reserved ones that
   RFC 5890, section 2.3.1, forbids to take for ordinary labels. Drafts 4 and 6 know of neither, and allow both.
-- idn-hostname: beside ASCII, letters of common scripts that need no context, up to 14 to a label
+- idn-hostname: beside ASCII, characters of common scripts, up to 14 to a label (see host_names.py)
 - regex: what ECMA-262 and Python read alike; no names, no back references, nothing looks behind; under further
   conditions on the string groups nest at most two deep, and fewer ranges are written (see regex_format.py)
 
@@ -20,6 +20,7 @@ that RFC 6570 reserves (= , ! @ |) are of no level of its templates, and are ref
 
 from __future__ import annotations
 
+from .host_names import SEPARATOR, international
 from .regex_format import nested
 
 
@@ -85,20 +86,12 @@ def _label(letter: str) -> str:
 
 
 _ASCII = "A-Za-z0-9"
-_SEPARATOR = "[.\\u3002\\uFF0E\\uFF61]"
-_SCRIPTS = (
-    "a-z0-9\\u00E0-\\u00F6\\u00F8-\\u00FF\\u03B1-\\u03C1\\u03C3-\\u03C9\\u0430-\\u044F"
-    "\\u3041-\\u3096\\u4E00-\\u9FA5\\uAC00-\\uD7A3"
-)
 _HOSTNAME = rf"{_label(_ASCII)}(?:\.{_label(_ASCII)})*"
 _ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
 _ADDRESS = rf"\[(?:{_IPV4}|IPv6:{_IPV6})\]"
 _OLD_LABEL = f"[{_ASCII}](?:[{_ASCII}-]{{0,61}}[{_ASCII}])?"
 _OLD_HOSTNAME = rf"{_OLD_LABEL}(?:\.{_OLD_LABEL})*"
-_SCRIPT_LABEL = _any(f"[{_SCRIPTS}]{{1,3}}", f"[{_SCRIPTS}]{{2}}[{_SCRIPTS}-][{_SCRIPTS}]{{1,11}}")
-_WIDE_LABEL = _any(_label(_ASCII), _SCRIPT_LABEL)
-_WIDE_HOST = f"{_WIDE_LABEL}(?:{_SEPARATOR}{_WIDE_LABEL})*"
 _BEYOND_ASCII = "\\u0080-\\u{10FFFF}"
 _WIDE_ATOM = f"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_BEYOND_ASCII}-]+"
 _WIDE_QUOTED = rf'"(?:[ !#-\[\]-~{_BEYOND_ASCII}]|\\[ -~])*"'
@@ -154,7 +147,7 @@ _EXACT_OR_NARROW = {
     "idn-email": f"{_WIDE_LOCAL}@(?:{_WIDE_DOMAIN}|{_ADDRESS})",
     "hostname": _HOSTNAME,
     OLD_HOSTNAME: _OLD_HOSTNAME,
-    "idn-hostname": _WIDE_HOST,
+    "idn-hostname": international(_label(_ASCII)),
     "ipv4": _IPV4,
     "ipv6": _IPV6,
     "uri": _URI,
@@ -175,7 +168,7 @@ _PERHAPS = {
     "email": f"{_LOCAL}@(?:{_OLD_HOSTNAME}|{_ADDRESS})",
     "idn-email": rf"{_WIDE_LOCAL}@(?:{_ANY_LABEL}(?:[.]{_ANY_LABEL})*|{_ADDRESS})",
     "hostname": _OLD_HOSTNAME,
-    "idn-hostname": f"{_ANY_LABEL}(?:{_SEPARATOR}{_ANY_LABEL})*",
+    "idn-hostname": f"{_ANY_LABEL}(?:{SEPARATOR}{_ANY_LABEL})*",
     "regex": "(?:[^*+?)][^]*)?",
 }
 """Strings that may be of a format of which not all are told."""
