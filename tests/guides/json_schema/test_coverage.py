@@ -217,3 +217,6 @@ def test_what_only_some_member_must_be_is_refused_before_a_text_gets_there() -> 
     members = {"type": "object", "additionalProperties": {"type": "array", "uniqueItems": True}}
     with pytest.raises(SchemaError, match="equal cannot be enforced"):
         JSONGuide({"type": "object", "not": members}, BYTES)
+    for item in (members["additionalProperties"], {"properties": {"a": members["additionalProperties"]}}):
+        with pytest.raises(SchemaError, match="equal cannot be enforced"):
+            JSONGuide({"type": "array", "not": {"items": item}}, BYTES)
