@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ....errors import SchemaError
 from ..read.formats import NARROWER, WIDER
+from ..read.patterns import beginning
 from .cases import ANY_STRING, NO_NAMES, String
 
 
@@ -42,7 +43,7 @@ def is_plain(case: String) -> bool:
 
 
 def intersect(a: String, b: String, language: StringLanguage) -> String | None:
-    """What is in both sets; None if nothing is, as far as lengths and constants tell."""
+    """What is in both sets; None if nothing is, as far as lengths, constants and beginnings of patterns tell."""
     if a is ANY_STRING or a == b:
         return b
     if b is ANY_STRING:
@@ -57,7 +58,7 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         return of_values(kept) if kept else None
     if a.quote is not None or b.quote is not None:
         return _quoted(a, b)
-    if a.patterns & b.not_patterns or a.not_patterns & b.patterns:
+    if a.patterns & b.not_patterns or a.not_patterns & b.patterns or _begin_apart(a.patterns, b.patterns):
         return None
     if _refutes(a.not_formats, b.formats) or _refutes(b.not_formats, a.formats):
         return None
@@ -82,6 +83,14 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
 
 def _refutes(refused: frozenset[str], formats: frozenset[str]) -> bool:
     return any(name in refused or WIDER.get(name) in refused for name in formats)
+
+
+def _begin_apart(patterns: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether no string begins as patterns of both ask."""
+    if not patterns or not others or patterns == others:
+        return False
+    begin, other = (max(map(beginning, each), key=len) for each in (patterns, others))
+    return not begin.startswith(other) and not other.startswith(begin)
 
 
 def _quoted(a: String, b: String) -> String | None:

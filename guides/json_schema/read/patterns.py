@@ -25,6 +25,14 @@ def few_texts(pattern: str) -> frozenset[str] | None:
     return _texts(parse(pattern))
 
 
+@kept(1024, 1 << 20)
+def beginning(pattern: str) -> bytes:
+    """What all strings begin with in which a pattern is found, as far as its syntax tells. Raises PatternError."""
+    node = parse(pattern)
+    first = node.items[0] if isinstance(node, Sequence) and node.items else node
+    return first.data if isinstance(first, Literal) else b""
+
+
 def _texts(node: Node) -> frozenset[str] | None:
     spend(50)
     match node:

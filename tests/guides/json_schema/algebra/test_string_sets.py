@@ -62,6 +62,26 @@ def test_examples_are_members_and_all_of_them_if_they_are_few(case: String) -> N
         assert inside(case) <= set(found)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ("^ab", "^ac", True),
+        ("^ab*", "^ac*", False),
+        ("^ab", "^a", False),
+        ("^é", "^è", True),
+        ("^ab", "ac", False),
+        ("^(?:ab|ac)d", "^b", False),
+        ("^ab$", "^abc", False),
+    ],
+)
+def test_patterns_that_begin_apart(one: str, other: str, apart: bool) -> None:
+    """What is told apart is; that is not all there is."""
+    a, b = (String(patterns=frozenset((pattern,))) for pattern in (one, other))
+    both = strings.intersect(a, b, LANGUAGE)
+    assert (both is None) is apart
+    assert both is not None or LANGUAGE.is_empty(String(patterns=a.patterns | b.patterns))
+
+
 def test_a_finite_language_is_exhausted() -> None:
     assert sorted(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]$",))), 17)) == list("abcde")
     assert len(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]*$",))), 17)) == 17
