@@ -269,7 +269,7 @@ def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
             raise place.schema.error("x-quote can have no pattern or format beside it", "x-quote")
         quote = place.documents.quote(place.schema).within(minimum, maximum)
         return None if quote is None else String(quote=quote)
-    texts = few_texts(pattern) if patterns and not formats else None
+    texts = None if pattern is None or formats else few_texts(pattern)
     if texts is None:
         return String(minimum, maximum, patterns, formats=formats)
     # Constants tell objects apart at first sight.
