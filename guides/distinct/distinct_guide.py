@@ -19,7 +19,7 @@ from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .rivals import ARRAY, OBJECT
 from .trail import SPACE, joined
 from .ways import Place
-from .words import word_of
+from .words import WordBegin, word_of
 
 
 class Refused(NamedTuple):
@@ -199,7 +199,7 @@ class DistinctGuide(RememberingGuide):
         frame = trail.frame
         begin = joined(trail.text)
         found: list[bytes] = []
-        for head, tokens in self._heads.enders.items():
+        for head, tokens in self._heads.enders_of(begin).items():
             spend(20)
             value = word_of(begin + head)
             if value in frame.targets:
@@ -207,7 +207,10 @@ class DistinctGuide(RememberingGuide):
                     found.append(head)
                 else:
                     tried.update(tokens)
-        tried.update(self._effects.narrow(state, allowed))
+        powers, others = self._effects.narrow(state, allowed)
+        tried.update(others)
+        if frame.targets.continues_word(WordBegin(begin + b"e")):
+            tried.update(powers)
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value whatever the power of ten.

@@ -70,7 +70,7 @@ class Effects:
         self._heads = heads
         self._texts = vocabulary.tokens
         self._effects: dict[tuple[int, int], dict[int, Effect]] = {}
-        self._narrow: dict[int, list[int]] = {}
+        self._narrow: dict[int, tuple[list[int], list[int]]] = {}
         self._simple: dict[int, Simple | None] = {}
         self._unsafe: dict[tuple[int, int, int], Unsafe] = {}
 
@@ -142,17 +142,21 @@ class Effects:
             return frozenset() if self._ways.variety.is_various(state, trail) else None
         return self._ways.variety.room(state, trail.mode, trail.frame.kind)
 
-    def narrow(self, state: int, allowed: Mask) -> list[int]:
-        """The tokens that go on with a word in a state of the chart, so that it may not come to very many values."""
+    def narrow(self, state: int, allowed: Mask) -> tuple[list[int], list[int]]:
+        """The tokens that go on with a word in a state of the chart, so that it may not come to very many values.
+
+        Those that begin with a power of ten, and the others
+        """
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
-            known = self._narrow[state] = []
+            known = self._narrow[state] = ([], [])
             for token in tokens_of(allowed & ~self._heads.ending):
                 spend(EACH_TOKEN)
-                if not self._ways.variety.is_wide(self._automaton.read(state, self._texts[token] or b"")):
-                    known.append(token)
+                data = self._texts[token] or b""
+                if not self._ways.variety.is_wide(self._automaton.read(state, data)):
+                    known[data[:1] not in b"eE"].append(token)
         return known
 
     def simple(self, token: int, trail: Trail) -> Simple | None:

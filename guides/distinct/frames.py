@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..limits import spend
-from .rivals import ARRAY, NONE, OBJECT, Group, Kind, Rivals, Shelf, Value, texts_beginning
+from .rivals import ARRAY, NONE, OBJECT, Container, Kind, Rivals, Shelf, Value, rivals_of, texts_beginning
+from .words import WordBegin, key_of
 from .written import Written
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
@@ -110,27 +110,33 @@ class Targets:
     written: what it must not be equal to; count: how many there are, at most
     """
 
-    __slots__ = ("_first", "_shelf", "count", "has_words", "written")
+    __slots__ = ("_parts", "_shelves", "count", "written")
 
     def __init__(self, frame: Frame) -> None:
         is_name = frame.kind is OBJECT and frame.name is None
         self.written = frame.written if frame.kind is ARRAY or is_name else None
         self.count = 0 if self.written is None else self.written.count
-        self.has_words = self.written is not None and self.written.has_words
-        self._shelf: Shelf | None = None
-        self._first = frame.rivals.count
+        # What keeps rivals: of groups, and of those that are in none
+        self._shelves: list[tuple[Shelf, int]] = []
+        self._parts: list[Value] = []
         if frame.rivals:
-            group = frame.rivals.group
-            self._shelf = group.names() if is_name else group.shelf(frame.length if frame.name is None else frame.name)
-            self.count += len(self._shelf.groups)
-            self.has_words |= self._shelf.words_from < self._first
+            at = frame.length if frame.name is None else frame.name
+            for group, first in frame.rivals.sources:
+                self._shelves.append((group.names() if is_name else group.shelf(at), first))
+            for value in frame.rivals.few:
+                if is_name:
+                    self._parts += value.parts
+                elif value.has(at):
+                    self._parts.append(value.parts[at])
+            self.count += len(self._parts) + sum(len(shelf.groups) for shelf, _ in self._shelves)
 
     def _is_kept(self, value: Value) -> bool:
         """Whether a value keeps rivals."""
-        if self._shelf is None:
-            return False
-        group = self._shelf.groups.get(value)
-        return group is not None and group.numbers[0] < self._first
+        for shelf, first in self._shelves:
+            group = shelf.groups.get(value)
+            if group is not None and group.numbers[0] < first:
+                return True
+        return value in self._parts
 
     def __contains__(self, value: Value) -> bool:
         return self._is_kept(value) or (self.written is not None and value in self.written)
@@ -141,10 +147,19 @@ class Targets:
             return True
         return self.written is not None and self.written.continues(begin)
 
+    def continues_word(self, begin: WordBegin) -> bool:
+        """Whether some number, true, false or null among them may begin so."""
+        if self.written is not None and self.written.continues_word(begin):
+            return True
+        if any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self._parts):
+            return True
+        return any(shelf.words.continues(begin, first) for shelf, first in self._shelves)
+
     def kept(self, begin: bytes) -> Iterator[bytes]:
         """The strings that begin so and keep rivals."""
-        if self._shelf is not None:
-            yield from (text for text in texts_beginning(self._shelf.texts, begin) if self._is_kept(text))
+        yield from (part for part in self._parts if isinstance(part, bytes) and part.startswith(begin))
+        for shelf, _ in self._shelves:
+            yield from (text for text in texts_beginning(shelf.texts, begin) if self._is_kept(text))
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """The strings among them that begin so."""
@@ -154,16 +169,12 @@ class Targets:
 
     def rivals(self, kind: Kind) -> Rivals:
         """The arrays, or objects, among them."""
-        inner = None if self._shelf is None else self._shelf.inner.get(kind)
-        kept = NONE if inner is None else Rivals(inner, self._first)
         written = NONE if self.written is None else self.written.containers(kind)
-        if not kept or not written:
-            return written if written else kept if kept else NONE
-        both = Group()
-        for value in dict.fromkeys((*kept.values(), *written.values())):
-            spend(20)
-            both.add(value, 0)
-        return Rivals(both, 1)
+        parts = [part for part in self._parts if isinstance(part, Container) and part.kind == kind]
+        if not parts and not self._shelves:
+            return written
+        kept = ((shelf.inner.get(kind), first) for shelf, first in self._shelves)
+        return rivals_of((*written.sources, *kept), dict.fromkeys((*parts, *written.few)))
 
 
 class Trail:

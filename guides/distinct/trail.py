@@ -31,7 +31,7 @@ from .frames import (
 )
 from .heads import Heads
 from .rivals import ARRAY, OBJECT, Kind, Value
-from .words import word_of
+from .words import WordBegin, word_of
 from .written import Values, Written
 
 SPACE = b" \t\n\r"
@@ -124,7 +124,7 @@ class Trails:
         if free is None:
             frame = trail.frame
             if trail.mode == WORD:
-                free = not frame.targets.has_words
+                free = not frame.targets.continues_word(WordBegin(joined(trail.text)))
             elif frame.rivals:
                 free = not frame.targets.continues(self.piece(trail))
             else:

@@ -139,7 +139,8 @@ class Ways:
             at = at.parent
         for each in reversed(todo):
             around = 0 if each.parent is None else each.parent.serial
-            rivals = (each.rivals.group.serial, each.rivals.count) if each.rivals else None
+            sources = tuple((group.serial, first) for group, first in each.rivals.sources)
+            rivals = (sources, each.rivals.few) if each.rivals else None
             spend(50)
             written = -1 if each.written is None else each.written.serial
             key = (around, each.kind, each.is_open, written, rivals, each.length if rivals else 0, each.name)

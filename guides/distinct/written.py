@@ -10,12 +10,14 @@ from weakref import WeakValueDictionary
 
 from ..limits import spend
 from .heads import Heads
-from .rivals import ARRAY, NONE, OBJECT, Container, Group, Kind, Rivals, Value, texts_beginning
+from .rivals import ARRAY, NONE, OBJECT, Container, Group, Kind, Rivals, Value, rivals_of, texts_beginning
+from .words import WordBegin, Words, key_of
 
 EACH_VALUE, EACH_PART = 400, 600
 """About how many bytes a container takes without its parts, and each of these where containers are grouped by them."""
 UNSORTED = 8
-"""How many of the last values are looked through one by one, so that short-lived sets cost little."""
+"""How many of the last values are looked through one by one, so that a set that is only tried is no part of a ledger:
+of those, that would take all that was written to be copied for the one that a text goes on with."""
 _serials = count()
 
 
@@ -54,6 +56,7 @@ class Ledger:
         self.heads = heads
         self.numbers: dict[Value, int] = {}
         self.texts: list[bytes] = []
+        self.words = Words()
         self.containers: dict[Kind, Group] = {ARRAY: Group(), OBJECT: Group()}
         # What is left of strings where some tokens spell that and the quote, by how they begin
         self.ends: dict[bytes, list[bytes]] = {}
@@ -68,6 +71,8 @@ class Ledger:
                 self.ends.setdefault(begin, []).append(rest)
         elif isinstance(value, Container):
             self.containers[value.kind].add(value, len(self.numbers) - 1)
+        else:
+            self.words.add(value, len(self.numbers) - 1)
 
     def first(self, count: int) -> Ledger:
         """A copy with the first values only."""
@@ -188,15 +193,39 @@ class Written:
             place += 1
         return False
 
+    def continues_word(self, begin: WordBegin) -> bool:
+        """Whether some number, true, false or null may begin so."""
+        if not self.has_words:
+            return False
+        at = self
+        while at._ledger is None:
+            if isinstance(at._last, tuple) and begin.suits(key_of(at._last)):
+                return True
+            assert at._before is not None
+            at = at._before
+        return at._ledger.words.continues(begin, at.count)
+
     def ends(self, begin: bytes) -> Iterator[bytes]:
         """What is left of strings that begin so, where tokens spell that and the quote."""
-        ledger = self._settled()
+        found, base = self._texts()
+        for text in found:
+            if text.startswith(begin) and text[len(begin) :] in self._heads.closers:
+                yield text[len(begin) :]
+        ledger = base._ledger
+        assert ledger is not None
         for rest in ledger.ends.get(begin, ()):
-            if ledger.numbers[begin + rest] < self.count:
+            if ledger.numbers[begin + rest] < base.count:
                 yield rest
 
     def containers(self, kind: Kind) -> Rivals:
         """The arrays, or objects."""
         if not self.has_containers:
             return NONE
-        return Rivals(self._settled().containers[kind], self.count)
+        found: list[Container] = []
+        at = self
+        while at._ledger is None:
+            if isinstance(at._last, Container) and at._last.kind == kind:
+                found.append(at._last)
+            assert at._before is not None
+            at = at._before
+        return rivals_of(((at._ledger.containers[kind], at.count),), found)
