@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +12,11 @@ from ...kernels.answers import DEAD, NEVER
 from ..gc_pause import paused
 from ..given import MOST_LEFT, left_of, state_of
 from ..lift.lifted_guide import MAX_STEPS
-from ..lift.mask_table import Cache
 from ..limits import spend
 from ..protocol import Mask, tokens_of
+from .effects import Unsafe
 from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
+from .moves import NO_SIGNATURE, Spot
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .rivals import ARRAY, OBJECT
 from .trail import SPACE, joined
@@ -45,29 +47,82 @@ class DistinctGuide(RememberingGuide):
     def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
         """As `RememberingGuide.watch`."""
         super().watch(marks, canonical=canonical, by_bytes=by_bytes)
-        self._refused: dict[int, Refused] = {}
+        # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
         self._lacking: dict[tuple[int, Refused], int] = {}
-        self._own_rows: Cache = {}
+        self._own_keys = count(NO_SIGNATURE - 1, -1)
 
-    def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
-        if type(state) is not int:
-            state = state_of(state, MOST_LEFT)
+    def _forget(self, kept: object) -> None:
+        self._moves.forget_signatures()
+        self._lacking.clear()
+        for state in [state for state in self._signatures if state >= FIRST_NUMBER]:
+            del self._signatures[state]
+        for key in [key for key in list(self._rows) if key < NO_SIGNATURE]:
+            self._rows.pop(key, None)
+        super()._forget(kept)
+
+    def _new_row(self, state: int) -> int:
+        """As `row`, where it is not known."""
         if state < FIRST_NUMBER:
-            return super().row(state)
-        refused = self._refused.get(state)
-        if refused is None:
-            refused = self._new_refused(state)
-        place = self._places[state - FIRST_NUMBER][0]
-        chart_row = super().row(place)
-        if refused is NOTHING or not (refused.endings or refused.tokens):
-            return chart_row
-        # Many states of equal ones in the chart lack the same tokens.
-        key = self._lacking.get((place, refused))
-        if key is None:
-            key = self._lacking[place, refused] = len(self._lacking)
-        allowed = self._tables.masks.masks[chart_row]
-        return self._tables.row_of(self._own_rows, key, lambda: self._without(allowed.copy(), refused))
+            return super()._new_row(state)
+        row = self._quick_row(state)
+        return self._slow_row(state) if row is None else row
+
+    def _quick_row(self, state: int) -> int | None:
+        """As `row`, where the tokens that are to be refused are known; None elsewhere."""
+        index = state - FIRST_NUMBER
+        with self._lock, self._tables.lock:
+            if index >= len(self._places) or self._kept is not self._automaton.kept:
+                return None
+            spot, trail = self._spots[index], self._places[index][1]
+            if spot.signature == NO_SIGNATURE or spot.unsafe is None:
+                return None
+            refused = self._quick_refused(spot.unsafe, spot.state, trail)
+            return None if refused is None else self._row_without(state, spot, refused)
+
+    @paused
+    def _slow_row(self, state: int) -> int:
+        """As `row`."""
+        with self._lock:
+            place, trail = self._place(state)
+            assert trail is not None
+            spot = self._spots[state - FIRST_NUMBER]
+            super().row(place)
+            spot.signature = self._signatures[place]
+            spot.unsafe = self._effects.known(place, trail)
+            refused = None if spot.unsafe is None else self._quick_refused(spot.unsafe, place, trail)
+            if refused is None:
+                refused = self._look_refused(place, trail)
+            with self._tables.lock:
+                row = self._row_without(state, spot, refused)
+                if row is None:
+                    row = self._store_without(state, place, refused)
+                return row
+
+    def _row_without(self, state: int, spot: Spot, refused: Refused) -> int | None:
+        """The row of a state in which some of its spot's tokens are refused, which is noted; None if there is none."""
+        signature: int | None = spot.signature
+        if refused.endings or refused.tokens:
+            # Many states of equal ones in the chart lack the same tokens.
+            signature = self._lacking.get((spot.state, refused))
+        row = None if signature is None else self._masks.find(self._rows, signature)
+        if row is not None and signature is not None:
+            self._note_signature(state, signature)
+        return row
+
+    def _store_without(self, state: int, place: int, refused: Refused) -> int:
+        """As `_row_without`, of a row that is made."""
+        if len(self._lacking) >= MAX_STEPS:
+            self._lacking.clear()
+        key = self._lacking[place, refused] = next(self._own_keys)
+        allowed = self._tables.masks.masks[super().row(place)]
+        row = self._masks.store(self._rows, key, self._without(allowed.copy(), refused))
+        self._note_signature(state, key)
+        return row
+
+    def _note_signature(self, state: int, signature: int) -> None:
+        if len(self._signatures) >= MAX_STEPS:
+            self._signatures.clear()
+        self._signatures[state] = signature
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
         ending = self._heads.ending_word if refused.are_words else self._heads.ending_string
@@ -77,30 +132,16 @@ class DistinctGuide(RememberingGuide):
             mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask
 
-    def _new_refused(self, state: int) -> Refused:
-        """The tokens that the chart allows in a state with a trail, and that must not come."""
-        with self._lock:
-            place, trail = self._place(state)
-            assert trail is not None
-            if len(self._refused) >= MAX_STEPS:
-                self._refused.clear()
-            refused = self._quick_refused(place, trail)
-            if refused is None:
-                refused = self._look_refused(place, trail)
-            self._refused[state] = refused
-        return refused
-
-    def _quick_refused(self, state: int, trail: Trail) -> Refused | None:
-        """As `_new_refused`, if it is known at once."""
-        unsafe = self._effects.known(state, trail)
-        if unsafe is None or unsafe.tested or unsafe.named:
+    def _quick_refused(self, unsafe: Unsafe, state: int, trail: Trail) -> Refused | None:
+        """The tokens that the chart allows in a state and that must not come there, if that is known at once."""
+        if unsafe.tested or unsafe.named:
             return None
         frame, mode, text = trail.frame, trail.mode, trail.text
         if mode in STRINGS:
-            if not (trail.is_free or self._is_unlike(state, trail)):
+            if not (self._trails.is_free(trail) or self._is_unlike(state, trail)):
                 return None
         elif mode == WORD:
-            if not trail.is_free:
+            if not self._trails.is_free(trail):
                 return None
         elif frame.rivals:
             return None
@@ -109,6 +150,8 @@ class DistinctGuide(RememberingGuide):
             return NOTHING
         # The item in progress, too, may be one of those that a token has in whole behind its end.
         begin = joined(text) if text is not None and text.size <= unsafe.longest else None
+        if begin is not None and unsafe.begins is not None and begin not in unsafe.begins:
+            begin = None
         if begin is None and not written.hits:
             return NOTHING
         refused = unsafe.by_hits.get((written.hits, begin))
@@ -134,13 +177,13 @@ class DistinctGuide(RememberingGuide):
 
     @paused
     def _look_refused(self, state: int, trail: Trail) -> Refused:
-        """As `_new_refused`, where it is not known."""
+        """As `_quick_refused`, where it is not known."""
         allowed = self._tables.masks.masks[super().row(state)].copy()
         with self._meter:
             return self._find_refused(state, trail, allowed)
 
     def _find_refused(self, state: int, trail: Trail, allowed: Mask) -> Refused:
-        """As `_new_refused`. What is told by tables is looked up; all that may be refused beside is tried."""
+        """As `_quick_refused`. What is told by tables is looked up; all that may be refused beside is tried."""
         frame, mode = trail.frame, trail.mode
         unsafe = self._effects.unsafe(state, trail, allowed)
         endings: tuple[bytes, ...] = ()

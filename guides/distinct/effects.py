@@ -8,10 +8,10 @@ from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from ..protocol import DEAD, NEVER, Mask, tokens_of
-from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Parts, Trail
+from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
 from .heads import Heads
 from .rivals import ARRAY, OBJECT, Container, Kind, Value
-from .trail import LEVELS, Completed, Shape, Simple, Trails, joined
+from .trail import LEVELS, Completed, Shape, Simple, Trails, joined, more_of
 from .variety import MAX_KNOWN
 from .ways import Ways
 
@@ -46,7 +46,7 @@ class Unsafe(NamedTuple):
 
     tested: those of which nothing is known; loose: those after which a container may be one that is there
     wholes, named: by an item, or a name, that must not be there
-    longest: the most bytes that the beginning of one of these items may have
+    longest: the most bytes that the beginning of one of these items may have; begins: what these begin with
     by_hits: what is worked out of them, by those of the items that are there, and how the one in progress begins
     """
 
@@ -55,7 +55,13 @@ class Unsafe(NamedTuple):
     wholes: dict[Value, list[int]]
     named: dict[bytes, list[int]]
     longest: int
+    begins: frozenset[bytes] | None
     by_hits: dict[tuple[tuple[Value, ...], bytes | None], Any]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none but those that matter to what is in progress."""
+        return not (self.tested or self.wholes or self.named)
 
 
 class Effects:
@@ -71,7 +77,6 @@ class Effects:
         self._texts = vocabulary.tokens
         self._effects: dict[tuple[int, int], dict[int, Effect]] = {}
         self._narrow: dict[int, tuple[list[int], list[int]]] = {}
-        self._simple: dict[int, Simple | None] = {}
         self._unsafe: dict[tuple[int, int, int], Unsafe] = {}
 
     def known(self, state: int, trail: Trail) -> Unsafe | None:
@@ -89,7 +94,7 @@ class Effects:
         return known
 
     def _find_unsafe(self, state: int, number: int, mode: int, allowed: Mask) -> Unsafe:
-        found = Unsafe([], [], {}, {}, 0, {})
+        found = Unsafe([], [], {}, {}, 0, None, {})
         shape = self._trails.shapes[number]
         if mode in STRINGS:
             allowed = allowed & self._heads.quoted
@@ -130,9 +135,12 @@ class Effects:
                 found.wholes.setdefault(whole, []).append(token)
             for name in names:
                 found.named.setdefault(name, []).append(token)
-        longest = max((len(whole) for whole in found.wholes if isinstance(whole, bytes)), default=0)
-        # Where there are several ways to write it, its beginning may be longer.
-        return found._replace(longest=longest if self._trails.canonical and mode != WORD else NEVER)
+        if not self._trails.canonical or mode == WORD:
+            # There are several ways to write it, and its beginning may be longer.
+            return found._replace(longest=NEVER)
+        texts = [whole for whole in found.wholes if isinstance(whole, bytes)]
+        begins = frozenset(whole[:end] for whole in texts for end in range(len(whole) + 1))
+        return found._replace(longest=max(map(len, texts), default=0), begins=begins)
 
     def _room(self, state: int, trail: Trail) -> frozenset[bytes] | None:
         """The names that are needed for a piece that may come to very many values; None where none may come."""
@@ -159,17 +167,9 @@ class Effects:
                     known[data[:1] not in b"eE"].append(token)
         return known
 
-    def simple(self, token: int, trail: Trail) -> Simple | None:
-        """What a token does to a trail, if that is simple and known or quickly told."""
-        key = (trail.frame.shape << 8 | trail.mode) << 32 | token
-        if key not in self._simple:
-            if len(self._simple) >= MAX_KNOWN:
-                self._simple.clear()
-            self._simple[key] = self._look_simple(trail, self._texts[token] or b"")
-        return self._simple[key]
-
-    def _look_simple(self, trail: Trail, data: bytes) -> Simple | None:
-        mode = trail.mode
+    def look_simple(self, trail: Trail, token: int) -> Simple | None:
+        """What a token does to a trail, if that is simple."""
+        mode, data = trail.mode, self._texts[token] or b""
         if not self._trails.canonical or mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or trail.frame.is_open:
             return None
         if mode in STRINGS and b'"' not in data and b"\\" not in data:
@@ -223,7 +223,7 @@ class Effects:
             frame = Frame(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
         # What no string begins with, so that the one in progress is none of those that tokens have in whole
-        text = Parts(None, b"\0", 1) if mode in STRINGS else None
+        text = more_of(None, b"\0") if mode in STRINGS else None
         return Trail(frame, mode, text)
 
 

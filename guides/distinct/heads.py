@@ -127,6 +127,11 @@ class Heads:
         return found
 
     @cached_property
+    def twins(self) -> dict[int, list[int]]:
+        """The tokens with the same bytes as others, by each of them."""
+        return {token: tokens for tokens in self.by_text.values() if len(tokens) > 1 for token in tokens}
+
+    @cached_property
     def by_text(self) -> dict[bytes, list[int]]:
         """The tokens by their bytes."""
         found: dict[bytes, list[int]] = {}

@@ -14,6 +14,7 @@ from ..limits import spend
 from .effects import Effects
 from .frames import Trail
 from .heads import Heads
+from .moves import Moves, Spot
 from .trail import SPACE, Trails
 from .ways import Place, Ways
 
@@ -51,10 +52,12 @@ class RememberingGuide(LiftedGuide):
         self._effects = Effects(self._automaton, self._trails, self._ways, self._heads, self.vocabulary)
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
+        self._chart_steps: dict[int, int] = {}
+        self._moves = Moves(self._trails, self._effects, self._ways, self._chart_steps)
         self._places: list[tuple[int, Trail]] = []
+        self._spots: list[Spot] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._begins: dict[int, bool] = {}
-        self._chart_steps: dict[int, int] = {}
 
     def _place(self, state: int) -> Place:
         """The chart's state and the trail of a state. Raises StateError."""
@@ -71,8 +74,10 @@ class RememberingGuide(LiftedGuide):
         after, trail = place
         if trail is None:
             return after
+        # Steps by tokens are remembered as such, and by the bytes of others
+        tokens = self._heads.by_text.get(data, ())
         key = (state, data)
-        number = self._numbers.get(key)
+        number = self._steps.get(state << 32 | tokens[0]) if tokens else self._numbers.get(key)
         if number is None:
             count = len(self._places)
             limits = self._meter.limits
@@ -83,13 +88,28 @@ class RememberingGuide(LiftedGuide):
                 )
             if count % LOOKS == 0:
                 self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-            if len(self._numbers) >= MAX_STEPS:
-                self._numbers.clear()
-            number = FIRST_NUMBER + count
-            self._trails.states_bytes += EACH_STATE + len(data)
-            self._places.append((after, trail))
-            self._numbers[key] = number
+            number = self._add(len(data), self._moves.spot(after, trail), trail)
+            if tokens:
+                self._note_steps([state << 32 | token for token in tokens], number)
+            else:
+                if len(self._numbers) >= MAX_STEPS:
+                    self._numbers.clear()
+                self._numbers[key] = number
         return number
+
+    def _add(self, size: int, spot: Spot, trail: Trail) -> int:
+        """The number of one more place, which so many bytes led to."""
+        number = FIRST_NUMBER + len(self._places)
+        self._trails.states_bytes += EACH_STATE + size
+        self._spots.append(spot)
+        self._places.append((spot.state, trail))
+        return number
+
+    def _note_steps(self, keys: list[int], number: int) -> None:
+        if len(self._steps) >= MAX_STEPS:
+            self._steps.clear()
+        for key in keys:
+            self._steps[key] = number
 
     @property
     def trail_bytes(self) -> int:
@@ -179,25 +199,21 @@ class RememberingGuide(LiftedGuide):
         return super().advance(state, token)
 
     def _quick_step(self, state: int, token: int) -> int | None:
-        """As `advance`, where what the token does is known of the chart, and simple; None elsewhere."""
+        """As `advance`, where what the token does is known of such places; None elsewhere."""
         index = state - FIRST_NUMBER
         with self._lock:
             count = len(self._places)
             if index >= count or count % LOOKS == 0 or len(self._steps) >= MAX_STEPS:
                 return None
-            chart_state, trail = self._places[index]
-            after = self._chart_steps.get(chart_state << 32 | token)
-            if after is None or after == DEAD:
+            found = self._moves.after(self._spots[index], self._places[index][1], token)
+            if found is None:
                 return None
-            simple = self._effects.simple(token, trail)
-            if simple is None:
-                return None
-            found = self._trails.after_simple(trail, simple)
-            if found is None or not (found.is_free or self._ways.is_surely_alive(after, found)):
-                return None
-            data = self._vocabulary.tokens[token]
-            assert data is not None
-            number = self._steps[state << 32 | token] = self._number(state, data, (after, found))
+            spot, trail = found
+            number = self._add(4, spot, trail)
+            for twin in self._heads.twins.get(token, (token,)):
+                self._steps[state << 32 | twin] = number
+            if trail.is_free and spot.is_clear and len(self._signatures) < MAX_STEPS:
+                self._signatures[number] = spot.signature
             return number
 
     @paused
@@ -208,9 +224,7 @@ class RememberingGuide(LiftedGuide):
                 self._automaton.collect()
             place = self._place(state)
             after = self._number(state, self._vocabulary.tokens[token] or b"", self._place_after(place, token))
-            if len(self._steps) >= MAX_STEPS:
-                self._steps.clear()
-            self._steps[state << 32 | token] = after
+            self._note_steps([state << 32 | token], after)
             return after
 
     def _place_after(self, place: Place, token: int) -> Place | None:

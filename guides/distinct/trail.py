@@ -38,6 +38,9 @@ SPACE = b" \t\n\r"
 LEVELS = 6
 """From how many containers on a trail counts as deeper than tokens tell."""
 
+PIECE = 64
+"""Up to how many bytes of a text are copied when it goes on."""
+
 Shape = tuple[tuple[Kind, bool], ...]
 
 _STOP = re.compile(rb'["\\]')
@@ -133,17 +136,6 @@ class Trails:
             trail.is_free = free
         return free
 
-    def after_simple(self, trail: Trail, simple: Simple) -> Trail | None:
-        """As `read`, where what comes is simple; None if a value is there that must not be."""
-        ends, more, mode, begin = simple
-        if not ends:
-            if begin is None and more:
-                return Trail(trail.frame, mode, _more(trail.text, more), trail.is_free or None)
-            return Trail(trail.frame, mode, None if begin is None else _more(None, begin))
-        key = joined(trail.text) + more
-        frame = trail.frame.having(key) if trail.mode == TEXT else trail.frame.named(key)
-        return None if frame is None else Trail(frame, mode, None if begin is None else _more(None, begin))
-
     def read(
         self, trail: Trail, data: bytes, at: int, differ: Callable[[int], bool], log: list[Completed] | None = None
     ) -> tuple[Trail | None, int]:
@@ -160,17 +152,17 @@ class Trails:
         while at < size:
             if mode in STRINGS:
                 if mode in (TEXT_ESCAPE, NAME_ESCAPE):
-                    text, at, mode = _more(text, data[at : at + 1]), at + 1, mode - 1
+                    text, at, mode = more_of(text, data[at : at + 1]), at + 1, mode - 1
                     continue
                 found = _STOP.search(data, at)
                 end = found.start() if found else size
                 if end > at or text is None:
-                    text = _more(text, data[at:end])
+                    text = more_of(text, data[at:end])
                 at = end
                 if not found:
                     break
                 if data[end] == 0x5C:
-                    text, at, mode = _more(text, b"\\"), at + 1, mode + 1
+                    text, at, mode = more_of(text, b"\\"), at + 1, mode + 1
                     continue
                 at += 1
                 key = joined(text)
@@ -187,7 +179,7 @@ class Trails:
             if mode == WORD:
                 found = _WORD_END.search(data, at)
                 end = found.start() if found else size
-                text = _more(text, data[at:end])
+                text = more_of(text, data[at:end])
                 at = end
                 if not found:
                     break
@@ -264,9 +256,14 @@ def joined(text: Parts | None) -> bytes:
     return b"".join(pieces)
 
 
-def _more(text: Parts | None, data: bytes) -> Parts:
-    """A text with more bytes."""
-    return Parts(text, data, len(data) if text is None else text.size + len(data))
+def more_of(text: Parts | None, data: bytes) -> Parts:
+    """A text with more bytes, in pieces of some length."""
+    if text is None:
+        return Parts(None, data, len(data))
+    before, last, size = text
+    if len(last) < PIECE:
+        return Parts(before, last + data, size + len(data))
+    return Parts(text, data, size + len(data))
 
 
 def _spelt(raw: bytes) -> bytes:

@@ -78,14 +78,6 @@ class Ways:
             or self.variety.has_room(state, trail)
         )
 
-    def is_surely_alive(self, state: int, trail: Trail) -> bool:
-        """Whether it is known at once that the text can be completed."""
-        if self.is_settled(trail):
-            return True
-        if trail.mode in STRINGS:
-            return self.variety.is_known_wide(state)
-        return self.variety.is_known_roomy(state, trail)
-
     def cost(self, state: int, trail: Trail) -> int:
         """The bytes that complete the text."""
         if self.is_settled(trail):

@@ -419,7 +419,7 @@ def test_items_that_hold_items_are_compared_as_deep_as_they_go() -> None:
 
 def test_what_searches_take_is_counted() -> None:
     few = {**STRINGS, "items": {"type": "string", "pattern": "^[ab]{0,7}$"}, "title": "counted"}
-    guide = guide_of(few, whitespace="compact", limits=Limits(work=500_000))
+    guide = guide_of(few, whitespace="compact", limits=Limits(work=400_000))
     words = ["".join(each) for length in range(8) for each in product("ab", repeat=length)]
     state = guide.start
     for part in ["[", *(f'"{word}",' for word in words[:-2]), f'"{words[-2]}"']:
