@@ -17,9 +17,10 @@ from ..protocol import Mask, tokens_of
 from .effects import Unsafe
 from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
 from .moves import NO_SIGNATURE, Spot
+from .pieces import joined, size_of
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .rivals import ARRAY, OBJECT
-from .trail import SPACE, joined
+from .trail import SPACE
 from .ways import Place
 from .words import WordBegin, word_of
 
@@ -71,9 +72,10 @@ class DistinctGuide(RememberingGuide):
         """As `row`, where the tokens that are to be refused are known; None elsewhere."""
         index = state - FIRST_NUMBER
         with self._lock, self._tables.lock:
-            if index >= len(self._places) or self._kept is not self._automaton.kept:
+            if index >= len(self._given) or self._kept is not self._automaton.kept:
                 return None
-            spot, trail = self._spots[index], self._places[index][1]
+            trail = self._given[index]
+            spot: Spot = trail.spot
             if spot.signature == NO_SIGNATURE or spot.unsafe is None:
                 return None
             refused = self._quick_refused(spot.unsafe, spot.state, trail)
@@ -85,7 +87,7 @@ class DistinctGuide(RememberingGuide):
         with self._lock:
             place, trail = self._place(state)
             assert trail is not None
-            spot = self._spots[state - FIRST_NUMBER]
+            spot: Spot = trail.spot
             super().row(place)
             spot.signature = self._signatures[place]
             spot.unsafe = self._effects.known(place, trail)
@@ -149,7 +151,7 @@ class DistinctGuide(RememberingGuide):
         if written is None:
             return NOTHING
         # The item in progress, too, may be one of those that a token has in whole behind its end.
-        begin = joined(text) if text is not None and text.size <= unsafe.longest else None
+        begin = joined(text) if text is not None and size_of(text) <= unsafe.longest else None
         if begin is not None and unsafe.begins is not None and begin not in unsafe.begins:
             begin = None
         if begin is None and not written.hits:
@@ -194,7 +196,7 @@ class DistinctGuide(RememberingGuide):
         if written is not None and frame.kind is ARRAY and unsafe.wholes:
             for hit in written.hits:
                 tried.update(unsafe.wholes.get(hit, ()))
-            if trail.text is not None and trail.text.size <= unsafe.longest:
+            if trail.text is not None and size_of(trail.text) <= unsafe.longest:
                 # The item in progress may be one of those that a token has in whole behind its end.
                 tried.update(token for tokens in unsafe.wholes.values() for token in tokens)
         if not self._ways.is_settled(trail):

@@ -10,8 +10,9 @@ from ..limits import spend
 from ..protocol import DEAD, NEVER, Mask, tokens_of
 from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
 from .heads import Heads
+from .pieces import joined
 from .rivals import ARRAY, OBJECT, Container, Kind, Value
-from .trail import LEVELS, Completed, Shape, Simple, Trails, joined, more_of
+from .trail import LEVELS, Completed, Shape, Simple, Trails
 from .variety import MAX_KNOWN
 from .ways import Ways
 
@@ -57,11 +58,6 @@ class Unsafe(NamedTuple):
     longest: int
     begins: frozenset[bytes] | None
     by_hits: dict[tuple[tuple[Value, ...], bytes | None], Any]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are none but those that matter to what is in progress."""
-        return not (self.tested or self.wholes or self.named)
 
 
 class Effects:
@@ -223,7 +219,7 @@ class Effects:
             frame = Frame(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
         # What no string begins with, so that the one in progress is none of those that tokens have in whole
-        text = more_of(None, b"\0") if mode in STRINGS else None
+        text = b"\0" if mode in STRINGS else None
         return Trail(frame, mode, text)
 
 

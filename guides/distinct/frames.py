@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from .pieces import Parts, Text
 from .rivals import ARRAY, NONE, OBJECT, Container, Kind, Rivals, Shelf, Value, rivals_of, texts_beginning
 from .words import WordBegin, key_of
 from .written import Written
@@ -13,14 +14,6 @@ FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
 of a string, of a name, and of these after a backslash."""
 STRINGS = (TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE)
-
-
-class Parts(NamedTuple):
-    """Items, members, or pieces of a text: one behind those before it; size: of all together."""
-
-    before: Parts | None
-    last: Any
-    size: int
 
 
 class Frame:
@@ -99,9 +92,11 @@ class Frame:
         else:
             assert self.name is not None
             part, at = (self.name, value), self.name
-        rivals = rivals.having(at, value)
-        parts = None if self.parent is None else Parts(self.parts, part, self.length + 1)
-        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=self.length + 1)
+        if rivals is not NONE:
+            rivals = rivals.having(at, value)
+        length = self.length + 1
+        parts = None if self.parent is None else Parts(self.parts, part, length)
+        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=length)
 
 
 class Targets:
@@ -181,21 +176,14 @@ class Trail:
     """Where a text is: the innermost container, what comes next, the piece in progress.
 
     is_free: whether that piece can come to no target; None until somebody asks
+    spot: what the places have in common that have this trail; None of one that is only tried
     """
 
-    __slots__ = ("frame", "is_free", "mode", "text")
+    __slots__ = ("frame", "is_free", "mode", "spot", "text")
 
-    def __init__(self, frame: Frame, mode: int, text: Parts | None = None, is_free: bool | None = None) -> None:
+    def __init__(self, frame: Frame, mode: int, text: Text | None = None, is_free: bool | None = None) -> None:
         self.frame = frame
         self.mode = mode
         self.text = text
         self.is_free = is_free
-
-
-def items_of(parts: Parts | None) -> list[Any]:
-    """The items, members or pieces in order."""
-    found: list[Any] = []
-    while parts is not None:
-        found.append(parts.last)
-        parts = parts.before
-    return found[::-1]
+        self.spot: Any = None

@@ -127,15 +127,15 @@ class Heads:
         return found
 
     @cached_property
-    def twins(self) -> dict[int, list[int]]:
+    def twins(self) -> dict[int, tuple[int, ...]]:
         """The tokens with the same bytes as others, by each of them."""
         return {token: tokens for tokens in self.by_text.values() if len(tokens) > 1 for token in tokens}
 
     @cached_property
-    def by_text(self) -> dict[bytes, list[int]]:
+    def by_text(self) -> dict[bytes, tuple[int, ...]]:
         """The tokens by their bytes."""
-        found: dict[bytes, list[int]] = {}
+        found: dict[bytes, tuple[int, ...]] = {}
         for token, text in enumerate(self._texts):
             if text:
-                found.setdefault(text, []).append(token)
+                found[text] = (*found.get(text, ()), token)
         return found

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from ..protocol import DEAD
 from .effects import Effects, Unsafe
-from .frames import STRINGS, TEXT, Parts, Trail
-from .trail import Trails, joined, more_of
+from .frames import STRINGS, TEXT, Trail
+from .pieces import joined, more_of, size_of
+from .trail import Trails
 from .ways import Ways
 
 NO_SIGNATURE = -2
@@ -25,7 +26,7 @@ class Move(NamedTuple):
     after: Spot
     ends: bool
     more: bytes
-    begin: Parts | None
+    begin: bytes | None
 
 
 class Spot:
@@ -47,10 +48,15 @@ class Spot:
         self.unsafe: Unsafe | None = None
         self.is_roomy = False
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether it is known that no token is to be refused where what is in progress can come to nothing."""
-        return self.signature != NO_SIGNATURE and self.unsafe is not None and self.unsafe.is_empty
+    def refuses_none(self, trail: Trail) -> bool:
+        """Whether it is known at once that no token is to be refused, where what is in progress can come to nothing."""
+        unsafe = self.unsafe
+        if unsafe is None or self.signature == NO_SIGNATURE or unsafe.tested or unsafe.named:
+            return False
+        written = trail.frame.written
+        if not unsafe.wholes or written is None:
+            return True
+        return not written.hits and (trail.text is None or size_of(trail.text) > unsafe.longest)
 
 
 class Moves:
@@ -80,8 +86,9 @@ class Moves:
         for spot in self._spots.values():
             spot.signature = NO_SIGNATURE
 
-    def after(self, spot: Spot, trail: Trail, token: int) -> tuple[Spot, Trail] | None:
-        """Where a token leads, if that is simple and known, and surely has an end; None elsewhere."""
+    def after(self, trail: Trail, token: int) -> Trail | None:
+        """Where a token leads from a place, if that is simple and known, and surely has an end; None elsewhere."""
+        spot: Spot = trail.spot
         move = spot.moves.get(token)
         if move is None:
             move = self._look(spot, trail, token)
@@ -97,10 +104,12 @@ class Moves:
         elif more:
             found = Trail(trail.frame, after.mode, more_of(trail.text, more), trail.is_free or None)
             if found.is_free:
-                return after, found
+                found.spot = after
+                return found
         else:
             found = Trail(trail.frame, after.mode, begin)
-        return (after, found) if after.is_roomy or self._is_surely_alive(after, found) else None
+        found.spot = after
+        return found if after.is_roomy or self._is_surely_alive(after, found) else None
 
     def _look(self, spot: Spot, trail: Trail, token: int) -> Move | None:
         if token in spot.moves:
@@ -113,8 +122,7 @@ class Moves:
         if simple is None:
             spot.moves[token] = None
             return None
-        begin = None if simple.begin is None else more_of(None, simple.begin)
-        move = Move(self._at(state, spot.shape, simple.mode), simple.ends, simple.more, begin)
+        move = Move(self._at(state, spot.shape, simple.mode), simple.ends, simple.more, simple.begin)
         spot.moves[token] = move
         return move
 

@@ -14,7 +14,7 @@ from ..limits import spend
 from .effects import Effects
 from .frames import Trail
 from .heads import Heads
-from .moves import Moves, Spot
+from .moves import Moves
 from .trail import SPACE, Trails
 from .ways import Place, Ways
 
@@ -47,6 +47,7 @@ class RememberingGuide(LiftedGuide):
             )
         self._marks = marks
         self._heads = Heads.of(self.vocabulary)
+        self._twins = self._heads.twins
         self._trails = Trails(self._heads, canonical=canonical)
         self._ways = Ways(self._automaton, self._trails, self._differs, self._closing)
         self._effects = Effects(self._automaton, self._trails, self._ways, self._heads, self.vocabulary)
@@ -54,8 +55,7 @@ class RememberingGuide(LiftedGuide):
         self._closing.only_shortest = True
         self._chart_steps: dict[int, int] = {}
         self._moves = Moves(self._trails, self._effects, self._ways, self._chart_steps)
-        self._places: list[tuple[int, Trail]] = []
-        self._spots: list[Spot] = []
+        self._given: list[Trail] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._begins: dict[int, bool] = {}
 
@@ -63,9 +63,10 @@ class RememberingGuide(LiftedGuide):
         """The chart's state and the trail of a state. Raises StateError."""
         if state < FIRST_NUMBER:
             return state, None
-        if state - FIRST_NUMBER >= len(self._places):
+        if state - FIRST_NUMBER >= len(self._given):
             raise no_state(state)
-        return self._places[state - FIRST_NUMBER]
+        trail = self._given[state - FIRST_NUMBER]
+        return trail.spot.state, trail
 
     def _number(self, state: int, data: bytes, place: Place | None) -> int:
         """The number of a place that `data` leads to from a state; DEAD for None."""
@@ -79,7 +80,7 @@ class RememberingGuide(LiftedGuide):
         key = (state, data)
         number = self._steps.get(state << 32 | tokens[0]) if tokens else self._numbers.get(key)
         if number is None:
-            count = len(self._places)
+            count = len(self._given)
             limits = self._meter.limits
             if count >= limits.states:
                 raise LimitError(
@@ -88,7 +89,8 @@ class RememberingGuide(LiftedGuide):
                 )
             if count % LOOKS == 0:
                 self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-            number = self._add(len(data), self._moves.spot(after, trail), trail)
+            trail.spot = self._moves.spot(after, trail)
+            number = self._add(len(data), trail)
             if tokens:
                 self._note_steps([state << 32 | token for token in tokens], number)
             else:
@@ -97,12 +99,11 @@ class RememberingGuide(LiftedGuide):
                 self._numbers[key] = number
         return number
 
-    def _add(self, size: int, spot: Spot, trail: Trail) -> int:
+    def _add(self, size: int, trail: Trail) -> int:
         """The number of one more place, which so many bytes led to."""
-        number = FIRST_NUMBER + len(self._places)
+        number = FIRST_NUMBER + len(self._given)
         self._trails.states_bytes += EACH_STATE + size
-        self._spots.append(spot)
-        self._places.append((spot.state, trail))
+        self._given.append(trail)
         return number
 
     def _note_steps(self, keys: list[int], number: int) -> None:
@@ -202,18 +203,22 @@ class RememberingGuide(LiftedGuide):
         """As `advance`, where what the token does is known of such places; None elsewhere."""
         index = state - FIRST_NUMBER
         with self._lock:
-            count = len(self._places)
-            if index >= count or count % LOOKS == 0 or len(self._steps) >= MAX_STEPS:
+            given, steps = self._given, self._steps
+            count = len(given)
+            if index >= count or count % LOOKS == 0 or len(steps) >= MAX_STEPS:
                 return None
-            found = self._moves.after(self._spots[index], self._places[index][1], token)
-            if found is None:
+            trail = self._moves.after(given[index], token)
+            if trail is None:
                 return None
-            spot, trail = found
-            number = self._add(4, spot, trail)
-            for twin in self._heads.twins.get(token, (token,)):
-                self._steps[state << 32 | twin] = number
-            if trail.is_free and spot.is_clear and len(self._signatures) < MAX_STEPS:
-                self._signatures[number] = spot.signature
+            number = FIRST_NUMBER + count
+            self._trails.states_bytes += EACH_STATE
+            given.append(trail)
+            steps[state << 32 | token] = number
+            if token in self._twins:
+                for twin in self._twins[token]:
+                    steps[state << 32 | twin] = number
+            if trail.is_free and trail.spot.refuses_none(trail) and len(self._signatures) < MAX_STEPS:
+                self._signatures[number] = trail.spot.signature
             return number
 
     @paused

@@ -25,11 +25,10 @@ from .frames import (
     TEXT_ESCAPE,
     WORD,
     Frame,
-    Parts,
     Trail,
-    items_of,
 )
 from .heads import Heads
+from .pieces import items_of, joined, more_of
 from .rivals import ARRAY, OBJECT, Kind, Value
 from .words import WordBegin, word_of
 from .written import Values, Written
@@ -37,9 +36,6 @@ from .written import Values, Written
 SPACE = b" \t\n\r"
 LEVELS = 6
 """From how many containers on a trail counts as deeper than tokens tell."""
-
-PIECE = 64
-"""Up to how many bytes of a text are copied when it goes on."""
 
 Shape = tuple[tuple[Kind, bool], ...]
 
@@ -243,27 +239,6 @@ class Trails:
         spend(10 * frame.length)
         parts = items_of(frame.parts)
         return self.values.array(parts) if frame.kind is ARRAY else self.values.object(parts)
-
-
-def joined(text: Parts | None) -> bytes:
-    """The bytes of a text in pieces."""
-    if text is None:
-        return b""
-    if text.before is None:
-        return text.last
-    pieces = items_of(text)
-    spend(len(pieces) << 2)
-    return b"".join(pieces)
-
-
-def more_of(text: Parts | None, data: bytes) -> Parts:
-    """A text with more bytes, in pieces of some length."""
-    if text is None:
-        return Parts(None, data, len(data))
-    before, last, size = text
-    if len(last) < PIECE:
-        return Parts(before, last + data, size + len(data))
-    return Parts(text, data, size + len(data))
 
 
 def _spelt(raw: bytes) -> bytes:

@@ -13,8 +13,9 @@ import numpy as np
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from .frames import COLON, ITEM, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .pieces import joined
 from .rivals import ARRAY, OBJECT, Kind
-from .trail import Trails, joined
+from .trail import Trails
 from .words import word_of
 
 EACH, EACH_BYTE = 1500, 150

@@ -20,8 +20,9 @@ from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..limits import spend
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .pieces import joined
 from .rivals import ARRAY
-from .trail import Trails, joined
+from .trail import Trails
 from .variety import EACH, MAX_KNOWN, Variety, note
 
 Place = tuple[int, Trail | None]

@@ -15,7 +15,7 @@ from .words import WordBegin, Words, key_of
 
 EACH_VALUE, EACH_PART = 400, 600
 """About how many bytes a container takes without its parts, and each of these where containers are grouped by them."""
-UNSORTED = 8
+UNSORTED = 4
 """How many of the last values are looked through one by one, so that a set that is only tried is no part of a ledger:
 of those, that would take all that was written to be copied for the one that a text goes on with."""
 _serials = count()
