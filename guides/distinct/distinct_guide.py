@@ -16,7 +16,7 @@ from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .effects import Unsafe
 from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
-from .moves import NO_SIGNATURE, Spot
+from .moves import NO_SIGNATURE, Spot, hits_of
 from .pieces import joined, size_of
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .rivals import ARRAY, OBJECT
@@ -79,7 +79,13 @@ class DistinctGuide(RememberingGuide):
             if spot.signature == NO_SIGNATURE or spot.unsafe is None:
                 return None
             refused = self._quick_refused(spot.unsafe, spot.state, trail)
-            return None if refused is None else self._row_without(state, spot, refused)
+            row = None if refused is None else self._row_without(state, spot, refused)
+            hits = hits_of(spot.unsafe, trail)
+            if row is not None and hits is not None:
+                if len(spot.lacking) >= MOST_HITS:
+                    spot.lacking.clear()
+                spot.lacking[hits] = self._signatures[state]
+            return row
 
     @paused
     def _slow_row(self, state: int) -> int:
@@ -89,9 +95,8 @@ class DistinctGuide(RememberingGuide):
             assert trail is not None
             spot: Spot = trail.spot
             super().row(place)
-            spot.signature = self._signatures[place]
-            spot.unsafe = self._effects.known(place, trail)
-            refused = None if spot.unsafe is None else self._quick_refused(spot.unsafe, place, trail)
+            unsafe = self._moves.learn(trail, self._signatures[place])
+            refused = None if unsafe is None else self._quick_refused(unsafe, place, trail)
             if refused is None:
                 refused = self._look_refused(place, trail)
             with self._tables.lock:
@@ -136,9 +141,7 @@ class DistinctGuide(RememberingGuide):
 
     def _quick_refused(self, unsafe: Unsafe, state: int, trail: Trail) -> Refused | None:
         """The tokens that the chart allows in a state and that must not come there, if that is known at once."""
-        if unsafe.tested or unsafe.named:
-            return None
-        frame, mode, text = trail.frame, trail.mode, trail.text
+        frame, mode = trail.frame, trail.mode
         if mode in STRINGS:
             if not (self._trails.is_free(trail) or self._is_unlike(state, trail)):
                 return None
@@ -147,16 +150,10 @@ class DistinctGuide(RememberingGuide):
                 return None
         elif frame.rivals:
             return None
-        written = frame.written if unsafe.wholes and frame.kind is ARRAY else None
-        if written is None:
+        hits = hits_of(unsafe, trail)
+        if hits is None:
             return NOTHING
-        # The item in progress, too, may be one of those that a token has in whole behind its end.
-        begin = joined(text) if text is not None and size_of(text) <= unsafe.longest else None
-        if begin is not None and unsafe.begins is not None and begin not in unsafe.begins:
-            begin = None
-        if begin is None and not written.hits:
-            return NOTHING
-        refused = unsafe.by_hits.get((written.hits, begin))
+        refused = unsafe.by_hits.get(hits)
         if refused is None:
             place = (state, trail)
             with self._meter:
@@ -164,7 +161,7 @@ class DistinctGuide(RememberingGuide):
                 refused = Refused(tokens=tuple(each for each in tokens if self._place_after(place, each) is None))
             if len(unsafe.by_hits) >= MOST_HITS:
                 unsafe.by_hits.clear()
-            unsafe.by_hits[written.hits, begin] = refused
+            unsafe.by_hits[hits] = refused
         return refused
 
     def _is_unlike(self, state: int, trail: Trail) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..protocol import DEAD
 from .effects import Effects, Unsafe
-from .frames import STRINGS, TEXT, Trail
+from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Trail
 from .pieces import joined, more_of, size_of
+from .rivals import ARRAY, NONE, Value
 from .trail import Trails
 from .ways import Ways
+from .written import ENDING_SO, NONE_SO
 
 NO_SIGNATURE = -2
 EACH_SPOT, EACH_MOVE = 500, 200
@@ -33,11 +35,14 @@ class Spot:
     """What places have in common of which the chart's state, the containers that they are in and the mode are equal.
 
     moves: what tokens do, None where that is not simple
-    signature: of the chart's mask, as long as its numbers mean the same; unsafe: the tokens to be looked at, if known
+    signature: of the chart's mask, as long as its numbers mean the same
+    unsafe: the tokens to be looked at, if they are known and are to be only as values that are there in whole
+    lacking: of masks that lack tokens with whole values, by what `hits_of` says
+    is_robust: whether a string may go on to very many values, whatever it may have next but its end
     is_roomy: whether a text can be completed from there whatever has been written
     """
 
-    __slots__ = ("is_roomy", "mode", "moves", "shape", "signature", "state", "unsafe")
+    __slots__ = ("is_robust", "is_roomy", "lacking", "mode", "moves", "shape", "signature", "state", "unsafe")
 
     def __init__(self, state: int, shape: int, mode: int) -> None:
         self.state = state
@@ -46,17 +51,25 @@ class Spot:
         self.moves: dict[int, Move | None] = {}
         self.signature = NO_SIGNATURE
         self.unsafe: Unsafe | None = None
+        self.lacking: dict[Any, int] = {}
+        self.is_robust = False
         self.is_roomy = False
 
-    def refuses_none(self, trail: Trail) -> bool:
-        """Whether it is known at once that no token is to be refused, where what is in progress can come to nothing."""
-        unsafe = self.unsafe
-        if unsafe is None or self.signature == NO_SIGNATURE or unsafe.tested or unsafe.named:
-            return False
-        written = trail.frame.written
-        if not unsafe.wholes or written is None:
-            return True
-        return not written.hits and (trail.text is None or size_of(trail.text) > unsafe.longest)
+
+Hits = tuple[tuple[Value, ...], bytes | None]
+
+
+def hits_of(unsafe: Unsafe, trail: Trail) -> Hits | None:
+    """The values that are there, or are begun, that some tokens have in whole: these tokens matter; None if none do."""
+    frame, text = trail.frame, trail.text
+    if frame.written is None or frame.kind is not ARRAY or not unsafe.wholes:
+        return None
+    # The item in progress, too, may be one of those that a token has in whole behind its end.
+    begin = joined(text) if text is not None and size_of(text) <= unsafe.longest else None
+    if begin is not None and unsafe.begins is not None and begin not in unsafe.begins:
+        begin = None
+    hits = frame.written.hits
+    return None if begin is None and not hits else (hits, begin)
 
 
 class Moves:
@@ -85,6 +98,7 @@ class Moves:
         """Forget what the chart's signatures are, whose numbers may come to mean something else."""
         for spot in self._spots.values():
             spot.signature = NO_SIGNATURE
+            spot.lacking.clear()
 
     def after(self, trail: Trail, token: int) -> Trail | None:
         """Where a token leads from a place, if that is simple and known, and surely has an end; None elsewhere."""
@@ -132,3 +146,38 @@ class Moves:
         is_string = spot.mode in STRINGS
         spot.is_roomy = variety.is_known_wide(spot.state) if is_string else variety.is_known_roomy(spot.state, trail)
         return spot.is_roomy or self._ways.is_settled(trail)
+
+    def signature(self, trail: Trail) -> int:
+        """The signature of the chart's mask in a place, if it is known at once that none of its tokens is refused."""
+        spot: Spot = trail.spot
+        unsafe, frame = spot.unsafe, trail.frame
+        written = frame.written
+        if unsafe is None:
+            return NO_SIGNATURE
+        if spot.mode in STRINGS:
+            if not trail.is_free:
+                if not spot.is_robust or frame.rivals is not NONE:
+                    return NO_SIGNATURE
+                met = NONE_SO
+                if written is not None and (frame.kind is ARRAY or frame.name is None):
+                    met = written.meets(joined(trail.text))
+                trail.is_free = met == NONE_SO
+                if met == ENDING_SO:
+                    return NO_SIGNATURE
+        elif frame.rivals is not NONE or (spot.mode == WORD and not trail.is_free):
+            return NO_SIGNATURE
+        if unsafe.wholes and written is not None:
+            hits = hits_of(unsafe, trail)
+            if hits is not None:
+                return spot.lacking.get(hits, NO_SIGNATURE)
+        return spot.signature
+
+    def learn(self, trail: Trail, signature: int) -> Unsafe | None:
+        """Note the signature of the chart's mask in a place; the tokens to be looked at there, if they are known."""
+        spot: Spot = trail.spot
+        spot.signature = signature
+        unsafe = self._effects.known(spot.state, trail)
+        if unsafe is not None and not unsafe.tested and not unsafe.named:
+            spot.unsafe = unsafe
+            spot.is_robust = spot.mode in (TEXT, NAME_TEXT) and self._ways.variety.is_robust(spot.state)
+        return spot.unsafe

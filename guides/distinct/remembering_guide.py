@@ -192,19 +192,19 @@ class RememberingGuide(LiftedGuide):
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is int and type(token) is int and state >= FIRST_NUMBER and token >= 0:
-            known = self._steps.get(state << 32 | token)
+            key = state << 32 | token
+            known = self._steps.get(key)
             if known is None:
-                known = self._quick_step(state, token)
+                known = self._quick_step(state, token, key)
             if known is not None and not self._automaton.is_crowded:
                 return known
         return super().advance(state, token)
 
-    def _quick_step(self, state: int, token: int) -> int | None:
+    def _quick_step(self, state: int, token: int, key: int) -> int | None:
         """As `advance`, where what the token does is known of such places; None elsewhere."""
-        index = state - FIRST_NUMBER
         with self._lock:
             given, steps = self._given, self._steps
-            count = len(given)
+            index, count = state - FIRST_NUMBER, len(given)
             if index >= count or count % LOOKS == 0 or len(steps) >= MAX_STEPS:
                 return None
             trail = self._moves.after(given[index], token)
@@ -213,12 +213,14 @@ class RememberingGuide(LiftedGuide):
             number = FIRST_NUMBER + count
             self._trails.states_bytes += EACH_STATE
             given.append(trail)
-            steps[state << 32 | token] = number
+            steps[key] = number
             if token in self._twins:
                 for twin in self._twins[token]:
                     steps[state << 32 | twin] = number
-            if trail.is_free and trail.spot.refuses_none(trail) and len(self._signatures) < MAX_STEPS:
-                self._signatures[number] = trail.spot.signature
+            # What its mask is shows here, mostly
+            signature = self._moves.signature(trail)
+            if signature >= 0 and len(self._signatures) < MAX_STEPS:
+                self._signatures[number] = signature
             return number
 
     @paused
