@@ -146,9 +146,9 @@ class DistinctGuide(RememberingGuide):
             if not (self._trails.is_free(trail) or self._is_unlike(state, trail)):
                 return None
         elif mode == WORD:
-            if not self._trails.is_free(trail):
+            if not self._trails.is_free(trail) and not self._moves.is_unlike(trail.spot, trail):
                 return None
-        elif frame.rivals:
+        elif frame.rivals or any(word in frame.targets for word in unsafe.words or ()):
             return None
         hits = hits_of(unsafe, trail)
         if hits is None:
@@ -249,10 +249,10 @@ class DistinctGuide(RememberingGuide):
                     found.append(head)
                 else:
                     tried.update(tokens)
-        powers, others = self._effects.narrow(state, allowed)
-        tried.update(others)
+        narrow = self._effects.narrow(state, allowed)
+        tried.update(narrow.others)
         if frame.targets.continues_word(WordBegin(begin + b"e")):
-            tried.update(powers)
+            tried.update(narrow.powers)
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value whatever the power of ten.

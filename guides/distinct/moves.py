@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 from ..protocol import DEAD
 from .effects import Effects, Unsafe
 from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Trail
+from .heads import Heads
 from .pieces import joined, more_of, size_of
 from .rivals import ARRAY, NONE, Value
 from .trail import Trails
 from .ways import Ways
+from .words import WordBegin, word_of
 from .written import ENDING_SO, NONE_SO
 
 NO_SIGNATURE = -2
+FEW_WORDS = 12
+"""Up to how many values a number in progress is tried to come to where that is to be quick."""
 EACH_SPOT, EACH_MOVE = 500, 200
 """About how many bytes a spot takes, and each move from it."""
 
@@ -38,11 +42,12 @@ class Spot:
     signature: of the chart's mask, as long as its numbers mean the same
     unsafe: the tokens to be looked at, if they are known and are to be only as values that are there in whole
     lacking: of masks that lack tokens with whole values, by what `hits_of` says
+    words: where none of these is there, the tokens to be tried lead on
     is_robust: whether a string may go on to very many values, whatever it may have next but its end
     is_roomy: whether a text can be completed from there whatever has been written
     """
 
-    __slots__ = ("is_robust", "is_roomy", "lacking", "mode", "moves", "shape", "signature", "state", "unsafe")
+    __slots__ = ("is_robust", "is_roomy", "lacking", "mode", "moves", "shape", "signature", "state", "unsafe", "words")
 
     def __init__(self, state: int, shape: int, mode: int) -> None:
         self.state = state
@@ -52,6 +57,7 @@ class Spot:
         self.signature = NO_SIGNATURE
         self.unsafe: Unsafe | None = None
         self.lacking: dict[Any, int] = {}
+        self.words: list[Value] = []
         self.is_robust = False
         self.is_roomy = False
 
@@ -75,8 +81,9 @@ def hits_of(unsafe: Unsafe, trail: Trail) -> Hits | None:
 class Moves:
     """The spots of one guide; hold the automaton's lock."""
 
-    def __init__(self, trails: Trails, effects: Effects, ways: Ways, steps: dict[int, int]) -> None:
+    def __init__(self, trails: Trails, effects: Effects, ways: Ways, heads: Heads, steps: dict[int, int]) -> None:
         self._trails = trails
+        self._heads = heads
         self._effects = effects
         self._ways = ways
         self._steps = steps
@@ -111,7 +118,10 @@ class Moves:
         after, ends, more, begin = move
         if ends:
             key = joined(trail.text) + more
-            frame = trail.frame.having(key) if spot.mode == TEXT else trail.frame.named(key)
+            if spot.mode == WORD:
+                frame = trail.frame.having(word_of(key))
+            else:
+                frame = trail.frame.having(key) if spot.mode == TEXT else trail.frame.named(key)
             if frame is None:
                 return None
             found = Trail(frame, after.mode, begin)
@@ -143,6 +153,11 @@ class Moves:
     def _is_surely_alive(self, spot: Spot, trail: Trail) -> bool:
         """Whether it is known at once that the text can be completed."""
         variety = self._ways.variety
+        if spot.mode == WORD:
+            text, rest = joined(trail.text), variety.known_ending(spot.state)
+            if variety.is_known_endless(spot.state, text) or self._trails.is_free(trail):
+                return True
+            return rest is not None and word_of(text + rest) not in trail.frame.targets
         is_string = spot.mode in STRINGS
         spot.is_roomy = variety.is_known_wide(spot.state) if is_string else variety.is_known_roomy(spot.state, trail)
         return spot.is_roomy or self._ways.is_settled(trail)
@@ -164,7 +179,10 @@ class Moves:
                 trail.is_free = met == NONE_SO
                 if met == ENDING_SO:
                     return NO_SIGNATURE
-        elif frame.rivals is not NONE or (spot.mode == WORD and not trail.is_free):
+        elif spot.mode == WORD:
+            if not self._trails.is_free(trail) and not self.is_unlike(spot, trail):
+                return NO_SIGNATURE
+        elif frame.rivals is not NONE or any(word in frame.targets for word in spot.words):
             return NO_SIGNATURE
         if unsafe.wholes and written is not None:
             hits = hits_of(unsafe, trail)
@@ -172,12 +190,30 @@ class Moves:
                 return spot.lacking.get(hits, NO_SIGNATURE)
         return spot.signature
 
+    def is_unlike(self, spot: Spot, trail: Trail) -> bool:
+        """Whether no token makes a value that is there of a number in progress, and all others lead on; quick."""
+        narrow = self._effects.known_narrow(spot.state)
+        text = joined(trail.text)
+        # Zero is one value whatever the power of ten.
+        if narrow is None or text[:1] not in b"-0123456789" or not text.strip(b"-0.") or b"e" in text.lower():
+            return False
+        enders = self._heads.enders_of(text)
+        targets = trail.frame.targets
+        tried = narrow.others
+        if narrow.powers and targets.continues_word(WordBegin(text + b"e")):
+            tried = tried + narrow.powers
+        if len(enders) + len(tried) > FEW_WORDS or any(word_of(text + head) in targets for head in enders):
+            return False
+        rests = [narrow.endings[token] for token in tried]
+        return all(rest is not None and word_of(text + rest) not in targets for rest in rests)
+
     def learn(self, trail: Trail, signature: int) -> Unsafe | None:
         """Note the signature of the chart's mask in a place; the tokens to be looked at there, if they are known."""
         spot: Spot = trail.spot
         spot.signature = signature
         unsafe = self._effects.known(spot.state, trail)
-        if unsafe is not None and not unsafe.tested and not unsafe.named:
+        if unsafe is not None and unsafe.words is not None and not unsafe.named:
             spot.unsafe = unsafe
+            spot.words = unsafe.words
             spot.is_robust = spot.mode in (TEXT, NAME_TEXT) and self._ways.variety.is_robust(spot.state)
         return spot.unsafe

@@ -54,7 +54,7 @@ class RememberingGuide(LiftedGuide):
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
         self._chart_steps: dict[int, int] = {}
-        self._moves = Moves(self._trails, self._effects, self._ways, self._chart_steps)
+        self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps)
         self._given: list[Trail] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._begins: dict[int, bool] = {}

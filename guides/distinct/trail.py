@@ -40,7 +40,7 @@ LEVELS = 6
 Shape = tuple[tuple[Kind, bool], ...]
 
 _STOP = re.compile(rb'["\\]')
-_WORD_END = re.compile(rb"[ \t\n\r,\]}]")
+WORD_END = re.compile(rb"[ \t\n\r,\]}]")
 _BEGUN = re.compile(rb"\\u[0-9a-fA-F]{0,3}\Z")
 _CERTAIN = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*", re.DOTALL
@@ -173,7 +173,7 @@ class Trails:
                 frame, mode, text, free = after, AFTER if mode == TEXT else COLON, None, None
                 continue
             if mode == WORD:
-                found = _WORD_END.search(data, at)
+                found = WORD_END.search(data, at)
                 end = found.start() if found else size
                 text = more_of(text, data[at:end])
                 at = end

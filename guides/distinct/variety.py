@@ -30,6 +30,7 @@ MAX_LOOKED = 40
 # Bytes that make a string another one, whatever stands before and behind them
 _PLAIN = np.array([byte for byte in range(0x20, 0x100) if byte not in b'"\\'], np.int64)
 _DIGITS = np.arange(0x31, 0x3A)
+_WORD_BYTES = b"1023456789.-+eE"
 _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 
 
@@ -46,12 +47,22 @@ class Variety:
         self._variety: dict[tuple[int, bool], int] = {}
         self._robust: dict[int, bool] = {}
         self._zeros: dict[int, bool] = {}
+        self._suffixes: dict[int, bytes | None] = {}
+        self._digits: dict[int, bool] = {}
         self._endings: dict[int, bool] = {}
         self._roomy: dict[tuple[int, int, Kind], frozenset[bytes] | None] = {}
 
     def is_known_wide(self, state: int) -> bool:
         """Whether it is known that a string may come to more values than anybody writes."""
         return self._variety.get((state, False), 0) >= MANY
+
+    def is_known_endless(self, state: int, word: bytes) -> bool:
+        """Whether it is known that a word may come to more values than anybody writes."""
+        if b"e" in word.lower() or word[:1] not in b"-0123456789":
+            return False
+        if self._zeros.get(state) and (self._digits.get(state) or (b"." not in word and word.strip(b"-0"))):
+            return True
+        return self._variety.get((state, True), 0) >= MANY
 
     def is_known_roomy(self, state: int, trail: Trail) -> bool:
         """Whether it is known that a piece is to come that may, without names."""
@@ -70,13 +81,10 @@ class Variety:
         return data.tolist(), after[data].tolist()
 
     def ends_well(self, state: int, trail: Trail) -> bool:
-        """Whether the string or word in progress may end where it is, and is none that is to be avoided."""
+        """Whether the string in progress may end where it is, or the word soon, and is none that is to be avoided."""
         if trail.mode == WORD:
-            ends = self._endings.get(state)
-            if ends is None:
-                ends = bool((self._automaton.transitions(state)[_WORD_ENDS] >= 0).any())
-                note(self._endings, [state], ends)
-            return ends and word_of(joined(trail.text)) not in trail.frame.targets
+            rest = self.ending(state)
+            return rest is not None and word_of(joined(trail.text) + rest) not in trail.frame.targets
         if trail.mode not in (TEXT, NAME_TEXT) or self._trails.is_within_escape(trail):
             return False
         ends = self._endings.get(state)
@@ -84,6 +92,31 @@ class Variety:
             ends = bool(self._automaton.transitions(state)[0x22] >= 0)
             note(self._endings, [state], ends)
         return ends and self._trails.piece(trail) not in trail.frame.targets
+
+    def ending(self, state: int) -> bytes | None:
+        """Some bytes after which a word may end, the fewest; None if none are found among the next few."""
+        if state not in self._suffixes:
+            note(self._suffixes, [state], self._look_for_ending(state))
+        return self._suffixes[state]
+
+    def known_ending(self, state: int) -> bytes | None:
+        """As `ending`, if it is known."""
+        return self._suffixes.get(state)
+
+    def _look_for_ending(self, state: int) -> bytes | None:
+        queue, seen = deque([(state, b"")]), {state}
+        while queue and len(seen) <= MAX_LOOKED:
+            place, found = queue.popleft()
+            spend(1000)
+            after = self._automaton.transitions(place)
+            if (after[_WORD_ENDS] >= 0).any():
+                return found
+            for byte in _WORD_BYTES:
+                target = int(after[byte])
+                if target >= 0 and target not in seen:
+                    seen.add(target)
+                    queue.append((target, found + bytes((byte,))))
+        return None
 
     def is_various(self, state: int, trail: Trail) -> bool:
         """Whether the string or word in progress, in a state of the chart, may come to more than anybody writes."""
@@ -124,8 +157,13 @@ class Variety:
         """Whether a number without a power of ten may go on with zeros without end, and each makes it another one."""
         if not self.loops_on_zeros(state):
             return False
-        is_integer = b"." not in mantissa and bool(mantissa.strip(b"-0"))
-        return is_integer or bool((self._automaton.transitions(state)[_DIGITS] >= 0).any())
+        if b"." not in mantissa and mantissa.strip(b"-0"):
+            return True
+        known = self._digits.get(state)
+        if known is None:
+            known = bool((self._automaton.transitions(state)[_DIGITS] >= 0).any())
+            note(self._digits, [state], known)
+        return known
 
     def loops_on_zeros(self, state: int) -> bool:
         """Whether a zero leads from a state of the chart to itself."""
