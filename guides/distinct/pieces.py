@@ -33,27 +33,26 @@ def items_of(parts: Parts | None) -> list[Any]:
 
 def joined(text: Text | None) -> bytes:
     """The bytes of a text."""
-    if type(text) is bytes:
+    if isinstance(text, bytes):
         return text
-    pieces = items_of(text)  # type: ignore[arg-type]
+    pieces = items_of(text)
     spend(len(pieces) << 2)
     return b"".join(pieces)
 
 
 def size_of(text: Text | None) -> int:
     """How many bytes a text has."""
-    return 0 if text is None else len(text) if type(text) is bytes else text.size  # type: ignore[union-attr]
+    return 0 if text is None else len(text) if isinstance(text, bytes) else text.size
 
 
 def more_of(text: Text | None, data: bytes) -> Text:
     """A text with more bytes."""
     if text is None:
         return data
-    if type(text) is bytes:
+    if isinstance(text, bytes):
         if len(text) < PIECE:
             return text + data
-        return Parts(Parts(None, text, len(text)), data, len(text) + len(data))
-    before, last, size = text
-    if len(last) < PIECE:
-        return Parts(before, last + data, size + len(data))
-    return Parts(text, data, size + len(data))  # type: ignore[arg-type]
+        text = Parts(None, text, len(text))
+    elif len(text.last) < PIECE:
+        return Parts(text.before, text.last + data, text.size + len(data))
+    return Parts(text, data, text.size + len(data))

@@ -27,7 +27,7 @@ def word_of(word: bytes) -> tuple[Any, ...]:
 
 def key_of(value: tuple[Any, ...]) -> bytes:
     """What numbers have in common that differ in the power of ten only: sign and digits; of others, their text."""
-    return value[1] + value[2] if len(value) > 2 else value[1]
+    return b"".join(value[1:3])
 
 
 class WordBegin:
