@@ -131,6 +131,6 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
         raise SchemaError("arrays in which some two items are equal cannot be enforced", pointer)
     if not is_watched(schema, array):
         return watch
-    check_watched(schema, array, pointer)
+    check_watched(schema, array, formula, pointer)
     check_inside(schema, array)
     return Watch(True, watch.repeating or array.min_items > 1)
