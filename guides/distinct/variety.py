@@ -24,6 +24,7 @@ MANY = 1 << 40
 """More values than anybody writes."""
 MAX_KNOWN = 1 << 16
 MAX_ROBUST = 400
+MOST_LISTED = 4096
 MAX_LOOKED = 40
 """Among how many states a piece that may come to very many values is looked for."""
 
@@ -47,6 +48,7 @@ class Variety:
         self._variety: dict[tuple[int, bool], int] = {}
         self._robust: dict[int, bool] = {}
         self._zeros: dict[int, bool] = {}
+        self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
         self._suffixes: dict[int, bytes | None] = {}
         self._digits: dict[int, bool] = {}
         self._endings: dict[int, bool] = {}
@@ -117,6 +119,35 @@ class Variety:
                     seen.add(target)
                     queue.append((target, found + bytes((byte,))))
         return None
+
+    def comes_to_others(self, state: int, trail: Trail) -> bool | None:
+        """Whether the string in progress may come to one that is not to be avoided; None if that is not known soon.
+
+        Looks at one string after the other, which are not many more than those to be avoided.
+        """
+        if trail.mode not in (TEXT, NAME_TEXT) or not self._trails.canonical:
+            return None
+        targets, todo = trail.frame.targets, [(state, self._trails.piece(trail))]
+        for _ in range(MOST_LISTED):
+            if not todo:
+                return False
+            spend(200)
+            place, text = todo.pop()
+            ends, onward = self._onward(place)
+            if ends and text not in targets:
+                return True
+            todo += [(target, text + byte) for byte, target in onward]
+        return None
+
+    def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
+        """Whether a string may end in a state of the chart, and what may come instead, with the states after it."""
+        known = self._ways_on.get(state)
+        if known is None:
+            ways = zip(*self.after(state), strict=True)
+            others = [(bytes((byte,)), target) for byte, target in ways if byte != 0x22]
+            known = bool(self._automaton.transitions(state)[0x22] >= 0), others
+            note(self._ways_on, [state], known)
+        return known
 
     def is_various(self, state: int, trail: Trail) -> bool:
         """Whether the string or word in progress, in a state of the chart, may come to more than anybody writes."""
