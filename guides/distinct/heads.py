@@ -25,7 +25,7 @@ class Heads:
 
     closers: what tokens have before a quote that may end a string, with the tokens
     inner: strings and words that some tokens have in whole
-    enders: what tokens have before the end of a word, with the tokens
+    enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
     opening: those of them that have a bracket before it, or space in front
     """
@@ -71,6 +71,8 @@ class Heads:
         self.powers = self.packed(
             [token for token, text in enumerate(vocabulary.tokens) if text and b"e" in text.lower()]
         )
+        # Only with a digit at its end, or as it is, a number is complete.
+        self.number_enders = {head: each for head, each in self.enders.items() if head[-1:] in b"0123456789"}
         self.with_comma = self.packed(with_comma)
         self.opening = self.packed(opening)
 
@@ -87,6 +89,10 @@ class Heads:
         flags = np.zeros(32 * self._words, np.bool_)
         flags[list(tokens)] = True
         return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def enders_of(self, begin: bytes) -> dict[bytes, list[int]]:
+        """What of `enders` may complete a word that begins so."""
+        return self.number_enders if begin[:1] in b"-0123456789" else self.enders
 
     def ending_string(self, rest: bytes) -> Mask:
         """The tokens that begin with the rest of a string and a quote."""
@@ -121,10 +127,15 @@ class Heads:
         return found
 
     @cached_property
-    def by_text(self) -> dict[bytes, list[int]]:
+    def twins(self) -> dict[int, tuple[int, ...]]:
+        """The tokens with the same bytes as others, by each of them."""
+        return {token: tokens for tokens in self.by_text.values() if len(tokens) > 1 for token in tokens}
+
+    @cached_property
+    def by_text(self) -> dict[bytes, tuple[int, ...]]:
         """The tokens by their bytes."""
-        found: dict[bytes, list[int]] = {}
+        found: dict[bytes, tuple[int, ...]] = {}
         for token, text in enumerate(self._texts):
             if text:
-                found.setdefault(text, []).append(token)
+                found[text] = (*found.get(text, ()), token)
         return found

@@ -162,6 +162,6 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
     _refuse_equal(schema, array, formula)
     if not is_watched(schema, array):
         return watch
-    check_watched(schema, array, schema.formulas.keyword_of(formula, "uniqueItems"))
+    check_watched(schema, array, formula, schema.formulas.keyword_of(formula, "uniqueItems"))
     check_inside(schema, array)
     return Watch(True, watch.repeating or array.min_items > 1)
