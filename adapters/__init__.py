@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bitmask import allocate_bitmask, fill_bitmask
+    from .bitmask import BitmaskBuffer, allocate_bitmask, fill_bitmask
     from .device_masks import DeviceMasks
     from .session import Session
 
-__all__ = ["DeviceMasks", "Session", "allocate_bitmask", "fill_bitmask"]
+__all__ = ["BitmaskBuffer", "DeviceMasks", "Session", "allocate_bitmask", "fill_bitmask"]
 
 _HOMES = {
+    "BitmaskBuffer": "bitmask",
     "DeviceMasks": "device_masks",
     "Session": "session",
     "allocate_bitmask": "bitmask",
