@@ -10,20 +10,25 @@ import pytest
 from trellm import OptionError
 from trellm.adapters.hosts import interface
 
+LOADED = [
+    ("adapters", ["torch", "numba", "transformers"]),
+    ("adapters.session", ["torch", "transformers"]),
+    ("adapters.device_masks", ["torch", "transformers"]),
+    ("adapters.transformers", ["vllm"]),
+]
 
-@pytest.mark.parametrize(
-    ("module", "absent"),
-    [
-        ("adapters", ["torch", "numba", "transformers", "trellm.engine"]),
-        ("adapters.session", ["torch", "transformers", "trellm.engine"]),
-        ("adapters.device_masks", ["torch", "transformers", "trellm.engine"]),
-        ("adapters.transformers", ["trellm.engine", "vllm"]),
-    ],
-)
-def test_what_is_loaded(module: str, absent: list[str]) -> None:
-    code = f"import sys, trellm.{module}; print([name for name in {absent!r} if name in sys.modules])"
+
+def test_what_is_loaded() -> None:
+    """One module after the other, in a process that has nothing yet."""
+    code = f"""
+import sys
+from importlib import import_module
+for module, absent in {LOADED!r}:
+    import_module(f"trellm.{{module}}")
+    print(module, [name for name in [*absent, "trellm.engine"] if name in sys.modules])
+"""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
+    assert run.stdout.splitlines() == [f"{module} []" for module, _ in LOADED]
 
 
 def test_hosts_that_are_absent_or_have_changed() -> None:

@@ -17,7 +17,7 @@ from trellm import OptionError
 from trellm.adapters import plugins
 from trellm.guides.protocol import tokens_of
 
-from .hosts import folder_of, loaded_alone
+from .hosts import adapter_alone, folder_of
 
 BASE = "sglang.srt.constrained.base_grammar_backend"
 REASONER = "sglang.srt.constrained.reasoner_grammar_backend"
@@ -27,12 +27,14 @@ REAL = {BASE, REASONER, "sglang.srt.utils.token_sequence_matcher", "sglang.srt.a
 @pytest.fixture
 def sglang() -> Iterator[Any]:
     """The adapter, with SGLang around it."""
-    with loaded_alone("sglang", REAL):
-        context: Any = import_module("sglang.srt.runtime_context")
-        resources, serving = SimpleNamespace(buffers={}), SimpleNamespace(reasoning_parser=None)
-        context.get_resources, context.get_serving = lambda: resources, lambda: serving
-        context.get_exec = lambda: SimpleNamespace(kernel=SimpleNamespace(grammar_backend="trellm"))
-        yield import_module("trellm.adapters.sglang")
+    resources, serving = SimpleNamespace(buffers={}), SimpleNamespace(reasoning_parser=None)
+    context = {
+        "get_resources": lambda: resources,
+        "get_serving": lambda: serving,
+        "get_exec": lambda: SimpleNamespace(kernel=SimpleNamespace(grammar_backend="trellm")),
+    }
+    with adapter_alone("sglang", REAL, {"sglang.srt.runtime_context": context}) as adapter:
+        yield adapter
 
 
 def backend_of(sglang: Any, tokenizer: Any) -> Any:
