@@ -11,18 +11,27 @@ from trellm import OptionError
 from trellm.adapters.hosts import interface
 
 LOADED = [
-    ("adapters", ["torch", "numba", "transformers"]),
-    ("adapters.session", ["torch", "transformers"]),
-    ("adapters.device_masks", ["torch", "transformers"]),
-    ("adapters.transformers", ["vllm"]),
+    ("adapters", ["torch", "numba"]),
+    ("adapters.session", ["torch"]),
+    ("adapters.device_masks", ["torch"]),
+    ("adapters.transformers", ["torch", "vllm"]),
+    ("adapters.specs", ["torch"]),
 ]
 
 
 def test_what_is_loaded() -> None:
-    """One module after the other, in a process that has nothing yet."""
+    """One module after the other, in a process that has nothing yet; the host is made up, since it loads torch."""
     code = f"""
 import sys
 from importlib import import_module
+from types import ModuleType, SimpleNamespace
+host, batching = ModuleType("transformers"), "transformers.generation.continuous_batching.cb_logits_processors"
+host.LogitsProcessor = object
+sys.modules.update(dict.fromkeys(["transformers", "transformers.generation", batching.rpartition(".")[0]], host))
+sys.modules[batching] = SimpleNamespace(
+    ContinuousBatchingLogitsProcessor=object,
+    ContinuousBatchingLogitsProcessorList=SimpleNamespace(_retrieve_processors_kwargs=1),
+)
 for module, absent in {LOADED!r}:
     import_module(f"trellm.{{module}}")
     print(module, [name for name in [*absent, "trellm.engine"] if name in sys.modules])
