@@ -5,8 +5,9 @@ Names are imported when first used, and a host when its module is; nothing of th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import getter
 
 if TYPE_CHECKING:
     from .bitmask import BitmaskBuffer, allocate_bitmask, fill_bitmask
@@ -23,8 +24,4 @@ _HOMES = {
     "fill_bitmask": "bitmask",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = getter(__name__, _HOMES)

@@ -23,7 +23,7 @@ from ..guides.protocol import Guide
 from ..kernels.logits.mask import unpack_mask
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import guide_of
-from .budget import Budgets, check_budget
+from .budget import check_budget, within_budget
 from .hosts import interface
 from .rows import Rows, check_width
 from .session import Session, packed
@@ -161,7 +161,6 @@ class GuideSampler(_Kept):
             check_budget(guide, max_tokens, "max_tokens")
         self.session = Session(guide)
         self._most = max_tokens
-        self._budgets = Budgets()
 
     def add_to(self, chain: Any) -> None:
         """Make this the next sampler of a chain: a llama_sampler_p, or a LlamaSampler of llama-cpp-python."""
@@ -170,7 +169,7 @@ class GuideSampler(_Kept):
     def fork(self) -> GuideSampler:
         """Another at the same place, which goes its own way."""
         other = object.__new__(type(self))
-        other.session, other._most, other._budgets = self.session.fork(), self._most, self._budgets
+        other.session, other._most = self.session.fork(), self._most
         other.failure = self.failure
         return other
 
@@ -217,7 +216,7 @@ class GuideSampler(_Kept):
     def _mask(self) -> NDArray[np.uint32]:
         session, most = self.session, self._most
         if most is not None and not session.ended:
-            within = self._budgets.mask(session.guide, session.state, most - session.length)
+            within = within_budget(session.guide, session.state, most - session.length)
             if within is not None:
                 return within
         return session.mask()

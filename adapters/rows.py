@@ -13,7 +13,7 @@ from ..errors import OptionError
 from ..guides.protocol import DEAD, Guide
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import BitmaskBuffer, allocate_bitmask, fill_bitmask, guide_of
-from .budget import Budgets, check_budget
+from .budget import check_budget, within_budget
 from .session import packed
 
 REMEMBERED = 64
@@ -45,7 +45,6 @@ class Rows:
         if most is not None:
             for each in {id(each): each for each in self.guides}.values():
                 check_budget(each, most, option)
-        self._budgets = Budgets()
         self._eos = [frozenset(each.vocabulary.eos_ids) for each in self.guides]
         self.reset()
 
@@ -132,7 +131,7 @@ class Rows:
             if place.ended or place.state == DEAD:
                 mask = packed(guide.vocabulary, self._eos[owner])
             elif self.most is not None:
-                mask = self._budgets.mask(guide, place.state, self.most - length)
+                mask = within_budget(guide, place.state, self.most - length)
             if mask is not None:
                 bitmask[row, : len(mask)] = mask.view(np.int32)
                 self._buffer.forget([row])

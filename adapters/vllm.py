@@ -16,7 +16,7 @@ from ..guides.protocol import Guide
 from ..kernels.logits.mask import apply_mask, words_for
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import allocate_bitmask
-from .budget import Budgets, check_budget
+from .budget import check_budget, within_budget
 from .hosts import interface
 from .session import Session, fill_sessions
 from .specs import KINDS, guide_for
@@ -202,7 +202,6 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         # What the second runner gives is the state of its requests; the first gives a device, and whether to pin
         self._states: Any = runner[0] if len(runner) == 1 else None
         self._requests: dict[int, _Request] = {}
-        self._budgets = Budgets()
 
     def is_argmax_invariant(self) -> bool:
         """False: a mask can take away the likeliest token."""
@@ -306,7 +305,7 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         fill_sessions(sessions, bitmask)
         for place, (session, tokens) in enumerate(zip(sessions, most, strict=True)):
             if tokens is not None and not session.ended:
-                within = self._budgets.mask(session.guide, session.state, tokens - session.length)
+                within = within_budget(session.guide, session.state, tokens - session.length)
                 if within is not None:
                     bitmask[place] = within.view(np.int32)
         numbers = torch.full((len(logits),), -1, dtype=torch.int32)

@@ -7,7 +7,7 @@ builds these nodes; `guides/graph/lowering.py` turns them into the graph that th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,9 +87,10 @@ def flattened(node: Any) -> Flat:
     """A syntax as a sequence, so that it may be nested as deep as it likes; what is no node with items is as it is."""
     found: list[tuple[type, tuple[int, ...], Any]] = []
     numbers: dict[int, int] = {}
-    open_ones = [node]
+    open_ones: list[Any] = [node]
     while open_ones:
         top = open_ones[-1]
+        kind = cast("type[object]", type(top))
         items: tuple[Any, ...] = (top.item,) if isinstance(top, Repeat) else getattr(top, "items", ())
         missing = [item for item in items if id(item) not in numbers]
         if missing:
@@ -99,7 +100,7 @@ def flattened(node: Any) -> Flat:
         if id(top) not in numbers:
             rest = (top.min, top.max) if isinstance(top, Repeat) else None if items else top
             numbers[id(top)] = len(found)
-            found.append((type(top), tuple(numbers[id(item)] for item in items), rest))
+            found.append((kind, tuple(numbers[id(item)] for item in items), rest))
     return tuple(found)
 
 
