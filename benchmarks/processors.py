@@ -131,7 +131,9 @@ def generate(guide: Any, kind: str, tokenizer: Any, network: Any, rows: int, rou
             spent = time.process_time() - begin
             if turn:
                 times[name].append((spent / processor.steps, processor.seconds / processor.steps))
-    found = {name: [1e3 * statistics.median(each) for each in zip(*values)] for name, values in times.items()}
+    found = {
+        name: [1e3 * statistics.median(each) for each in zip(*values, strict=True)] for name, values in times.items()
+    }
     return [
         {
             "measured": f"generate, {kind}, batch of {rows}", "what": name, "ms a step": whole, "processor's ms": own,
@@ -189,14 +191,7 @@ def agree(tokenizer: Any, schemas: str | None, counts: list[int]) -> list[dict[s
             differ[kind] += 1
             print("differs:", guide, found, ours)
     return [
-        {
-            "measured": "agree",
-            "what": kind,
-            "the same": same[kind],
-            "different": differ[kind],
-            "passed over": refused[kind],
-        }
-        for kind in same
+        {"what": kind, "the same": same[kind], "different": differ[kind], "passed over": refused[kind]} for kind in same
     ]
 
 
