@@ -10,6 +10,8 @@ import pytest
 from trellm import OptionError
 from trellm.adapters.hosts import interface
 
+from .hosts import folder_of
+
 LOADED = [
     ("adapters", ["torch", "numba"]),
     ("adapters.session", ["torch"]),
@@ -62,3 +64,36 @@ def test_entry_points_are_there() -> None:
         for place in names.values():
             module, _, name = place.partition(":")
             assert callable(getattr(import_module(module), name))
+
+
+CHANGED = [
+    ("transformers", "transformers.generation.continuous_batching.cb_logits_processors", "transformers 5.23"),
+    ("mlx_lm", "mlx.core", "MLX-LM 0.32"),
+    ("llama_cpp", "llama_cpp", "llama-cpp-python 0.3.36"),
+    ("outlines", "outlines.processors.base_logits_processor", "Outlines 1.3"),
+]
+NAMES = {
+    "transformers": "ContinuousBatchingLogitsProcessor",
+    "mlx_lm": "where",
+    "llama_cpp": "llama_vocab_is_eog",
+    "outlines": "OutlinesLogitsProcessor",
+}
+
+
+@pytest.mark.parametrize(("host", "home", "tried"), CHANGED)
+def test_versions_with_another_interface(host: str, home: str, tried: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (host, home.partition(".")[0]):
+        monkeypatch.syspath_prepend(str(folder_of(name).parent))
+    module = pytest.importorskip(home, reason="the host is there without what it needs")
+    monkeypatch.delattr(module, NAMES[host])
+    monkeypatch.delitem(sys.modules, f"trellm.adapters.{host}", raising=False)
+    with pytest.raises(OptionError, match=rf"no {home}.{NAMES[host]}[ .,].*{tried}.* was tried"):
+        import_module(f"trellm.adapters.{host}")
+
+
+@pytest.mark.parametrize("error", ["OSError('libllama.so: cannot open')", "RuntimeError('no')", "ImportError('old')"])
+def test_a_host_that_cannot_be_imported(error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_host.py").write_text(f"raise {error}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(OptionError, match=r"Broken is installed, but cannot be imported: .*Broken 3 was tried"):
+        interface("Broken", "broken-host", "Broken 3", {"broken_host": ["thing"]})

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm import OptionError
+from trellm import OptionError, VocabularyError
 from trellm.adapters import plugins
 from trellm.guides.protocol import tokens_of
 
@@ -99,6 +99,15 @@ def test_constraints_that_are_no_good(sglang: Any, tokenizer: Any) -> None:
         found = grammar_of(sglang, tokenizer, kind, text)
         assert type(found) is invalid
         assert match in found.error_message
+
+
+def test_what_does_not_fit(sglang: Any, tokenizer: Any) -> None:
+    with pytest.raises(VocabularyError, match="size=100"):
+        sglang.TrellmGrammarBackend(tokenizer, 100)
+    grammar = grammar_of(sglang, tokenizer, "regex", "[0-9]{3}")
+    grammar.accept_token(tokenizer("1").input_ids[0])
+    with pytest.raises(OptionError, match=r"rollback\(2\): this session has accepted 1 tokens"):
+        grammar.rollback(2)
 
 
 def test_masks_of_a_batch(sglang: Any, tokenizer: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm import OptionError, SchemaError
+from trellm import OptionError, SchemaError, VocabularyError
 from trellm.adapters import plugins
 from trellm.guides import RegexGuide
 from trellm.guides.protocol import tokens_of
@@ -101,6 +101,13 @@ def test_what_is_refused(vllm: Any, tokenizer: Any) -> None:
         compiled(vllm, tokenizer, "CHOICE", '{"a": 1}')
     assert vllm.TrellmBackend.is_tokenizer_supported(tokenizer)
     assert not vllm.TrellmBackend.is_tokenizer_supported(object())
+
+
+def test_a_tokenizer_wider_than_the_model(vllm: Any, tokenizer: Any) -> None:
+    with pytest.raises(VocabularyError, match="size=100"):
+        vllm.TrellmBackend(config_of(100), tokenizer, 100)
+    with pytest.raises(VocabularyError, match="size=100"):
+        vllm.TrellmLogitsProcessor(config_of(100), torch.device("cpu"), False)
 
 
 class Request:
