@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.logits.bitmask import LEAST_LISTED, LISTED, list_words
+
 Mask = NDArray[np.uint32]
 Cache = dict[int, int]
 
@@ -21,7 +23,8 @@ class MaskTable:
     A guide keeps its rows in a cache (signature -> row) and adds one with `store(cache, key, mask)`; when the
     row is given away, its key is taken out of that cache. A row just used is safe for the next `max_rows` - 1
     uses of others. `version` counts stored rows and `written` says which version each row is of, so that a mirror on
-    a device knows what it lacks. `evictions` counts rows given away, before they are written to: who reads rows without
+    a device knows what it lacks. `few` lists the words of rows that have few, see `kernels.logits.bitmask`; rows that
+    are short have no lists. `evictions` counts rows given away, before they are written to: who reads rows without
     a lock has read what they were if it is the same afterwards.
     """
 
@@ -33,6 +36,8 @@ class MaskTable:
         # The same, for those who get a mask: they cannot write to it.
         read_only = self.rows.data.toreadonly()
         self.masks: NDArray[np.uint32] = np.frombuffer(read_only, np.uint32).reshape(self.rows.shape)
+        listed = self.max_rows if words >= LEAST_LISTED else 0
+        self.few: NDArray[np.int32] = np.zeros((listed, LISTED), np.int32)
         self.version = 0
         self.written: NDArray[np.int64] = np.zeros(self.max_rows, np.int64)
         self.evictions = 0
@@ -75,6 +80,8 @@ class MaskTable:
             self.evictions += 1
         self._owners[row] = (cache, key)
         self.rows[row] = mask
+        if len(self.few):
+            list_words(self.rows[row], self.few[row])
         self.touch(row)
         self.version += 1
         self.written[row] = self.version
