@@ -9,6 +9,7 @@ with those of the bounds, so it is known when the `e` is read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ class _Texts:
         if steps:
             large = magnitude.high is None or magnitude.high >= EXPONENTS_FROM
             self._exponents = self._exponents and (large or self._multiples[0].places > MOST_WRITTEN_OUT)
-        self._rows = DigitRows(DIGITS * MAX_DIGIT_STATES, self._too_many)
+        self._rows = DigitRows(DIGITS * MAX_DIGIT_STATES, partial(_too_many, magnitude))
 
     def explored(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """All states, int32 [states, columns], and where digits and the point lead, int32 [states, SYMBOLS]."""
@@ -142,7 +143,7 @@ class _Texts:
         states[0, PARTS:] = parts
         count = call(explore_numbers, conditions, states, edges, index)
         if count == FULL:
-            raise self._too_many()
+            raise _too_many(self._magnitude)
         spend(500 * count)
         return states[:count], edges[:count]
 
@@ -160,7 +161,7 @@ class _Texts:
             accepting.append(ends)
             count += len(digits)
         if count > MAX_DIGIT_STATES:
-            raise self._too_many()
+            raise _too_many(self._magnitude)
         table = np.full((count, len(BYTES)), -1, np.int32)
         table[: len(states), _DIGIT_BYTES] = rows[0]
         table[: len(states), _POINT] = edges[:, DIGITS]
@@ -264,8 +265,8 @@ class _Texts:
             high = np.minimum(high, self._bounds[self._high].exponent - ~self._keeps_high(relations))
         return low, high, relations
 
-    def _too_many(self) -> LimitError:
-        magnitude = self._magnitude
-        steps = [*(() if magnitude.step is None else (magnitude.step,)), *sorted(magnitude.not_steps)]
-        reason = f"multipleOf {', '.join(map(str, steps))}" if steps else "the bounds on a number"
-        return LimitError(f"{reason} needs an automaton of more than {MAX_DIGIT_STATES:,} states; simplify the schema")
+
+def _too_many(magnitude: Magnitude) -> LimitError:
+    steps = [*(() if magnitude.step is None else (magnitude.step,)), *sorted(magnitude.not_steps)]
+    reason = f"multipleOf {', '.join(map(str, steps))}" if steps else "the bounds on a number"
+    return LimitError(f"{reason} needs an automaton of more than {MAX_DIGIT_STATES:,} states; simplify the schema")
