@@ -76,7 +76,7 @@ class RememberingGuide(LiftedGuide):
         if trail is None:
             return after
         # Steps by tokens are remembered as such, and by the bytes of others
-        tokens = self._heads.by_text.get(data, ())
+        tokens = self._heads.spelling(data)
         key = (state, data)
         number = self._steps.get(state << 32 | tokens[0]) if tokens else self._numbers.get(key)
         if number is None:

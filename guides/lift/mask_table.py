@@ -41,15 +41,19 @@ class MaskTable:
         self.version = 0
         self.written: NDArray[np.int64] = np.zeros(self.max_rows, np.int64)
         self.evictions = 0
-        # Who has each row, the one that was longest unused first.
-        self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()
+        # Who has each row, and under which key. Two lists and not one of pairs, since Python's garbage collector would
+        # have to look through these.
+        self._caches: list[Cache] = []
+        self._keys: list[int] = []
+        # The rows in use, the one that was longest unused first.
+        self._used: OrderedDict[int, None] = OrderedDict()
         # Notes that a row is used now; no method of ours, since a seen mask takes little longer than that call
-        self.touch = self._owners.move_to_end
+        self.touch = self._used.move_to_end
 
     @property
     def is_full(self) -> bool:
         """Whether the next row that is stored takes the place of another."""
-        return len(self._owners) >= self.max_rows
+        return len(self._used) >= self.max_rows
 
     def find_all(self, cache: Cache, keys: Iterable[Any]) -> NDArray[np.int32] | None:
         """The rows kept under all the keys, which are used now: int32 [n]; None if there is not one for each."""
@@ -71,14 +75,17 @@ class MaskTable:
 
     def store(self, cache: Cache, key: int, mask: Mask) -> int:
         """Keep a mask under cache[key]; the number of its row. One thread at a time."""
-        row = len(self._owners)
+        row = len(self._used)
         if row >= self.max_rows:
-            row = next(iter(self._owners))
-            owner, known_as = self._owners[row]
+            row = next(iter(self._used))
+            owner, known_as = self._caches[row], self._keys[row]
             if owner.get(known_as) == row:
                 owner.pop(known_as, None)
             self.evictions += 1
-        self._owners[row] = (cache, key)
+        # After Ctrl-C in between a key may be of the owner before, which has it no more.
+        self._caches[row : row + 1] = [cache]
+        self._keys[row : row + 1] = [key]
+        self._used[row] = None
         self.rows[row] = mask
         if len(self.few):
             list_words(self.rows[row], self.few[row])

@@ -89,7 +89,7 @@ class FormulaLowering:
         rule = known.get((formula, depth))
         if rule is None:
             lazy = kind(self, formula, depth)
-            rule = known[formula, depth] = lazy.start = self.graph.lazy(lazy.define, lazy.promise)
+            rule = known[formula, depth] = self.graph.lazy(lazy.define, lazy.promise)
             self.graph.names[rule] = lazy.name
         return rule
 
@@ -166,7 +166,7 @@ class FormulaLowering:
             self.graph.define(start, links=alternatives)
             return
         spacing = self.form.spacing
-        value = self.graph.promised(alternatives, lambda: self.shortest(formula, depth))
+        value = self.graph.promised(alternatives, LazyValue(self, formula, depth).promise)
         colon = self.text(b":", self.gap(spacing.after_colon(), value))
         self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
 
@@ -235,17 +235,16 @@ class FormulaLowering:
 class LazyValue:
     """The rule of a formula's values in a container at a depth, as long as it is not reached: one object for each."""
 
-    __slots__ = ("_depth", "_formula", "_lowering", "start")
+    __slots__ = ("_depth", "_formula", "_lowering")
 
     def __init__(self, lowering: FormulaLowering, formula: Formula, depth: int) -> None:
         self._lowering = lowering
         self._formula = formula
         self._depth = depth
-        self.start = -1
 
-    def define(self) -> None:
+    def define(self, start: int) -> None:
         """Give the rule its body."""
-        self._lowering.define_value(self.start, self._formula, self._depth)
+        self._lowering.define_value(start, self._formula, self._depth)
 
     def promise(self) -> int:
         """The bytes of a short text."""
@@ -261,9 +260,9 @@ class LazyMember(LazyValue):
 
     __slots__ = ()
 
-    def define(self) -> None:
+    def define(self, start: int) -> None:
         """Give the rule its body."""
-        self._lowering.define_member(self.start, self._formula, self._depth)
+        self._lowering.define_member(start, self._formula, self._depth)
 
     def promise(self) -> int:
         """The bytes of a short text."""

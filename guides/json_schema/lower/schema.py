@@ -8,7 +8,7 @@ from ..algebra.cases import ANY_NUMBER, ANY_STRING, Array, Normal
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..compiled import CompiledSchema
 from .form import Form
-from .formulas import FormulaLowering
+from .formulas import FormulaLowering, LazyValue
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .stencil_graph import COUNT, ITEMS, NAMES, NUMBER, SPACE, STRING, Hole
@@ -88,7 +88,7 @@ class SchemaLowering(FormulaLowering):
         if members is not None and stencil.after:
             members.settle(given[NAMES, 0], stencil.after + shift, stencil.final + shift)
         if is_member:
-            self.graph.promise(stencil.promising + shift, lambda: self.shortest(formula, depth))
+            self.graph.promise(stencil.promising + shift, LazyValue(self, formula, depth).promise)
         return True
 
     def _is_uniform(self, case: Array) -> bool:
