@@ -5,25 +5,23 @@ Names are imported when first used, and a host when its module is; nothing of th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import getter
 
 if TYPE_CHECKING:
-    from .bitmask import allocate_bitmask, fill_bitmask
+    from .bitmask import BitmaskBuffer, allocate_bitmask, fill_bitmask
     from .device_masks import DeviceMasks
     from .session import Session
 
-__all__ = ["DeviceMasks", "Session", "allocate_bitmask", "fill_bitmask"]
+__all__ = ["BitmaskBuffer", "DeviceMasks", "Session", "allocate_bitmask", "fill_bitmask"]
 
 _HOMES = {
+    "BitmaskBuffer": "bitmask",
     "DeviceMasks": "device_masks",
     "Session": "session",
     "allocate_bitmask": "bitmask",
     "fill_bitmask": "bitmask",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = getter(__name__, _HOMES)

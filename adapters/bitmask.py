@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from ..checks import brief, shown, whole
 from ..errors import OptionError, StateError
+from ..guides.lift.mask_table import MaskTable
 from ..guides.protocol import Guide, RowGuide
-from ..kernels.logits.mask import copy_rows, words_for
+from ..kernels.logits.bitmask import LISTED, MANY, copy_rows, renew_rows
+from ..kernels.logits.mask import words_for
 from ..tokenizers_adapter import Vocabulary
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 States = Sequence[int] | NDArray[np.integer[Any]]
 
 WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
@@ -23,16 +26,22 @@ TRIES = 3
 
 
 class Bits(NamedTuple):
-    """A bitmask as kernels take it: its memory int32 [n], from one row to the next, words and number of rows."""
+    """A bitmask as kernels take it: its memory int32 [n], from one row to the next, words and number of rows.
+
+    buffer: what knows which masks lie there, if something does
+    """
 
     memory: Ints
     stride: int
     span: int
     rows: int
+    buffer: BitmaskBuffer | None = None
 
     @classmethod
     def of(cls, bitmask: Any) -> Bits:
         """The memory of a bitmask [rows, words], of NumPy or torch. Raises OptionError for anything else."""
+        if isinstance(bitmask, BitmaskBuffer):
+            return bitmask.bits
         array = numpy_of(bitmask)
         if array.ndim != 2 or array.dtype not in WORDS:
             raise OptionError(
@@ -49,6 +58,18 @@ class Bits(NamedTuple):
             raise OptionError("the words of a bitmask's row must lie side by side; give it as it was made, not turned")
         flat = np.lib.stride_tricks.as_strided(array, ((count - 1) * stride + span,), (4,))
         return cls(flat.view(np.int32), stride, span, count)
+
+    def write(self, table: MaskTable, rows: Ints, places: Ints) -> None:
+        """Write rows of a table of masks, by their numbers int32 [k], into places int32 [k]."""
+        if self.buffer is None:
+            copy_rows(table.rows, table.few, rows, self.memory, places, self.stride, self.span)
+        else:
+            self.buffer.renew(table, rows, places)
+
+    def forget(self, places: Ints | list[int]) -> None:
+        """Say that something else was written into places."""
+        if self.buffer is not None:
+            self.buffer.forget(places)
 
     def check(self, vocabulary: Vocabulary) -> None:
         """Raise OptionError if the rows are too short for the masks of a vocabulary."""
@@ -81,6 +102,46 @@ def allocate_bitmask(vocabulary: Vocabulary | int, rows: int) -> NDArray[np.int3
     return np.zeros((whole(rows, "rows"), words_for(size)), np.int32)
 
 
+class BitmaskBuffer:
+    """A bitmask of which it is known what lies in each row, so that only what has changed is written.
+
+        buffer = BitmaskBuffer(allocate_bitmask(vocabulary, 256))
+        fill_bitmask(guide, states, buffer)
+
+    bitmask: int32 or uint32 [rows, words], a NumPy array or a torch tensor in CPU memory; nobody else writes to it, or
+    `forget` is told. Raises OptionError for anything else. One thread at a time.
+    """
+
+    __slots__ = ("_held", "_lies", "_table", "bitmask", "bits")
+
+    def __init__(self, bitmask: Any) -> None:
+        if isinstance(bitmask, BitmaskBuffer):
+            raise OptionError("this is a BitmaskBuffer already; make one of the array or tensor")
+        self.bitmask = bitmask
+        self.bits = Bits.of(bitmask)._replace(buffer=self)
+        self._table: MaskTable | None = None
+        # Of each row the version of the mask in it, and its words, as `kernels.logits.bitmask` has them
+        self._lies: Longs = np.zeros(self.bits.rows, np.int64)
+        self._held: Ints = np.full((self.bits.rows, LISTED), MANY, np.int32)
+
+    def __repr__(self) -> str:
+        return f"BitmaskBuffer({self.bits.rows} rows of {self.bits.span} words)"
+
+    def forget(self, rows: Sequence[int] | Ints | None = None) -> None:
+        """Say that something else was written into some rows, or into all. Raises OptionError for what are no rows."""
+        places: Any = slice(None) if rows is None else _places_of(rows, len(rows), self.bits.rows)
+        self._lies[places] = 0
+        self._held[places] = MANY
+
+    def renew(self, table: MaskTable, rows: Ints, places: Ints) -> None:
+        """Write rows of a table of masks into places, where something else lies; for `fill_bitmask`."""
+        if table is not self._table:
+            self._lies[:] = 0  # versions are a table's own
+            self._table = table
+        memory, stride, span, *_ = self.bits
+        renew_rows(table.rows, table.few, table.written, rows, memory, places, stride, span, self._lies, self._held)
+
+
 def fill_bitmask(
     guide: Guide | Sequence[Guide], states: States, bitmask: Any, rows: Sequence[int] | Ints | None = None
 ) -> None:
@@ -88,7 +149,8 @@ def fill_bitmask(
 
     guide: one for all states, or one for each; states: what the guides' `start` and `advance` gave out, DEAD among them
     bitmask: int32 or uint32 [rows, words], a NumPy array or a torch tensor in CPU memory; bit t % 32 of word t // 32 is
-    token t. It may have more words than the vocabulary needs: tokens beyond it are not allowed
+    token t. It may have more words than the vocabulary needs: tokens beyond it are not allowed. Or a BitmaskBuffer of
+    one, and then only what has changed is written
     rows: which row each state's mask goes to; without it state i's to row i
     Raises OptionError for what does not fit together, StateError for what is no state; then nothing is written.
     """
@@ -142,14 +204,16 @@ def _fill(guide: Guide, states: list[int], bits: Bits, places: Ints) -> None:
         part, there = states[first : first + at_once], places[first : first + at_once]
         for _ in range(TRIES):
             before = table.evictions
-            copy_rows(table.rows, rows_of(part), bits.memory, there, bits.stride, bits.span)
+            bits.write(table, rows_of(part), there)
             if table.evictions == before:
                 break
+            bits.forget(there)
         else:
             _fill_one_by_one(guide, part, bits, there)
 
 
 def _fill_one_by_one(guide: Guide, states: list[int], bits: Bits, places: Ints) -> None:
+    bits.forget(places)
     for state, place in zip(states, places.tolist(), strict=True):
         mask = guide.mask(state).view(np.int32)
         begin = place * bits.stride

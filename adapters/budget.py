@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 import numpy as np
 
 from ..checks import whole
@@ -9,35 +11,41 @@ from ..errors import BudgetError
 from ..guides.protocol import Guide, Mask, mask_within
 
 MOST = 1 << 16
-"""For how many states it is remembered how much is enough."""
+"""For how many states of a guide it is remembered how much is enough."""
+
+# By a guide's id, as long as there is the guide: how many tokens left are enough for all that each state allows
+_KNOWN: dict[int, tuple[ref[Guide], dict[int, int]]] = {}
 
 
-class Budgets:
-    """How many tokens are left such that all that a state allows leaves enough of them, by guide and state.
+def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
+    """The mask that leaves `left - 1` tokens enough to complete the text; None if that is the guide's own.
 
-    Then the mask is the guide's own, which costs nothing. A state is asked for half of what is left first, so that one
-    that is met again and again costs a question only every time that is halved.
+    It is remembered how many are enough for all that a state allows, since then the mask costs nothing. A state is
+    asked for half of what is left first, so that one that is met again and again costs a question only every time that
+    is halved.
     """
-
-    def __init__(self) -> None:
-        self._enough: dict[tuple[int, int], int] = {}
-
-    def mask(self, guide: Guide, state: int, left: int) -> Mask | None:
-        """The mask that leaves `left - 1` tokens enough to complete the text; None if that is the guide's own."""
-        key = (id(guide), state)
-        known = self._enough.get(key)
-        if known is not None and known <= left:
+    known = _enough_of(guide)
+    if known.get(state, left + 1) <= left:
+        return None
+    if len(known) >= MOST:
+        known.clear()
+    for enough in (left // 2, left):
+        within = mask_within(guide, state, enough)
+        if np.array_equal(within, guide.mask(state)):
+            known[state] = enough
             return None
-        own = guide.mask(state)
-        if len(self._enough) >= MOST:
-            self._enough.clear()
-        within: Mask = own
-        for enough in (left // 2, left):
-            within = mask_within(guide, state, enough)
-            if np.array_equal(within, guide.mask(state)):
-                self._enough[key] = enough
-                return None
-        return within
+    return within
+
+
+def _enough_of(guide: Guide) -> dict[int, int]:
+    """What is remembered of a guide: by identity, since equal guides may number their states in other ways."""
+    if not type(guide).__weakrefoffset__:  # one of somebody else's, whose end nobody would be told of
+        return {}
+    number = id(guide)
+    found = _KNOWN.get(number)
+    if found is None:
+        found = _KNOWN[number] = ref(guide, lambda _: _KNOWN.pop(number, None)), {}
+    return found[1]
 
 
 def check_budget(guide: Guide, most: int, option: str) -> None:

@@ -15,7 +15,7 @@ def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence
 
     host: its name as people write it; package: what it is installed as; tried: the versions that the adapter was tried
     with; needed: names by module. A name with a dot is an attribute of what stands before it, and only looked for.
-    Raises OptionError where the host is not installed, or lacks one of the names.
+    Raises OptionError where the host is not installed, cannot be imported, or lacks one of the names.
     """
     found: dict[str, Any] = {}
     for module, names in needed.items():
@@ -28,6 +28,11 @@ def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence
             raise OptionError(
                 f"{host} needs {missing}, which is not installed; install {host} with all that it depends on: "
                 f"pip install {package}"
+            ) from error
+        except (ImportError, OSError, RuntimeError, AttributeError) as error:
+            raise OptionError(
+                f"{host} is installed, but cannot be imported: {error}. Mend it, or install it anew: "
+                f"pip install --force-reinstall {package}; {tried} was tried"
             ) from error
         for name in names:
             value: Any = home

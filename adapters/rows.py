@@ -12,8 +12,8 @@ from ..checks import items_of
 from ..errors import OptionError
 from ..guides.protocol import DEAD, Guide
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import allocate_bitmask, fill_bitmask, guide_of
-from .budget import Budgets, check_budget
+from .bitmask import BitmaskBuffer, allocate_bitmask, fill_bitmask, guide_of
+from .budget import check_budget, within_budget
 from .session import packed
 
 REMEMBERED = 64
@@ -45,7 +45,6 @@ class Rows:
         if most is not None:
             for each in {id(each): each for each in self.guides}.values():
                 check_budget(each, most, option)
-        self._budgets = Budgets()
         self._eos = [frozenset(each.vocabulary.eos_ids) for each in self.guides]
         self.reset()
 
@@ -54,7 +53,7 @@ class Rows:
         self._prompt: NDArray[np.int64] | None = None
         self._longest = 0
         self._places: dict[tuple[int, bytes], Place] = {}
-        self._bitmask: NDArray[np.int32] = np.zeros((0, 0), np.int32)
+        self._buffer = BitmaskBuffer(np.zeros((0, 0), np.int32))
 
     def masks(self, ids: NDArray[np.integer[Any]], width: int) -> NDArray[np.int32]:
         """What may follow in each row, int32 [rows, words], good until the next step.
@@ -121,20 +120,22 @@ class Rows:
 
         Where a text has ended, or has gone astray (a beam whose probability is 0, a draft that is refused), EOS.
         """
-        if len(self._bitmask) != len(places):
+        if len(self._buffer.bitmask) != len(places):
             widest = max(guide.vocabulary.size for guide in self.guides)
-            self._bitmask = allocate_bitmask(widest, len(places))
+            self._buffer = BitmaskBuffer(allocate_bitmask(widest, len(places)))
+        bitmask: NDArray[np.int32] = self._buffer.bitmask
         guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
-        fill_bitmask(guides, [place.state for place in places], self._bitmask)
+        fill_bitmask(guides, [place.state for place in places], self._buffer)
         for row, (place, owner) in enumerate(zip(places, owners, strict=True)):
             guide, mask = self.guides[owner], None
             if place.ended or place.state == DEAD:
                 mask = packed(guide.vocabulary, self._eos[owner])
             elif self.most is not None:
-                mask = self._budgets.mask(guide, place.state, self.most - length)
+                mask = within_budget(guide, place.state, self.most - length)
             if mask is not None:
-                self._bitmask[row, : len(mask)] = mask.view(np.int32)
-        return self._bitmask
+                bitmask[row, : len(mask)] = mask.view(np.int32)
+                self._buffer.forget([row])
+        return bitmask
 
 
 def check_width(vocabulary: Vocabulary, width: int) -> None:

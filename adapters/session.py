@@ -16,7 +16,7 @@ from ..guides.limits import spend
 from ..guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_within
 from ..kernels.logits.mask import allowed_ids
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import WORDS, Bits, fill_bitmask, guide_of, numpy_of
+from .bitmask import WORDS, BitmaskBuffer, Bits, fill_bitmask, guide_of, numpy_of
 
 STEPS_A_BYTE = 1000
 """Steps of work, as `guides.limits` counts them, that looking for the next certain byte takes outside of guides."""
@@ -114,6 +114,9 @@ class Session:
 
     def fill(self, bitmask: Any, row: int) -> None:
         """Write `mask()` into a row of a bitmask, see `fill_bitmask`."""
+        if isinstance(bitmask, BitmaskBuffer):
+            fill_sessions([self], bitmask, [row])
+            return
         mask = self.mask()
         array = numpy_of(bitmask)
         if array.ndim != 2 or array.dtype not in WORDS or array.shape[1] < len(mask) or not 0 <= row < len(array):
@@ -179,6 +182,7 @@ def fill_sessions(sessions: Sequence[Session], bitmask: Any, rows: Sequence[int]
     if not special:
         return
     bits = Bits.of(bitmask)
+    bits.forget(special if rows is None else [rows[place] for place in special])
     for place in special:
         mask = sessions[place].mask().view(np.int32)
         begin = bits.stride * (place if rows is None else rows[place])

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from ..guides.protocol import Guide
 from ..kernels.logits.mask import apply_mask, words_for
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import allocate_bitmask
-from .budget import Budgets, check_budget
+from .budget import check_budget, within_budget
 from .hosts import interface
 from .session import Session, fill_sessions
 from .specs import KINDS, guide_for
@@ -41,6 +41,12 @@ _HOST = interface(
         "vllm.v1.sample.logits_processor.interface": ["LogitsProcessor", "MoveDirectionality"],
     },
 )
+_V2: Any = interface(
+    "vLLM",
+    "vllm",
+    TRIED,
+    {"vllm.v1.worker.gpu.sample.logits_processor.interface": ["LogitsProcessor", "LogitsContext"]},
+)["LogitsProcessor"]
 StructuredOutputBackend: Any = _HOST["StructuredOutputBackend"]
 StructuredOutputGrammar: Any = _HOST["StructuredOutputGrammar"]
 LogitsProcessor: Any = _HOST["LogitsProcessor"]
@@ -170,7 +176,7 @@ def register() -> None:
     backend.validate_xgrammar_grammar = validate_request
 
 
-class TrellmLogitsProcessor(LogitsProcessor):
+class TrellmLogitsProcessor(LogitsProcessor, _V2):
     """Guides by request, beside vLLM's own structured outputs; texts can be completed within `max_tokens`.
 
         llm = LLM(model, logits_processors=["trellm.adapters.vllm:TrellmLogitsProcessor"])
@@ -178,6 +184,8 @@ class TrellmLogitsProcessor(LogitsProcessor):
 
     extra_args["trellm"]: one of json, json_object, regex, choice and grammar, as `guide_for` takes them, or as Python
     has them; "complete": whether the text is to be complete within max_tokens
+    A processor of both of vLLM's model runners: the first tells it what joins, leaves and moves, by `update_state`; the
+    second has a slot for each request, by `add_request`, and rows for its drafts.
     """
 
     @classmethod
@@ -185,14 +193,15 @@ class TrellmLogitsProcessor(LogitsProcessor):
         """Raise TrellmError, a ValueError, for what is no constraint."""
         _constraint_of(sampling_params, _BYTES)
 
-    def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
+    def __init__(self, vllm_config: Any, *runner: Any) -> None:
         from vllm.tokenizers import cached_tokenizer_from_config
 
         model = vllm_config.model_config
         tokenizer = cached_tokenizer_from_config(model_config=model)
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, size=model.get_vocab_size())
-        self._rows: dict[int, _Request] = {}
-        self._budgets = Budgets()
+        # What the second runner gives is the state of its requests; the first gives a device, and whether to pin
+        self._states: Any = runner[0] if len(runner) == 1 else None
+        self._requests: dict[int, _Request] = {}
 
     def is_argmax_invariant(self) -> bool:
         """False: a mask can take away the likeliest token."""
@@ -203,50 +212,111 @@ class TrellmLogitsProcessor(LogitsProcessor):
         if batch_update is None:
             return
         for row in batch_update.removed:
-            self._rows.pop(row, None)
+            self._requests.pop(row, None)
         for row, params, _, output in batch_update.added:
-            found = _constraint_of(params, self.vocabulary)
-            if found is None:
-                self._rows.pop(row, None)
-            else:
-                guide, complete = found
-                stops = [t for t in getattr(params, "all_stop_token_ids", ()) if 0 <= t < self.vocabulary.size]
-                self._rows[row] = _Request(Session(guide, stops), output, params.max_tokens if complete else None)
+            self._join(row, params, output)
         for one, other, direction in batch_update.moved:
-            mine, others = self._rows.pop(one, None), self._rows.pop(other, None)
+            mine, others = self._requests.pop(one, None), self._requests.pop(other, None)
             if mine is not None:
-                self._rows[other] = mine
+                self._requests[other] = mine
             if others is not None and direction == _HOST["MoveDirectionality"].SWAP:
-                self._rows[one] = others
+                self._requests[one] = others
 
-    def apply(self, logits: Tensor) -> Tensor:
+    def add_request(self, req_idx: int, sampling_params: Any) -> bool:
+        """Whether the request that takes a slot has a guide; what was known of the slot is forgotten."""
+        return self._join(req_idx, sampling_params, [])
+
+    def apply(self, logits: Tensor, ctx: Any = None) -> Tensor:
         """Set what the requests' guides do not allow to -inf, in place: logits float [rows, V]."""
-        if not self._rows:
-            return logits
+        rows, requests, sessions = list[int](), list[_Request](), list[Session]()
+        if ctx is None:
+            for row, request in self._requests.items():
+                request.catch_up()
+                rows.append(row)
+                requests.append(request)
+                sessions.append(request.session)
+        else:
+            for row, slot, session in self._slots_of(ctx):
+                rows.append(row)
+                requests.append(self._requests[slot])
+                sessions.append(session)
+        if rows:
+            self._mask(logits, rows, sessions, [request.most for request in requests])
+        return logits
+
+    def _join(self, number: int, params: Any, output: list[int]) -> bool:
+        found = _constraint_of(params, self.vocabulary)
+        if found is None:
+            self._requests.pop(number, None)
+            return False
+        guide, complete = found
+        stops = [t for t in getattr(params, "all_stop_token_ids", ()) if 0 <= t < self.vocabulary.size]
+        self._requests[number] = _Request(Session(guide, stops), output, params.max_tokens if complete else None)
+        return True
+
+    def _slots_of(self, ctx: Any) -> Iterator[tuple[int, int, Session]]:
+        """The rows of requests with guides, their slots, and their texts up to there: what is settled, then drafts.
+
+        Behind a draft that is not allowed nothing is masked: all that is chosen there is given up with it.
+        """
+        if not any(slot in self._requests for slot in ctx.idx_mapping_np.tolist()):
+            return
         import torch
 
-        rows = list(self._rows)
-        requests = [self._rows[row] for row in rows]
-        for request in requests:
+        parts = (ctx.expanded_idx_mapping, ctx.expanded_local_pos, ctx.input_ids, ctx.pos)
+        layout = torch.stack([part.to(torch.int64) for part in parts]).cpu().T.tolist()
+        rows = [(row, *what) for row, what in enumerate(layout) if what[0] in self._requests]
+        self._read({slot: position + 1 for _, slot, offset, _, position in rows if not offset})
+        forks: dict[int, Session | None] = {}
+        for row, slot, offset, token, _ in rows:
+            before = self._requests[slot].session if offset <= 1 else forks[slot]
+            if offset and before is not None:
+                fork = before.fork()
+                before = fork if before.ended or fork.accept(token) else None
+            forks[slot] = before
+            if before is not None:
+                yield row, slot, before
+
+    def _read(self, lengths: dict[int, int]) -> None:
+        """Read the settled tokens of slots, where prompt and text have so many: one copy from the device for all."""
+        import torch
+
+        slots, places, counts = list[int](), list[int](), list[int]()
+        for slot, length in lengths.items():
+            begin = int(self._states.prompt_len.np[slot]) + len(self._requests[slot].output)
+            places += range(begin, length)
+            counts.append(max(0, length - begin))
+            slots += [slot] * counts[-1]
+        if not slots:
+            return
+        tokens: Any = self._states.all_token_ids.gpu
+        at = torch.tensor([slots, places], device=tokens.device)
+        found: list[int] = tokens[at[0], at[1]].cpu().tolist()
+        for slot, count in zip(lengths, counts, strict=True):
+            request = self._requests[slot]
+            request.output += found[:count]
+            del found[:count]
             request.catch_up()
+
+    def _mask(self, logits: Tensor, rows: list[int], sessions: list[Session], most: list[int | None]) -> None:
+        import torch
+
         bitmask = allocate_bitmask(self.vocabulary, len(rows))
-        fill_sessions([request.session for request in requests], bitmask)
-        for place, request in enumerate(requests):
-            session, most = request.session, request.most
-            if most is not None and not session.ended:
-                within = self._budgets.mask(session.guide, session.state, most - session.length)
+        fill_sessions(sessions, bitmask)
+        for place, (session, tokens) in enumerate(zip(sessions, most, strict=True)):
+            if tokens is not None and not session.ended:
+                within = within_budget(session.guide, session.state, tokens - session.length)
                 if within is not None:
                     bitmask[place] = within.view(np.int32)
         numbers = torch.full((len(logits),), -1, dtype=torch.int32)
         numbers[rows] = torch.arange(len(rows), dtype=torch.int32)
         apply_mask(logits, torch.from_numpy(bitmask).to(logits.device), numbers.to(logits.device))
-        return logits
 
 
 class _Request:
-    """A request: its text, the list in which vLLM puts its tokens, and how many these may be, if that is to be kept."""
+    """A request: its text, the list of its tokens, and how many these may be, if that is to be kept."""
 
-    def __init__(self, session: Session, output: Sequence[int], most: int | None) -> None:
+    def __init__(self, session: Session, output: list[int], most: int | None) -> None:
         self.session, self.output, self.most = session, output, most
 
     def catch_up(self) -> None:

@@ -22,7 +22,7 @@ import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from fractions import Fraction
@@ -164,14 +164,31 @@ def first_error(schema: Any, value: Any) -> Any:
     return None if found is None else next(validator(with_python_patterns(schema)).iter_errors(value), None)
 
 
+def with_leap_seconds(check: Callable[[Any], Any], instance: Any) -> Any:
+    """The check of a time or date-time; second 60 of the last minute of a day in UTC is as good as second 59."""
+    found = isinstance(instance, str) and re.search(
+        r"(\d\d):(\d\d):60(?=(?:\.\d+)?(?:[Zz]|([+-]\d\d):(\d\d))$)", instance
+    )
+    if not found:
+        return check(instance)
+    hour, minute, hours, minutes = (int(part or 0) for part in found.groups())
+    ahead = hours * 60 + (-minutes if (found[3] or "").startswith("-") else minutes)
+    return (hour * 60 + minute - ahead) % 1440 == 1439 and check(
+        f"{instance[: found.end() - 2]}59{instance[found.end() :]}"
+    )
+
+
 @cache
 def exact_validator(kind: Any) -> Any:
     """A validator of jsonschema that calculates with decimal numbers as they are written, and checks formats.
 
-    `jsonschema` divides floats, and takes "805" for no relative JSON pointer, since an 8 follows its 0.
+    `jsonschema` divides floats, takes "805" for no relative JSON pointer, since an 8 follows its 0, knows no
+    leap seconds, and takes regular expressions for those of Python.
     """
     from jsonschema import ValidationError
     from jsonschema.validators import extend
+    from trellm.errors import PatternError
+    from trellm.guides.regex import parse
 
     def multiple_of(validator: Any, divisor: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         is_number = validator.is_type(instance, "number")
@@ -182,7 +199,14 @@ def exact_validator(kind: Any) -> Any:
         pointer = r"(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^~/]|~[01])*)*)"
         return not isinstance(instance, str) or re.fullmatch(pointer, instance) is not None
 
+    def is_regex(instance: Any) -> bool:
+        return not isinstance(instance, str) or parse(instance, dialect="ecma") is not None
+
     checker = deepcopy(kind.FORMAT_CHECKER)
+    checker.checks("regex", raises=PatternError)(is_regex)
+    for name in ("date-time", "time"):
+        if name in checker.checkers:
+            checker.checks(name)(partial(with_leap_seconds, checker.checkers[name][0]))
     checker.checks("relative-json-pointer")(is_relative_pointer)
     return partial(extend(kind, {"multipleOf": multiple_of}), format_checker=checker)
 

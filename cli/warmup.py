@@ -142,6 +142,10 @@ def _guide_thunks() -> Thunks:
         guide = JSONGuide({"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}, vocabulary)
         guide.mask(guide.advance(guide.start, ord("{")))
 
+    def count() -> None:
+        guide = JSONGuide({"minimum": 2}, vocabulary)
+        guide.mask(guide.start)
+
     def make_room(guide: RegexGuide) -> None:
         state, states = guide.read(guide.start, b"a"), [guide.start]
         for token in b'a"a"':
@@ -164,5 +168,6 @@ def _guide_thunks() -> Thunks:
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
         ("guides: quoting in JSON", quote_in_json),
         ("guides: objects of JSON", write_object),
+        ("guides: numbers of JSON", count),
         ("guides: making room", lambda: make_room(guides['[^"]*"[^"]*"'])),
     ]

@@ -37,6 +37,13 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _SCALAR = r"""(?:true|false|null|-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,9})?|"[^"\\\u0000-\u001f]*")"""
 _MEMBER = rf'"[^"\\\u0000-\u001f]*": ?{_SCALAR}'
 
+_REPEATS = r"(?:[*+?]\??|\{[0-9]{1,2}\})?"
+_ESCAPED = r"\\[dDwWsSfnrtv^$.*+?()\[\]{}|\\]"
+_CLASS = rf"\[\^?(?:[A-Za-z0-9_ ]|[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9]|{_ESCAPED})+\]"
+_PIECE = rf"(?:(?:[^\\^$.*+?()\[\]{{}}|]|\.|{_ESCAPED}|{_CLASS}){_REPEATS}|\\[bB]|[\^$])"
+_GROUP = rf"\((?:\?:)?{_PIECE}*(?:\|{_PIECE}*)*\){_REPEATS}"
+_REGEX = rf"(?:{_PIECE}|{_GROUP}|\|)*"
+
 OF_FORMATS = {
     name: f"^{pattern}$"
     for name, pattern in {
@@ -53,6 +60,7 @@ OF_FORMATS = {
         "ipvanyaddress": f"(?:{_IPV4}|{_IPV6})",
         "base64": _base64(_LETTERS + "+/"),
         "base64url": _base64(_LETTERS + "-_"),
+        "regex": _REGEX,
         "fraction": "-?[0-9]{1,15}(?:/[1-9][0-9]{0,14})?",
     }.items()
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import getter
 
 if TYPE_CHECKING:
     from .cfg_guide import CFGGuide
@@ -49,8 +50,4 @@ _HOMES = {
     "SubstringGuide": "substring_guide",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = getter(__name__, _HOMES)

@@ -143,7 +143,7 @@ def graph_of(grammar: Grammar, *, marked: bool = False) -> tuple[Graph, int]:
 
     def resolve(name: str) -> int:
         if name not in starts:
-            starts[name] = start = graph.lazy(lambda: define(name), lambda: shortest()[name])
+            starts[name] = start = graph.lazy(lambda _: define(name), lambda: shortest()[name])
             if name in written or name in quotes:
                 graph.names[start] = lambda: render_name(name)
         return starts[name]

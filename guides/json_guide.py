@@ -76,6 +76,8 @@ class JSONGuide(LiftedGuide):
     nothing for JSON text, and 2 µs per kB for an object, which is compared in whole, as it may have been changed.
     """
 
+    # What is given up for the new guide is gone before the collector counts, which then has nothing to look through.
+    @paused
     def __new__(
         cls,
         schema: Mapping[str, Any] | bool | str,
@@ -221,7 +223,6 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
 remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)
 
 
-@paused
 def _compiled(
     given: Given,
     options: Options,

@@ -31,7 +31,7 @@ from .pictures.automata import Minimal, tokens_in
 from .pictures.picture import MAX_PICTURED
 from .regex import parse
 from .regex.pattern import flags_of
-from .syntax import Node
+from .syntax import Flat, Node, flattened, unflattened
 
 if TYPE_CHECKING:
     from interegular.fsm import FSM
@@ -50,6 +50,13 @@ class RegularGuide(LiftedGuide, Drawable):
         graph = Graph()
         rule = Lowering(graph).rule(node)
         super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
+        self._made_of = {"node": node, "vocabulary": vocabulary}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made_of = self._made_of or {}
+        if "node" in made_of:
+            return _of_syntax, (type(self), flattened(made_of["node"]), self._vocabulary)
+        return super().__reduce__()
 
     def precompile(self, max_states: int = MAX_PRECOMPILED) -> Self:
         """Compute the mask of every state now; returns the guide.
@@ -84,6 +91,10 @@ class RegularGuide(LiftedGuide, Drawable):
         minimal = self.minimal(max_states)
         switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self.vocabulary) if tokens else "")
+
+
+def _of_syntax(kind: type[RegularGuide], flat: Flat, vocabulary: Vocabulary) -> RegularGuide:
+    return kind(unflattened(flat), vocabulary)
 
 
 class RegexGuide(RegularGuide):

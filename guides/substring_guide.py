@@ -202,8 +202,9 @@ class SubstringGuide(StateTableGuide, Drawable):
     def without(self, taken: Sequence[Occurrence]) -> SubstringGuide | None:
         """A guide for the quotations that do not overlap with the taken places; None if there are none.
 
-        It shares the index of this guide; `none_text` stays allowed.
+        It shares the index of this guide; `none_text` stays allowed. What this guide was made without counts no more.
         """
+        taken = tuple(taken)
         quotable = self.source.without(taken)
         if quotable is None:
             return None
@@ -211,7 +212,11 @@ class SubstringGuide(StateTableGuide, Drawable):
         guide.source = self.source
         guide._meter = self._meter
         guide._prepare(self._vocabulary, quotable, self._needed)
+        guide._made_of = {**(self._made_of or {}), "taken": taken}
         return guide
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_without, (type(self), dict(self._made_of or {}))
 
     def span(self, text: str) -> Span | None:
         """The first span of a text with all its places; None for `none_text` and for what is no quotation."""
@@ -282,3 +287,10 @@ def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
         known.clear()
     known[state] = answer
     return answer
+
+
+def _made_without(kind: type[SubstringGuide], made_of: dict[str, Any]) -> SubstringGuide | None:
+    """A guide for what is quoted, without what was taken where something was."""
+    taken: tuple[Occurrence, ...] | None = made_of.pop("taken", None)
+    guide = kind(**made_of)
+    return guide if taken is None else guide.without(taken)

@@ -7,6 +7,7 @@ builds these nodes; `guides/graph/lowering.py` turns them into the graph that th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,3 +78,39 @@ Node = Chars | Literal | Sequence | Alternation | Repeat | Reference | Table
 
 EMPTY = Literal(b"")
 NOTHING = Alternation(())
+
+Flat = tuple[tuple[type, tuple[int, ...], Any], ...]
+"""Nodes, inner ones first: the kind of each, the numbers of its items, and what else it is."""
+
+
+def flattened(node: Any) -> Flat:
+    """A syntax as a sequence, so that it may be nested as deep as it likes; what is no node with items is as it is."""
+    found: list[tuple[type, tuple[int, ...], Any]] = []
+    numbers: dict[int, int] = {}
+    open_ones: list[Any] = [node]
+    while open_ones:
+        top = open_ones[-1]
+        kind = cast("type[object]", type(top))
+        items: tuple[Any, ...] = (top.item,) if isinstance(top, Repeat) else getattr(top, "items", ())
+        missing = [item for item in items if id(item) not in numbers]
+        if missing:
+            open_ones += missing
+            continue
+        open_ones.pop()
+        if id(top) not in numbers:
+            rest = (top.min, top.max) if isinstance(top, Repeat) else None if items else top
+            numbers[id(top)] = len(found)
+            found.append((kind, tuple(numbers[id(item)] for item in items), rest))
+    return tuple(found)
+
+
+def unflattened(flat: Flat) -> Any:
+    """What `flattened` was given."""
+    made: list[Any] = []
+    for kind, numbers, rest in flat:
+        items = tuple(made[number] for number in numbers)
+        if kind is Repeat:
+            made.append(Repeat(items[0], *rest))
+        else:
+            made.append(kind(items) if items else rest)
+    return made[-1]

@@ -72,16 +72,16 @@ class Vocabulary:
         table = read_tokenizer(tokenizer)
         eos = table.eos_ids if eos_ids is None else (eos_ids,) if isinstance(eos_ids, int) else eos_ids
         size = len(table.tokens) if size is None else size
+        if any(table.tokens[size:]):
+            raise VocabularyError(
+                f"size={size}, but the tokenizer has text for ids up to {len(table.tokens) - 1}; "
+                "pass the width of the model's logits, or resize the model's embeddings to the tokenizer"
+            )
         eos = _token_ids("eos_ids", eos, size)
         if not eos:
             raise VocabularyError(
                 f"the tokenizer ({type(tokenizer).__name__}) names no end-of-sequence token; "
                 "pass the ids that end a text as eos_ids=, e.g. eos_ids=[2]"
-            )
-        if any(table.tokens[size:]):
-            raise VocabularyError(
-                f"size={size}, but the tokenizer has text for ids up to {len(table.tokens) - 1}; "
-                "pass the width of the model's logits, or resize the model's embeddings to the tokenizer"
             )
         tokens = table.tokens[:size] + [None] * (size - len(table.tokens))
         return cls(tokens, eos, (token for token in table.special_ids if token < size))

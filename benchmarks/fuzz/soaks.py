@@ -3,17 +3,18 @@
     python benchmarks/fuzz/soaks.py [--only NAME] [--scale 0.05] [--save]
 
 Each soak runs in a process of its own and reports the resident memory before, at its highest and at the end, in MiB,
-less that of the libraries; what it may be stands beside it. schemas, regexes, grammars, healed prompts, contexts:
-20,000 different ones. strings, numbers: 3,000 different patterns and bounds in schemas. long documents: 200 of 200,000
-characters. random states: one guide asked about a million random states, its own and others. descriptions:
-300 schemas with a description of 4 MB. counting back: 42,000 tokens through `[ab]*a[ab]{200}`, whose automaton has
-2^201 states. --scale makes all of them shorter; --save writes results/fuzz_memory.csv.
+less that of the libraries; what it may be stands beside it. schemas, instances (of one schema), regexes, grammars,
+healed prompts, contexts: 20,000 different ones. strings, numbers: 3,000 different patterns and bounds in schemas. long
+documents: 200 of 200,000 characters. random states: one guide asked about a million random states, its own and others.
+descriptions: 300 schemas with a description of 4 MB. counting back: 42,000 tokens through `[ab]*a[ab]{200}`, whose
+automaton has 2^201 states. --scale makes all of them longer or shorter; --save writes results/fuzz_memory.csv.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import resource
 import sys
@@ -68,6 +69,34 @@ def schemas(vocabulary: Any, scale: float) -> dict[str, Any]:
         }
         walk(JSONGuide(schema, vocabulary), random, 12)
     return {}
+
+
+def instances(vocabulary: Any, scale: float) -> dict[str, Any]:
+    """Different instances through one guide, token by token, with the masks that a decode loop asks for."""
+    from trellm.guides import JSONGuide
+
+    random = Random(0)
+    word = {"type": "string", "pattern": "^[a-z]+(-[a-z0-9]+)*$", "maxLength": 40}
+    members = {"id": {"type": "integer", "minimum": 0}, "when": {"type": "string", "format": "date-time"}, "name": word}
+    members |= {"tags": {"type": "array", "items": word, "maxItems": 5}, "next": {"$ref": "#"}}
+    guide = JSONGuide({"type": "object", "properties": members, "required": ["id", "name"]}, vocabulary)
+
+    def instance(index: int, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {"id": index * random.randrange(1, 10**6)}
+        found["when"] = f"{random.randrange(1000, 9999)}-{random.randrange(1, 13):02}-07T0{index % 10}:00:00Z"
+        found["name"] = "".join(random.choices("abcdefgh", k=random.randrange(1, 40)))
+        found["tags"] = [f"t-{random.randrange(10**6)}" for _ in range(random.randrange(5))]
+        return found | ({"next": instance(index, depth - 1)} if depth else {})
+
+    wrong = 0
+    for index in range(int(20_000 * scale)):
+        state = guide.start
+        for place, byte in enumerate(json.dumps(instance(index, index % 3)).encode()):
+            if place % 8 == index % 8:
+                guide.mask(state)
+            state = guide.advance(state, byte)
+        wrong += not guide.is_accepting(state)
+    return {"wrong": wrong, "held_mib": guide.automaton.held_bytes / (1 << 20)}
 
 
 def strings(vocabulary: Any, scale: float) -> dict[str, Any]:
@@ -235,7 +264,8 @@ def counting_back(vocabulary: Any, scale: float) -> dict[str, Any]:
 
 
 SOAKS: dict[str, tuple[Callable[[Any, float], dict[str, Any]], int]] = {
-    "schemas": (schemas, MOST_MIB), "strings": (strings, MOST_MIB), "numbers": (numbers, MOST_MIB),
+    "schemas": (schemas, MOST_MIB), "instances": (instances, MOST_MIB), "strings": (strings, MOST_MIB),
+    "numbers": (numbers, MOST_MIB),
     "long documents": (long_contexts, MOST_MIB), "regexes": (regexes, MOST_MIB), "grammars": (grammars, MOST_MIB),
     "healed prompts": (healed_prompts, MOST_MIB), "contexts": (contexts, MOST_MIB), "goals": (goals, MOST_MIB),
     "random states": (random_states, MOST_MIB), "descriptions": (descriptions, 200), "counting back": (counting_back,

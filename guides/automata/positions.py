@@ -49,12 +49,27 @@ class _Positions:
         self.last = whole.last | (1 if whole.nullable else 0)
 
     def _position(self, ranges: Ranges) -> int:
-        spend(100 + len(self.sets) // 32)
-        if len(self.sets) >= MAX_POSITIONS:
-            raise LimitError(f"a pattern has more than {MAX_POSITIONS:,} characters when its repeats are written out")
+        self._check_room(1)
         self.sets.append(self._classes[ranges])
         self.follow.append(0)
         return 1 << (len(self.sets) - 1)
+
+    def _check_room(self, count: int) -> None:
+        spend((100 + len(self.sets) // 32) * count)
+        if len(self.sets) + count > MAX_POSITIONS:
+            raise LimitError(f"a pattern has more than {MAX_POSITIONS:,} characters when its repeats are written out")
+
+    def _literal(self, text: str) -> Part:
+        """A chain of positions, at once: patterns may list thousands of words."""
+        if not text:
+            return Part(True, 0, 0)
+        self._check_room(len(text))
+        classes, first = self._classes, len(self.sets)
+        self.sets += [classes[single(ord(char))] for char in text]
+        last = len(self.sets) - 1
+        self.follow += [2 << position for position in range(first, last)]
+        self.follow.append(0)
+        return Part(False, 1 << first, 1 << last)
 
     def _link(self, last: int, first: int) -> None:
         follow = self.follow
@@ -68,7 +83,7 @@ class _Positions:
                 here = self._position(ranges)
                 return Part(False, here, here)
             case Literal(data):
-                return self._chain(Chars(single(ord(char))) for char in data.decode())
+                return self._literal(data.decode())
             case Sequence(items):
                 return self._chain(items)
             case Alternation(items):

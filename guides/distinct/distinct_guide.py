@@ -2,228 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD, NEVER
-from ..gc_pause import paused
 from ..given import MOST_LEFT, left_of, state_of
-from ..lift.lifted_guide import MAX_STEPS
-from ..lift.mask_table import Cache
-from ..limits import spend
 from ..protocol import Mask, tokens_of
-from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
-from .remembering_guide import FIRST_NUMBER, RememberingGuide
-from .rivals import ARRAY, OBJECT
-from .trail import SPACE, joined
+from .frames import STRINGS
+from .refusing_guide import RefusingGuide
+from .trail import SPACE
 from .ways import Place
-from .words import word_of
 
 
-class Refused(NamedTuple):
-    """Tokens that must not come: those with the rest of a string, or of a word, and what ends it; single ones."""
-
-    endings: tuple[bytes, ...] = ()
-    are_words: bool = False
-    tokens: tuple[int, ...] = ()
-
-
-NOTHING = Refused()
-MOST_HITS = 1024
-FEW = 4000
-"""Up to how many tokens are looked up in a mask one by one."""
-
-
-class DistinctGuide(RememberingGuide):
+class DistinctGuide(RefusingGuide):
     """A LiftedGuide that remembers the items of arrays whose items must differ. See `guides.protocol.Guide`.
 
     Outside of such arrays its states are those of the chart, and all is as without them.
     """
-
-    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
-        """As `RememberingGuide.watch`."""
-        super().watch(marks, canonical=canonical, by_bytes=by_bytes)
-        self._refused: dict[int, Refused] = {}
-        self._lacking: dict[tuple[int, Refused], int] = {}
-        self._own_rows: Cache = {}
-
-    def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
-        if type(state) is not int:
-            state = state_of(state, MOST_LEFT)
-        if state < FIRST_NUMBER:
-            return super().row(state)
-        refused = self._refused.get(state)
-        if refused is None:
-            refused = self._new_refused(state)
-        place = self._places[state - FIRST_NUMBER][0]
-        chart_row = super().row(place)
-        if refused is NOTHING or not (refused.endings or refused.tokens):
-            return chart_row
-        # Many states of equal ones in the chart lack the same tokens.
-        key = self._lacking.get((place, refused))
-        if key is None:
-            key = self._lacking[place, refused] = len(self._lacking)
-        allowed = self._tables.masks.masks[chart_row]
-        return self._tables.row_of(self._own_rows, key, lambda: self._without(allowed.copy(), refused))
-
-    def _without(self, mask: Mask, refused: Refused) -> Mask:
-        ending = self._heads.ending_word if refused.are_words else self._heads.ending_string
-        for rest in refused.endings:
-            mask &= ~ending(rest)
-        for token in refused.tokens:
-            mask[token >> 5] &= ~np.uint32(1 << (token & 31))
-        return mask
-
-    def _new_refused(self, state: int) -> Refused:
-        """The tokens that the chart allows in a state with a trail, and that must not come."""
-        with self._lock:
-            place, trail = self._place(state)
-            assert trail is not None
-            if len(self._refused) >= MAX_STEPS:
-                self._refused.clear()
-            refused = self._quick_refused(place, trail)
-            if refused is None:
-                refused = self._look_refused(place, trail)
-            self._refused[state] = refused
-        return refused
-
-    def _quick_refused(self, state: int, trail: Trail) -> Refused | None:
-        """As `_new_refused`, if it is known at once."""
-        unsafe = self._effects.known(state, trail)
-        if unsafe is None or unsafe.tested or unsafe.named:
-            return None
-        frame, mode, text = trail.frame, trail.mode, trail.text
-        if mode in STRINGS:
-            if not (trail.is_free or self._is_unlike(state, trail)):
-                return None
-        elif mode == WORD:
-            if not trail.is_free:
-                return None
-        elif frame.rivals:
-            return None
-        written = frame.written if unsafe.wholes and frame.kind is ARRAY else None
-        if written is None:
-            return NOTHING
-        # The item in progress, too, may be one of those that a token has in whole behind its end.
-        begin = joined(text) if text is not None and text.size <= unsafe.longest else None
-        if begin is None and not written.hits:
-            return NOTHING
-        refused = unsafe.by_hits.get((written.hits, begin))
-        if refused is None:
-            place = (state, trail)
-            with self._meter:
-                tokens = sorted({token for tokens in unsafe.wholes.values() for token in tokens})
-                refused = Refused(tokens=tuple(each for each in tokens if self._place_after(place, each) is None))
-            if len(unsafe.by_hits) >= MOST_HITS:
-                unsafe.by_hits.clear()
-            unsafe.by_hits[written.hits, begin] = refused
-        return refused
-
-    def _is_unlike(self, state: int, trail: Trail) -> bool:
-        """Whether no token makes what is there of a string or name in progress, and all others lead on; quick."""
-        frame = trail.frame
-        if frame.rivals or trail.mode in (TEXT_ESCAPE, NAME_ESCAPE) or not self._trails.canonical:
-            return False
-        if not self._ways.variety.is_robust(state):
-            return False
-        written = frame.targets.written
-        return written is None or next(written.ends(self._trails.piece(trail)), None) is None
-
-    @paused
-    def _look_refused(self, state: int, trail: Trail) -> Refused:
-        """As `_new_refused`, where it is not known."""
-        allowed = self._tables.masks.masks[super().row(state)].copy()
-        with self._meter:
-            return self._find_refused(state, trail, allowed)
-
-    def _find_refused(self, state: int, trail: Trail, allowed: Mask) -> Refused:
-        """As `_new_refused`. What is told by tables is looked up; all that may be refused beside is tried."""
-        frame, mode = trail.frame, trail.mode
-        unsafe = self._effects.unsafe(state, trail, allowed)
-        endings: tuple[bytes, ...] = ()
-        tried: set[int] = set(unsafe.tested)
-        written = frame.written
-        if written is not None and frame.kind is OBJECT:
-            tried.update(token for name, tokens in unsafe.named.items() if name in written for token in tokens)
-        if written is not None and frame.kind is ARRAY and unsafe.wholes:
-            for hit in written.hits:
-                tried.update(unsafe.wholes.get(hit, ()))
-            if trail.text is not None and trail.text.size <= unsafe.longest:
-                # The item in progress may be one of those that a token has in whole behind its end.
-                tried.update(token for tokens in unsafe.wholes.values() for token in tokens)
-        if not self._ways.is_settled(trail):
-            if mode in (TEXT_ESCAPE, NAME_ESCAPE):
-                tried.update(tokens_of(allowed))
-            elif mode in STRINGS:
-                endings = self._end_string(state, trail, allowed, tried)
-            elif mode == WORD:
-                endings = self._end_word(state, trail, allowed, tried)
-            elif frame.rivals:
-                tried.update(unsafe.loose)
-        spend(len(tried))
-        place = (state, trail)
-        possible = self._allowed_of(tried, allowed)
-        single = [each for each in possible if self._place_after(place, each) is None]
-        return Refused(endings, mode == WORD, tuple(sorted(single)))
-
-    def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
-        """Those of some tokens that are in a mask."""
-        if len(tokens) > FEW:
-            return tokens_of(self._heads.packed(list(tokens)) & allowed)
-        return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
-
-    def _end_string(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
-        """What makes what is there of a string or name in progress, before a quote; tokens to be tried are added."""
-        targets, closers = trail.frame.targets, self._heads.closers
-        piece = self._trails.piece(trail)
-        if not self._trails.canonical:
-            tried.update(tokens_of(allowed & self._heads.quoted))
-        longest = self._heads.longest
-        for text in targets.kept(piece):
-            if len(text) - len(piece) <= longest:
-                tried.update(closers.get(text[len(piece) :], ()))
-        if not self._ways.variety.is_robust(state):
-            if self._trails.canonical:
-                tried.update(self._heads.spelling_on(piece, targets.beginning(piece)))
-            else:
-                tried.update(tokens_of(allowed))
-        if targets.written is None or not self._trails.canonical:
-            return ()
-        return tuple(sorted(targets.written.ends(piece)))
-
-    def _end_word(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
-        """As `_end_string`, of a number, or true, false or null, before what may end one."""
-        frame = trail.frame
-        begin = joined(trail.text)
-        found: list[bytes] = []
-        for head, tokens in self._heads.enders.items():
-            spend(20)
-            value = word_of(begin + head)
-            if value in frame.targets:
-                if frame.kind is ARRAY and frame.written is not None and value in frame.written:
-                    found.append(head)
-                else:
-                    tried.update(tokens)
-        tried.update(self._effects.narrow(state, allowed))
-        mantissa, power, _ = begin.lower().partition(b"e")
-        if not mantissa.strip(b"-0."):
-            # Zero is one value whatever the power of ten.
-            tried.update(tokens_of(allowed & (~self._heads.ending if power else self._heads.powers)))
-        return tuple(found)
-
-    def _walk(self, state: int) -> Mask:
-        mask = super()._walk(state)
-        self._automaton.keep(np.array([state], np.int32))
-        tried = self._heads.with_comma if self._differs(state) else self._heads.opening
-        for token in tokens_of(mask & tried):
-            if self._place_after((state, None), token) is None:
-                mask[token >> 5] &= ~np.uint32(1 << (token & 31))
-        return mask
-
-    # Distances
 
     def distance(self, state: int) -> int:
         """Tokens that complete the text, EOS not counted; bytes where something in progress must not be repeated."""

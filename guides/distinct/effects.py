@@ -8,12 +8,14 @@ from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from ..protocol import DEAD, NEVER, Mask, tokens_of
-from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Parts, Trail
+from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
 from .heads import Heads
+from .pieces import joined
 from .rivals import ARRAY, OBJECT, Container, Kind, Value
-from .trail import LEVELS, Completed, Shape, Simple, Trails, joined
+from .trail import LEVELS, SPACE, WORD_END, Completed, Shape, Simple, Trails
 from .variety import MAX_KNOWN
 from .ways import Ways
+from .words import word_of
 
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
 EACH_TOKEN = 600
@@ -26,6 +28,7 @@ class Effect(NamedTuple):
     wholes: the items that it has in whole, of an array whose items must differ; names: the names of the object
     is_told: whether what is here says all that there is to say
     goes_on: whether something begins with which the text might have no end
+    begins_word: whether it is the beginning of a word, with nothing but space before it
     is_loose: whether it has the end of a value, or nothing, so that it matters if the container has rivals
     """
 
@@ -35,6 +38,7 @@ class Effect(NamedTuple):
     is_told: bool
     goes_on: bool
     is_loose: bool
+    begins_word: bool = False
 
 
 ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True)
@@ -46,7 +50,8 @@ class Unsafe(NamedTuple):
 
     tested: those of which nothing is known; loose: those after which a container may be one that is there
     wholes, named: by an item, or a name, that must not be there
-    longest: the most bytes that the beginning of one of these items may have
+    words: one for each that is tested, which leads on where that word is not there; None if there are others
+    longest: the most bytes that the beginning of one of these items may have; begins: what these begin with
     by_hits: what is worked out of them, by those of the items that are there, and how the one in progress begins
     """
 
@@ -55,7 +60,21 @@ class Unsafe(NamedTuple):
     wholes: dict[Value, list[int]]
     named: dict[bytes, list[int]]
     longest: int
+    begins: frozenset[bytes] | None
+    words: list[Value] | None
     by_hits: dict[tuple[tuple[Value, ...], bytes | None], Any]
+
+
+class Narrow(NamedTuple):
+    """Tokens after which a word may not come to very many values.
+
+    powers: those that begin with a power of ten; others: all others; endings: by each of them, bytes that begin with
+    its own after which a word may end, None where none are known
+    """
+
+    powers: list[int]
+    others: list[int]
+    endings: dict[int, bytes | None]
 
 
 class Effects:
@@ -70,8 +89,7 @@ class Effects:
         self._heads = heads
         self._texts = vocabulary.tokens
         self._effects: dict[tuple[int, int], dict[int, Effect]] = {}
-        self._narrow: dict[int, list[int]] = {}
-        self._simple: dict[int, Simple | None] = {}
+        self._narrow: dict[int, Narrow] = {}
         self._unsafe: dict[tuple[int, int, int], Unsafe] = {}
 
     def known(self, state: int, trail: Trail) -> Unsafe | None:
@@ -89,7 +107,7 @@ class Effects:
         return known
 
     def _find_unsafe(self, state: int, number: int, mode: int, allowed: Mask) -> Unsafe:
-        found = Unsafe([], [], {}, {}, 0, {})
+        found = Unsafe([], [], {}, {}, 0, None, [], {})
         shape = self._trails.shapes[number]
         if mode in STRINGS:
             allowed = allowed & self._heads.quoted
@@ -109,6 +127,7 @@ class Effects:
                 found.loose.append(token)
             if not effect.is_told:
                 found.tested.append(token)
+                found = found._replace(words=None)
                 continue
             names = effect.names
             if effect.goes_on and effect.trail is not None:
@@ -124,15 +143,23 @@ class Effects:
                     more = frozenset[bytes]() if is_new and not any(map(at.frame.written.__contains__, more)) else None
                 if more is None:
                     found.tested.append(token)
+                    rest = self._ways.variety.ending(after) if effect.begins_word else None
+                    if rest is None or found.words is None:
+                        found = found._replace(words=None)
+                    else:
+                        found.words.append(word_of(data.lstrip(SPACE) + rest))
                     continue
                 names |= more
             for whole in effect.wholes:
                 found.wholes.setdefault(whole, []).append(token)
             for name in names:
                 found.named.setdefault(name, []).append(token)
-        longest = max((len(whole) for whole in found.wholes if isinstance(whole, bytes)), default=0)
-        # Where there are several ways to write it, its beginning may be longer.
-        return found._replace(longest=longest if self._trails.canonical and mode != WORD else NEVER)
+        if not self._trails.canonical or mode == WORD:
+            # There are several ways to write it, and its beginning may be longer.
+            return found._replace(longest=NEVER)
+        texts = [whole for whole in found.wholes if isinstance(whole, bytes)]
+        begins = frozenset(whole[:end] for whole in texts for end in range(len(whole) + 1))
+        return found._replace(longest=max(map(len, texts), default=0), begins=begins)
 
     def _room(self, state: int, trail: Trail) -> frozenset[bytes] | None:
         """The names that are needed for a piece that may come to very many values; None where none may come."""
@@ -142,32 +169,34 @@ class Effects:
             return frozenset() if self._ways.variety.is_various(state, trail) else None
         return self._ways.variety.room(state, trail.mode, trail.frame.kind)
 
-    def narrow(self, state: int, allowed: Mask) -> list[int]:
+    def known_narrow(self, state: int) -> Narrow | None:
+        """As `narrow`, if it is known."""
+        return self._narrow.get(state)
+
+    def narrow(self, state: int, allowed: Mask) -> Narrow:
         """The tokens that go on with a word in a state of the chart, so that it may not come to very many values."""
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
-            known = self._narrow[state] = []
+            known = self._narrow[state] = Narrow([], [], {})
             for token in tokens_of(allowed & ~self._heads.ending):
                 spend(EACH_TOKEN)
-                if not self._ways.variety.is_wide(self._automaton.read(state, self._texts[token] or b"")):
-                    known.append(token)
+                data = self._texts[token] or b""
+                after = self._automaton.read(state, data)
+                if not self._ways.variety.is_wide(after):
+                    (known.powers if data[:1] in b"eE" else known.others).append(token)
+                    rest = self._ways.variety.ending(after)
+                    known.endings[token] = None if rest is None else data + rest
         return known
 
-    def simple(self, token: int, trail: Trail) -> Simple | None:
-        """What a token does to a trail, if that is simple and known or quickly told."""
-        key = (trail.frame.shape << 8 | trail.mode) << 32 | token
-        if key not in self._simple:
-            if len(self._simple) >= MAX_KNOWN:
-                self._simple.clear()
-            self._simple[key] = self._look_simple(trail, self._texts[token] or b"")
-        return self._simple[key]
-
-    def _look_simple(self, trail: Trail, data: bytes) -> Simple | None:
-        mode = trail.mode
-        if not self._trails.canonical or mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or trail.frame.is_open:
+    def look_simple(self, trail: Trail, token: int) -> Simple | None:
+        """What a token does to a trail, if that is simple."""
+        mode, data = trail.mode, self._texts[token] or b""
+        if not self._trails.canonical or mode in (TEXT_ESCAPE, NAME_ESCAPE) or trail.frame.is_open:
             return None
+        if mode == WORD and not WORD_END.search(data):
+            return Simple(False, data, mode, None)
         if mode in STRINGS and b'"' not in data and b"\\" not in data:
             return Simple(False, data, mode, None)
         log: list[Completed] = []
@@ -175,12 +204,15 @@ class Effects:
         found, end = self._trails.read(blank, data, 0, lambda _: False, log)
         if end < 0 or found is None or found.frame.parent is not blank.frame.parent:
             return None
-        if found.mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or len(log) > 1 or any(each.begun for each in log):
+        if found.mode in (TEXT_ESCAPE, NAME_ESCAPE) or len(log) > 1 or any(each.begun for each in log):
             return None
-        begin = joined(found.text) if found.mode in STRINGS else None
+        begin = joined(found.text) if found.mode in STRINGS or found.mode == WORD else None
         if not log:
-            return None if mode in STRINGS else Simple(False, b"", found.mode, begin)
+            return None if mode in STRINGS or mode == WORD else Simple(False, b"", found.mode, begin)
         value = log[0].value
+        if mode == WORD:
+            ended = WORD_END.search(data)
+            return Simple(True, data[: ended.start()], found.mode, begin) if ended else None
         return Simple(True, value[1:], found.mode, begin) if isinstance(value, bytes) and mode in STRINGS else None
 
     def _effect(self, blank: Trail, shape: Shape, data: bytes) -> Effect:
@@ -206,7 +238,8 @@ class Effects:
         is_same_piece = not log and blank.mode in (*STRINGS, WORD)
         goes_on = not is_after and not is_same_piece
         names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
-        return Effect(found, tuple(values), names, True, goes_on, is_after or bool(log))
+        begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
+        return Effect(found, tuple(values), names, True, goes_on, is_after or bool(log), begins_word)
 
     def _blank(self, shape: Shape, mode: int) -> Trail:
         """A trail without values in containers as some are."""
@@ -219,7 +252,7 @@ class Effects:
             frame = Frame(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
         # What no string begins with, so that the one in progress is none of those that tokens have in whole
-        text = Parts(None, b"\0", 1) if mode in STRINGS else None
+        text = b"\0" if mode in STRINGS else None
         return Trail(frame, mode, text)
 
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..limits import spend
-from .rivals import ARRAY, NONE, OBJECT, Group, Kind, Rivals, Shelf, Value, texts_beginning
+from .pieces import Parts, Text
+from .rivals import ARRAY, NONE, OBJECT, Container, Kind, Rivals, Shelf, Value, rivals_of, texts_beginning
+from .words import WordBegin, key_of
 from .written import Written
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
 of a string, of a name, and of these after a backslash."""
 STRINGS = (TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE)
-
-
-class Parts(NamedTuple):
-    """Items, members, or pieces of a text: one behind those before it; size: of all together."""
-
-    before: Parts | None
-    last: Any
-    size: int
 
 
 class Frame:
@@ -99,9 +92,11 @@ class Frame:
         else:
             assert self.name is not None
             part, at = (self.name, value), self.name
-        rivals = rivals.having(at, value)
-        parts = None if self.parent is None else Parts(self.parts, part, self.length + 1)
-        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=self.length + 1)
+        if rivals is not NONE:
+            rivals = rivals.having(at, value)
+        length = self.length + 1
+        parts = None if self.parent is None else Parts(self.parts, part, length)
+        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=length)
 
 
 class Targets:
@@ -110,27 +105,33 @@ class Targets:
     written: what it must not be equal to; count: how many there are, at most
     """
 
-    __slots__ = ("_first", "_shelf", "count", "has_words", "written")
+    __slots__ = ("_parts", "_shelves", "count", "written")
 
     def __init__(self, frame: Frame) -> None:
         is_name = frame.kind is OBJECT and frame.name is None
         self.written = frame.written if frame.kind is ARRAY or is_name else None
         self.count = 0 if self.written is None else self.written.count
-        self.has_words = self.written is not None and self.written.has_words
-        self._shelf: Shelf | None = None
-        self._first = frame.rivals.count
+        # What keeps rivals: of groups, and of those that are in none
+        self._shelves: list[tuple[Shelf, int]] = []
+        self._parts: list[Value] = []
         if frame.rivals:
-            group = frame.rivals.group
-            self._shelf = group.names() if is_name else group.shelf(frame.length if frame.name is None else frame.name)
-            self.count += len(self._shelf.groups)
-            self.has_words |= self._shelf.words_from < self._first
+            at = frame.length if frame.name is None else frame.name
+            for group, first in frame.rivals.sources:
+                self._shelves.append((group.names() if is_name else group.shelf(at), first))
+            for value in frame.rivals.few:
+                if is_name:
+                    self._parts += value.parts
+                elif value.has(at):
+                    self._parts.append(value.parts[at])
+            self.count += len(self._parts) + sum(len(shelf.groups) for shelf, _ in self._shelves)
 
     def _is_kept(self, value: Value) -> bool:
         """Whether a value keeps rivals."""
-        if self._shelf is None:
-            return False
-        group = self._shelf.groups.get(value)
-        return group is not None and group.numbers[0] < self._first
+        for shelf, first in self._shelves:
+            group = shelf.groups.get(value)
+            if group is not None and group.numbers[0] < first:
+                return True
+        return value in self._parts
 
     def __contains__(self, value: Value) -> bool:
         return self._is_kept(value) or (self.written is not None and value in self.written)
@@ -141,10 +142,19 @@ class Targets:
             return True
         return self.written is not None and self.written.continues(begin)
 
+    def continues_word(self, begin: WordBegin) -> bool:
+        """Whether some number, true, false or null among them may begin so."""
+        if self.written is not None and self.written.continues_word(begin):
+            return True
+        if any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self._parts):
+            return True
+        return any(shelf.words.continues(begin, first) for shelf, first in self._shelves)
+
     def kept(self, begin: bytes) -> Iterator[bytes]:
         """The strings that begin so and keep rivals."""
-        if self._shelf is not None:
-            yield from (text for text in texts_beginning(self._shelf.texts, begin) if self._is_kept(text))
+        yield from (part for part in self._parts if isinstance(part, bytes) and part.startswith(begin))
+        for shelf, _ in self._shelves:
+            yield from (text for text in texts_beginning(shelf.texts, begin) if self._is_kept(text))
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """The strings among them that begin so."""
@@ -154,37 +164,26 @@ class Targets:
 
     def rivals(self, kind: Kind) -> Rivals:
         """The arrays, or objects, among them."""
-        inner = None if self._shelf is None else self._shelf.inner.get(kind)
-        kept = NONE if inner is None else Rivals(inner, self._first)
         written = NONE if self.written is None else self.written.containers(kind)
-        if not kept or not written:
-            return written if written else kept if kept else NONE
-        both = Group()
-        for value in dict.fromkeys((*kept.values(), *written.values())):
-            spend(20)
-            both.add(value, 0)
-        return Rivals(both, 1)
+        parts = [part for part in self._parts if isinstance(part, Container) and part.kind == kind]
+        if not parts and not self._shelves:
+            return written
+        kept = ((shelf.inner.get(kind), first) for shelf, first in self._shelves)
+        return rivals_of((*written.sources, *kept), dict.fromkeys((*parts, *written.few)))
 
 
 class Trail:
     """Where a text is: the innermost container, what comes next, the piece in progress.
 
     is_free: whether that piece can come to no target; None until somebody asks
+    spot: what the places have in common that have this trail; None of one that is only tried
     """
 
-    __slots__ = ("frame", "is_free", "mode", "text")
+    __slots__ = ("frame", "is_free", "mode", "spot", "text")
 
-    def __init__(self, frame: Frame, mode: int, text: Parts | None = None, is_free: bool | None = None) -> None:
+    def __init__(self, frame: Frame, mode: int, text: Text | None = None, is_free: bool | None = None) -> None:
         self.frame = frame
         self.mode = mode
         self.text = text
         self.is_free = is_free
-
-
-def items_of(parts: Parts | None) -> list[Any]:
-    """The items, members or pieces in order."""
-    found: list[Any] = []
-    while parts is not None:
-        found.append(parts.last)
-        parts = parts.before
-    return found[::-1]
+        self.spot: Any = None

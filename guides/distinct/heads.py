@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,8 @@ from .words import word_of
 
 Mask = NDArray[np.uint32]
 
+_BOUNDS = b" \t\n\r,]}"
+"""What may be behind a word."""
 _BETWEEN = re.compile(rb"(?:^|(?<=[ \t\n\r,\[:]))[-+.0-9a-zA-Z]+(?=[ \t\n\r,\]}])")
 _WORD = re.compile(rb"([-+.0-9eE]*|(?:(?:t?r)?u)?e|(?:(?:(?:f?a)?l)?s)?e|(?:(?:n?u)?l)?l)[ \t\n\r,\]}]")
 
@@ -25,7 +26,7 @@ class Heads:
 
     closers: what tokens have before a quote that may end a string, with the tokens
     inner: strings and words that some tokens have in whole
-    enders: what tokens have before the end of a word, with the tokens
+    enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
     opening: those of them that have a bracket before it, or space in front
     """
@@ -33,46 +34,52 @@ class Heads:
     _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, Heads]] = weakref.WeakKeyDictionary()
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._texts = vocabulary.tokens
+        tokens = vocabulary.tokens
         self._words = (vocabulary.size + 31) // 32
         self.closers: dict[bytes, list[int]] = {}
         self.inner: set[Any] = set()
-        self.enders: dict[bytes, list[int]] = {}
-        quoted: list[int] = []
-        with_comma: list[int] = []
-        opening: list[int] = []
-        for token, text in enumerate(vocabulary.tokens):
-            if not text:
-                continue
-            ended = _WORD.match(text)
+        # Most tokens have nothing of this, and regular expressions take ten times as long to find that out.
+        texts = _Counts(tokens)
+        bounds, at_once = texts.of(_BOUNDS), texts.first(_BOUNDS)
+        self.enders: dict[bytes, list[int]] = {b"": np.flatnonzero(at_once).tolist()}
+        for token in np.flatnonzero((bounds > 0) & ~at_once).tolist():
+            ended = _WORD.match(tokens[token] or b"")
             if ended:
                 self.enders.setdefault(ended.group(1), []).append(token)
-            self.inner.update(map(word_of, _BETWEEN.findall(text)))
-            if b"," in text:
-                with_comma.append(token)
-                if text[:1].isspace() or 0 <= text.find(b"[") < text.rfind(b","):
-                    opening.append(token)
-            at = text.find(b'"')
-            if at < 0:
-                continue
-            quoted.append(token)
-            while at >= 0:
-                self.closers.setdefault(text[:at], []).append(token)
-                end = text.find(b'"', at + 1)
-                while end >= 0:
-                    self.inner.add(text[at + 1 : end])
-                    end = text.find(b'"', end + 1)
-                at = text.find(b'"', at + 1)
+        for token in np.flatnonzero(bounds > at_once).tolist():
+            self.inner.update(map(word_of, _BETWEEN.findall(tokens[token] or b"")))
+        with_comma = np.flatnonzero(texts.of(b",")).tolist()
+        quoted = np.flatnonzero(texts.of(b'"')).tolist()
+        for token in quoted:
+            self._add_quotes(token, tokens[token] or b"")
         self._masks: dict[tuple[int, bytes], Mask] = {}
         self.longest = max(map(len, self.closers), default=0)
-        self.longest_token = max((len(text) for text in vocabulary.tokens if text), default=0)
+        self.longest_token = max((len(text) for text in tokens if text), default=0)
         self.quoted = self.packed(quoted)
         self.ending = self.packed(token for tokens in self.enders.values() for token in tokens)
-        self.powers = self.packed(
-            [token for token, text in enumerate(vocabulary.tokens) if text and b"e" in text.lower()]
-        )
+        self.powers = self.packed(np.flatnonzero(texts.of(b"eE")).tolist())
+        # Only with a digit at its end, or as it is, a number is complete.
+        self.number_enders = {head: each for head, each in self.enders.items() if head[-1:] in b"0123456789"}
         self.with_comma = self.packed(with_comma)
-        self.opening = self.packed(opening)
+        self.opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
+        # Of tokens of the same bytes the last one, and apart from it the few others: so this is nothing that Python's
+        # garbage collector, which would take much longer, looks through.
+        self._by_text = {text: token for token, text in enumerate(tokens) if text}
+        self._others: dict[bytes, list[int]] = {}
+        for token, text in enumerate(tokens):
+            if text and self._by_text[text] != token:
+                self._others.setdefault(text, []).append(token)
+
+    def _add_quotes(self, token: int, text: bytes) -> None:
+        """Note the strings that a token ends, and those that it has in whole."""
+        at = text.find(b'"')
+        while at >= 0:
+            self.closers.setdefault(text[:at], []).append(token)
+            end = text.find(b'"', at + 1)
+            while end >= 0:
+                self.inner.add(text[at + 1 : end])
+                end = text.find(b'"', end + 1)
+            at = text.find(b'"', at + 1)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> Heads:
@@ -87,6 +94,10 @@ class Heads:
         flags = np.zeros(32 * self._words, np.bool_)
         flags[list(tokens)] = True
         return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def enders_of(self, begin: bytes) -> dict[bytes, list[int]]:
+        """What of `enders` may complete a word that begins so."""
+        return self.number_enders if begin[:1] in b"-0123456789" else self.enders
 
     def ending_string(self, rest: bytes) -> Mask:
         """The tokens that begin with the rest of a string and a quote."""
@@ -112,19 +123,54 @@ class Heads:
 
     def spelling_on(self, begin: bytes, texts: Iterator[bytes]) -> set[int]:
         """The tokens that spell a piece of one of the texts, which begin alike, from behind that."""
-        by_text, longest = self.by_text, self.longest_token
+        by_text, longest = self._by_text, self.longest_token
         found: set[int] = set()
         for text in texts:
             rest = text[len(begin) : len(begin) + longest]
             for end in range(1, len(rest) + 1):
-                found.update(by_text.get(rest[:end], ()))
+                token = by_text.get(rest[:end])
+                if token is not None:
+                    found.add(token)
+                    found.update(self._others.get(rest[:end], ()))
         return found
 
     @cached_property
-    def by_text(self) -> dict[bytes, list[int]]:
-        """The tokens by their bytes."""
-        found: dict[bytes, list[int]] = {}
-        for token, text in enumerate(self._texts):
-            if text:
-                found.setdefault(text, []).append(token)
-        return found
+    def twins(self) -> dict[int, tuple[int, ...]]:
+        """The tokens with the same bytes as others, by each of them."""
+        return {token: (*others, self._by_text[text]) for text, others in self._others.items()
+                for token in (*others, self._by_text[text])}  # fmt: skip
+
+    def spelling(self, text: bytes) -> tuple[int, ...]:
+        """The tokens of these bytes, ascending."""
+        last = self._by_text.get(text)
+        return () if last is None else (*self._others.get(text, ()), last)
+
+
+class _Counts:
+    """How many of some bytes each token has."""
+
+    def __init__(self, tokens: Sequence[bytes | None]) -> None:
+        lengths = np.fromiter((len(text or b"") for text in tokens), np.int64, len(tokens))
+        self._ends = np.cumsum(lengths)
+        self._starts = self._ends - lengths
+        self._bytes = np.frombuffer(b"".join(text or b"" for text in tokens) + b"\0", np.uint8)
+        self._is_text = lengths > 0
+
+    def of(self, wanted: bytes) -> NDArray[np.int64]:
+        """int64 [tokens]: how many of the bytes are among the wanted ones."""
+        before = np.concatenate([[0], np.cumsum(self._are(wanted))])
+        return before[self._ends] - before[self._starts]
+
+    def first(self, wanted: bytes) -> NDArray[np.bool_]:
+        """bool [tokens]: whether the first byte is one of them."""
+        return self._is_text & self._are(wanted)[self._starts]
+
+    def _are(self, wanted: bytes) -> NDArray[np.bool_]:
+        table = np.zeros(256, np.bool_)
+        table[list(wanted)] = True
+        return table[self._bytes]
+
+
+def _opens(text: bytes) -> bool:
+    """Whether a token with a comma has a bracket before it, or space in front."""
+    return text[:1].isspace() or 0 <= text.find(b"[") < text.rfind(b",")

@@ -14,6 +14,7 @@ from ..limits import spend
 from .effects import Effects
 from .frames import Trail
 from .heads import Heads
+from .moves import Moves
 from .trail import SPACE, Trails
 from .ways import Place, Ways
 
@@ -46,23 +47,26 @@ class RememberingGuide(LiftedGuide):
             )
         self._marks = marks
         self._heads = Heads.of(self.vocabulary)
+        self._twins = self._heads.twins
         self._trails = Trails(self._heads, canonical=canonical)
         self._ways = Ways(self._automaton, self._trails, self._differs, self._closing)
         self._effects = Effects(self._automaton, self._trails, self._ways, self._heads, self.vocabulary)
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
-        self._places: list[tuple[int, Trail]] = []
+        self._chart_steps: dict[int, int] = {}
+        self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps)
+        self._given: list[Trail] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._begins: dict[int, bool] = {}
-        self._chart_steps: dict[int, int] = {}
 
     def _place(self, state: int) -> Place:
         """The chart's state and the trail of a state. Raises StateError."""
         if state < FIRST_NUMBER:
             return state, None
-        if state - FIRST_NUMBER >= len(self._places):
+        if state - FIRST_NUMBER >= len(self._given):
             raise no_state(state)
-        return self._places[state - FIRST_NUMBER]
+        trail = self._given[state - FIRST_NUMBER]
+        return trail.spot.state, trail
 
     def _number(self, state: int, data: bytes, place: Place | None) -> int:
         """The number of a place that `data` leads to from a state; DEAD for None."""
@@ -71,10 +75,12 @@ class RememberingGuide(LiftedGuide):
         after, trail = place
         if trail is None:
             return after
+        # Steps by tokens are remembered as such, and by the bytes of others
+        tokens = self._heads.spelling(data)
         key = (state, data)
-        number = self._numbers.get(key)
+        number = self._steps.get(state << 32 | tokens[0]) if tokens else self._numbers.get(key)
         if number is None:
-            count = len(self._places)
+            count = len(self._given)
             limits = self._meter.limits
             if count >= limits.states:
                 raise LimitError(
@@ -83,13 +89,28 @@ class RememberingGuide(LiftedGuide):
                 )
             if count % LOOKS == 0:
                 self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-            if len(self._numbers) >= MAX_STEPS:
-                self._numbers.clear()
-            number = FIRST_NUMBER + count
-            self._trails.states_bytes += EACH_STATE + len(data)
-            self._places.append((after, trail))
-            self._numbers[key] = number
+            trail.spot = self._moves.spot(after, trail)
+            number = self._add(len(data), trail)
+            if tokens:
+                self._note_steps([state << 32 | token for token in tokens], number)
+            else:
+                if len(self._numbers) >= MAX_STEPS:
+                    self._numbers.clear()
+                self._numbers[key] = number
         return number
+
+    def _add(self, size: int, trail: Trail) -> int:
+        """The number of one more place, which so many bytes led to."""
+        number = FIRST_NUMBER + len(self._given)
+        self._trails.states_bytes += EACH_STATE + size
+        self._given.append(trail)
+        return number
+
+    def _note_steps(self, keys: list[int], number: int) -> None:
+        if len(self._steps) >= MAX_STEPS:
+            self._steps.clear()
+        for key in keys:
+            self._steps[key] = number
 
     @property
     def trail_bytes(self) -> int:
@@ -171,33 +192,35 @@ class RememberingGuide(LiftedGuide):
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is int and type(token) is int and state >= FIRST_NUMBER and token >= 0:
-            known = self._steps.get(state << 32 | token)
+            key = state << 32 | token
+            known = self._steps.get(key)
             if known is None:
-                known = self._quick_step(state, token)
+                known = self._quick_step(state, token, key)
             if known is not None and not self._automaton.is_crowded:
                 return known
         return super().advance(state, token)
 
-    def _quick_step(self, state: int, token: int) -> int | None:
-        """As `advance`, where what the token does is known of the chart, and simple; None elsewhere."""
-        index = state - FIRST_NUMBER
+    def _quick_step(self, state: int, token: int, key: int) -> int | None:
+        """As `advance`, where what the token does is known of such places; None elsewhere."""
         with self._lock:
-            count = len(self._places)
-            if index >= count or count % LOOKS == 0 or len(self._steps) >= MAX_STEPS:
+            given, steps = self._given, self._steps
+            index, count = state - FIRST_NUMBER, len(given)
+            if index >= count or count % LOOKS == 0 or len(steps) >= MAX_STEPS:
                 return None
-            chart_state, trail = self._places[index]
-            after = self._chart_steps.get(chart_state << 32 | token)
-            if after is None or after == DEAD:
+            trail = self._moves.after(given[index], token)
+            if trail is None:
                 return None
-            simple = self._effects.simple(token, trail)
-            if simple is None:
-                return None
-            found = self._trails.after_simple(trail, simple)
-            if found is None or not (found.is_free or self._ways.is_surely_alive(after, found)):
-                return None
-            data = self._vocabulary.tokens[token]
-            assert data is not None
-            number = self._steps[state << 32 | token] = self._number(state, data, (after, found))
+            number = FIRST_NUMBER + count
+            self._trails.states_bytes += EACH_STATE
+            given.append(trail)
+            steps[key] = number
+            if token in self._twins:
+                for twin in self._twins[token]:
+                    steps[state << 32 | twin] = number
+            # What its mask is shows here, mostly
+            signature = self._moves.signature(trail)
+            if signature >= 0 and len(self._signatures) < MAX_STEPS:
+                self._signatures[number] = signature
             return number
 
     @paused
@@ -208,9 +231,7 @@ class RememberingGuide(LiftedGuide):
                 self._automaton.collect()
             place = self._place(state)
             after = self._number(state, self._vocabulary.tokens[token] or b"", self._place_after(place, token))
-            if len(self._steps) >= MAX_STEPS:
-                self._steps.clear()
-            self._steps[state << 32 | token] = after
+            self._note_steps([state << 32 | token], after)
             return after
 
     def _place_after(self, place: Place, token: int) -> Place | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, Literal
 
-from ...kernels.answers import NEVER
 from ..limits import spend
+from .words import Words
 
 Kind = Literal["array", "object"]
 ARRAY: Kind = "array"
 OBJECT: Kind = "object"
 
+FEW = 4
+"""Up to how many containers are looked through one by one, for which shelves would take longer."""
 _serials = count(1)
 
 
@@ -28,6 +30,10 @@ class Container:
     def __init__(self, kind: Kind, parts: Any) -> None:
         self.kind: Kind = kind
         self.parts = parts
+
+    def has(self, at: int | bytes) -> bool:
+        """Whether there is something at an index, or by a name."""
+        return at < len(self.parts) if isinstance(at, int) else at in self.parts
 
 
 Value = bytes | tuple[Any, ...] | Container
@@ -60,9 +66,8 @@ class Group:
         if shelf is None:
             shelf = self._shelves[at] = Shelf()
         for value, number in self._waiting(shelf):
-            parts = value.parts
-            if (at < len(parts)) if isinstance(at, int) else (at in parts):
-                shelf.put(parts[at], value, number)
+            if value.has(at):
+                shelf.put(value.parts[at], value, number)
         return shelf
 
     def names(self) -> Shelf:
@@ -87,17 +92,16 @@ class Group:
 class Shelf:
     """What containers of a group have at one place, and which of them have it.
 
-    texts: the strings, in order; words_from: how many values were written before one with a number, true, false or null
-    inner: the arrays and objects
+    texts: the strings, in order; words: the numbers, true, false and null; inner: the arrays and objects
     """
 
-    __slots__ = ("done", "groups", "inner", "texts", "words_from")
+    __slots__ = ("done", "groups", "inner", "texts", "words")
 
     def __init__(self) -> None:
         self.done = 0
         self.groups: dict[Value, Group] = {}
         self.texts: list[bytes] = []
-        self.words_from = NEVER
+        self.words = Words()
         self.inner: dict[Kind, Group] = {}
 
     def put(self, part: Value, value: Container, number: int) -> None:
@@ -112,41 +116,54 @@ class Shelf:
                     self.inner[part.kind] = Group()
                 self.inner[part.kind].add(part, number)
             else:
-                self.words_from = min(self.words_from, number)
+                self.words.add(part, number)
         group.add(value, number)
 
 
 class Rivals:
-    """Those of a group that were among the first values; what a container in progress may still come to."""
+    """What a container in progress may still come to: those of groups that were among the first values, and a few more.
 
-    __slots__ = ("count", "group")
+    sources: groups, each with how many values count; few: containers that are in none of them
+    """
 
-    def __init__(self, group: Group, first: int) -> None:
-        self.group = group
-        self.count = first
+    __slots__ = ("few", "sources")
+
+    def __init__(self, sources: tuple[tuple[Group, int], ...], few: tuple[Container, ...]) -> None:
+        self.sources = sources
+        self.few = few
 
     def __bool__(self) -> bool:
-        numbers = self.group.numbers
-        return bool(numbers) and numbers[0] < self.count
+        return bool(self.few or self.sources)
 
     def __len__(self) -> int:
-        return bisect_left(self.group.numbers, self.count)
-
-    def values(self) -> list[Container]:
-        """The containers."""
-        return self.group.values[: len(self)]
+        return len(self.few) + sum(bisect_left(group.numbers, first) for group, first in self.sources)
 
     def having(self, at: int | bytes, part: Value) -> Rivals:
         """Those that have something at an index, or by a name."""
         if not self:
             return NONE
-        group = self.group.shelf(at).groups.get(part)
-        if group is None or group.numbers[0] >= self.count:
-            return NONE
-        return Rivals(group, self.count)
+        few = [value for value in self.few if value.has(at) and value.parts[at] == part]
+        sources: list[tuple[Group, int]] = []
+        for group, first in self.sources:
+            found = group.shelf(at).groups.get(part)
+            if found is None:
+                continue
+            known = bisect_left(found.numbers, first)
+            if known > FEW:
+                sources.append((found, first))
+            else:
+                few += found.values[:known]
+        return Rivals(tuple(sources), tuple(few)) if sources or few else NONE
 
 
-NONE = Rivals(Group(), 0)
+NONE = Rivals((), ())
+
+
+def rivals_of(sources: Iterable[tuple[Group | None, int]], few: Iterable[Container]) -> Rivals:
+    """Those of some groups, as far as they are among the first values, and a few more."""
+    found = tuple((group, count) for group, count in sources if group and group.numbers and group.numbers[0] < count)
+    more = tuple(few)
+    return Rivals(found, more) if found or more else NONE
 
 
 def texts_beginning(texts: list[bytes], begin: bytes) -> Iterator[bytes]:

@@ -25,13 +25,12 @@ from .frames import (
     TEXT_ESCAPE,
     WORD,
     Frame,
-    Parts,
     Trail,
-    items_of,
 )
 from .heads import Heads
+from .pieces import items_of, joined, more_of
 from .rivals import ARRAY, OBJECT, Kind, Value
-from .words import word_of
+from .words import WordBegin, word_of
 from .written import Values, Written
 
 SPACE = b" \t\n\r"
@@ -41,7 +40,7 @@ LEVELS = 6
 Shape = tuple[tuple[Kind, bool], ...]
 
 _STOP = re.compile(rb'["\\]')
-_WORD_END = re.compile(rb"[ \t\n\r,\]}]")
+WORD_END = re.compile(rb"[ \t\n\r,\]}]")
 _BEGUN = re.compile(rb"\\u[0-9a-fA-F]{0,3}\Z")
 _CERTAIN = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*", re.DOTALL
@@ -58,6 +57,10 @@ class Completed(NamedTuple):
     is_name: bool
     begun: bool
     inside: bool
+
+
+Log = list[Completed] | None
+_GOES_ON, _ENDED, _REFUSED = range(3)
 
 
 class Simple(NamedTuple):
@@ -124,7 +127,7 @@ class Trails:
         if free is None:
             frame = trail.frame
             if trail.mode == WORD:
-                free = not frame.targets.has_words
+                free = not frame.targets.continues_word(WordBegin(joined(trail.text)))
             elif frame.rivals:
                 free = not frame.targets.continues(self.piece(trail))
             else:
@@ -132,17 +135,6 @@ class Trails:
                 free = written is None or not written.count or not written.continues(self.piece(trail))
             trail.is_free = free
         return free
-
-    def after_simple(self, trail: Trail, simple: Simple) -> Trail | None:
-        """As `read`, where what comes is simple; None if a value is there that must not be."""
-        ends, more, mode, begin = simple
-        if not ends:
-            if begin is None and more:
-                return Trail(trail.frame, mode, _more(trail.text, more), trail.is_free or None)
-            return Trail(trail.frame, mode, None if begin is None else _more(None, begin))
-        key = joined(trail.text) + more
-        frame = trail.frame.having(key) if trail.mode == TEXT else trail.frame.named(key)
-        return None if frame is None else Trail(frame, mode, None if begin is None else _more(None, begin))
 
     def read(
         self, trail: Trail, data: bytes, at: int, differ: Callable[[int], bool], log: list[Completed] | None = None
@@ -153,92 +145,14 @@ class Trails:
         differ: whether the items of the array whose first item begins at a place in `data` must differ
         log: takes what the text has in whole
         """
-        frame, mode, text, free = trail.frame, trail.mode, trail.text, trail.is_free or None
-        size = len(data)
-        opened = 0
-        begun = False
-        while at < size:
-            if mode in STRINGS:
-                if mode in (TEXT_ESCAPE, NAME_ESCAPE):
-                    text, at, mode = _more(text, data[at : at + 1]), at + 1, mode - 1
-                    continue
-                found = _STOP.search(data, at)
-                end = found.start() if found else size
-                if end > at or text is None:
-                    text = _more(text, data[at:end])
-                at = end
-                if not found:
-                    break
-                if data[end] == 0x5C:
-                    text, at, mode = _more(text, b"\\"), at + 1, mode + 1
-                    continue
-                at += 1
-                key = joined(text)
-                spend(len(key) >> 4)
-                if not self.canonical and b"\\" in key:
-                    key = _spelt(key)
-                after = frame.having(key) if mode == TEXT else frame.named(key)
-                if after is None:
-                    return None, -1
-                if log is not None:
-                    log.append(Completed(key, mode != TEXT, begun, opened > 0))
-                frame, mode, text, free = after, AFTER if mode == TEXT else COLON, None, None
-                continue
-            if mode == WORD:
-                found = _WORD_END.search(data, at)
-                end = found.start() if found else size
-                text = _more(text, data[at:end])
-                at = end
-                if not found:
-                    break
-                word = word_of(joined(text))
-                after = frame.having(word)
-                if after is None:
-                    return None, -1
-                if log is not None:
-                    log.append(Completed(word, False, begun, opened > 0))
-                frame, mode, text, free = after, AFTER, None, None
-                continue
-            byte = data[at]
-            if byte in SPACE:
-                at += 1
-            elif mode == COLON:
-                mode, at = ITEM, at + 1
-            elif mode == NAME and byte == 0x22:
-                mode, text, at, begun = NAME_TEXT, None, at + 1, True
-            elif byte in b"]}":
-                at += 1
-                if frame.parent is None:
-                    return None, at
-                value = self._whole(frame)
-                after = frame.parent.having(value)
-                if after is None:
-                    return None, -1
-                if log is not None:
-                    log.append(Completed(value, False, opened > 0, opened > 1))
-                opened = max(opened - 1, 0)
-                frame, mode = after, AFTER
-            elif mode == AFTER:
-                mode, at = (ITEM if frame.kind is ARRAY else NAME), at + 1
-            else:
-                if frame.is_open:
-                    frame = self._decided(frame, must=differ(at))
-                begun = True
-                if byte == 0x22:
-                    mode, at = TEXT, at + 1
-                elif byte in b"[{":
-                    frame, mode = self._inner(frame, byte)
-                    at, opened = at + 1, opened + 1
-                else:
-                    mode = WORD
-        return Trail(frame, mode, text, free), at
+        return _Reading(self, trail, data, at, differ, log).result()
 
-    def _decided(self, frame: Frame, *, must: bool) -> Frame:
+    def decided(self, frame: Frame, *, must: bool) -> Frame:
         """An array of which it is known now whether its items must differ."""
         shape = self.shape(frame.parent, ARRAY, is_watched=must)
         return Frame(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
 
-    def _inner(self, frame: Frame, byte: int) -> tuple[Frame, int]:
+    def inner(self, frame: Frame, byte: int) -> tuple[Frame, int]:
         """A container that begins within another one, and what comes next in it."""
         if byte == 0x5B:
             shape = self.shape(frame, ARRAY, is_watched=True)
@@ -246,27 +160,138 @@ class Trails:
         shape = self.shape(frame, OBJECT, is_watched=False)
         return Frame(frame, OBJECT, self.nothing, shape, rivals=frame.targets.rivals(OBJECT)), NAME
 
-    def _whole(self, frame: Frame) -> Value:
+    def whole(self, frame: Frame) -> Value:
         """The value of a container that ends."""
         spend(10 * frame.length)
         parts = items_of(frame.parts)
         return self.values.array(parts) if frame.kind is ARRAY else self.values.object(parts)
 
 
-def joined(text: Parts | None) -> bytes:
-    """The bytes of a text in pieces."""
-    if text is None:
-        return b""
-    if text.before is None:
-        return text.last
-    pieces = items_of(text)
-    spend(len(pieces) << 2)
-    return b"".join(pieces)
+class _Reading:
+    """One call of `Trails.read`: the trail so far, and the place in the text.
 
+    opened: how many containers have begun in the text and not ended; begun: whether the value in progress has
+    """
 
-def _more(text: Parts | None, data: bytes) -> Parts:
-    """A text with more bytes."""
-    return Parts(text, data, len(data) if text is None else text.size + len(data))
+    __slots__ = ("at", "begun", "data", "differ", "frame", "free", "log", "mode", "opened", "text", "trails")
+
+    def __init__(
+        self, trails: Trails, trail: Trail, data: bytes, at: int, differ: Callable[[int], bool], log: Log
+    ) -> None:
+        self.trails = trails
+        self.data = data
+        self.at: int = at
+        self.differ = differ
+        self.log = log
+        self.frame, self.mode, self.text = trail.frame, trail.mode, trail.text
+        self.free = trail.is_free or None
+        self.opened = 0
+        self.begun = False
+
+    def result(self) -> tuple[Trail | None, int]:
+        """As `Trails.read`."""
+        size = len(self.data)
+        while self.at < size:
+            if self.mode in STRINGS:
+                said = self._string()
+            elif self.mode == WORD:
+                said = self._word()
+            else:
+                said = self._between()
+            if said:
+                return None, self.at if said == _ENDED else -1
+        return Trail(self.frame, self.mode, self.text, self.free), self.at
+
+    def _string(self) -> int:
+        """Read on in a string or name, up to its end at most."""
+        data, at = self.data, self.at
+        if self.mode in (TEXT_ESCAPE, NAME_ESCAPE):
+            self.text, self.at, self.mode = more_of(self.text, data[at : at + 1]), at + 1, self.mode - 1
+            return _GOES_ON
+        found = _STOP.search(data, at)
+        end = found.start() if found else len(data)
+        if end > at or self.text is None:
+            self.text = more_of(self.text, data[at:end])
+        self.at = end
+        if not found:
+            return _GOES_ON
+        self.at = end + 1
+        if data[end] == 0x5C:
+            self.text, self.mode = more_of(self.text, b"\\"), self.mode + 1
+            return _GOES_ON
+        key = joined(self.text)
+        spend(len(key) >> 4)
+        if not self.trails.canonical and b"\\" in key:
+            key = _spelt(key)
+        if self.mode == TEXT:
+            return self._complete(key, self.frame.having(key))
+        return self._complete(key, self.frame.named(key), COLON)
+
+    def _word(self) -> int:
+        """Read on in a number, or true, false or null, up to its end at most."""
+        found = WORD_END.search(self.data, self.at)
+        end = found.start() if found else len(self.data)
+        self.text = more_of(self.text, self.data[self.at : end])
+        self.at = end
+        if not found:
+            return _GOES_ON
+        word = word_of(joined(self.text))
+        return self._complete(word, self.frame.having(word))
+
+    def _complete(self, value: Value, after: Frame | None, mode: int = AFTER) -> int:
+        """A value or name is complete, which leads to a container with it, if it may be there."""
+        if after is None:
+            return _REFUSED
+        if self.log is not None:
+            self.log.append(Completed(value, mode == COLON, self.begun, self.opened > 0))
+        self.frame, self.mode, self.text, self.free = after, mode, None, None
+        return _GOES_ON
+
+    def _between(self) -> int:
+        """Read what is no part of a string or word."""
+        frame, byte = self.frame, self.data[self.at]
+        if byte in SPACE:
+            self.at += 1
+        elif self.mode == COLON:
+            self.mode, self.at = ITEM, self.at + 1
+        elif self.mode == NAME and byte == 0x22:
+            self.mode, self.text, self.at, self.begun = NAME_TEXT, None, self.at + 1, True
+        elif byte in b"]}":
+            return self._leave()
+        elif self.mode == AFTER:
+            self.mode, self.at = (ITEM if frame.kind is ARRAY else NAME), self.at + 1
+        else:
+            self._begin(byte)
+        return _GOES_ON
+
+    def _begin(self, byte: int) -> None:
+        """Begin a value."""
+        if self.frame.is_open:
+            self.frame = self.trails.decided(self.frame, must=self.differ(self.at))
+        self.begun = True
+        if byte == 0x22:
+            self.mode, self.at = TEXT, self.at + 1
+        elif byte in b"[{":
+            self.frame, self.mode = self.trails.inner(self.frame, byte)
+            self.at, self.opened = self.at + 1, self.opened + 1
+        else:
+            self.mode = WORD
+
+    def _leave(self) -> int:
+        """End a container."""
+        frame = self.frame
+        self.at += 1
+        if frame.parent is None:
+            return _ENDED
+        value = self.trails.whole(frame)
+        after = frame.parent.having(value)
+        if after is None:
+            return _REFUSED
+        if self.log is not None:
+            self.log.append(Completed(value, False, self.opened > 0, self.opened > 1))
+        self.opened = max(self.opened - 1, 0)
+        self.frame, self.mode = after, AFTER
+        return _GOES_ON
 
 
 def _spelt(raw: bytes) -> bytes:

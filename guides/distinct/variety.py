@@ -13,8 +13,9 @@ import numpy as np
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from .frames import COLON, ITEM, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .pieces import joined
 from .rivals import ARRAY, OBJECT, Kind
-from .trail import Trails, joined
+from .trail import Trails
 from .words import word_of
 
 EACH, EACH_BYTE = 1500, 150
@@ -23,12 +24,14 @@ MANY = 1 << 40
 """More values than anybody writes."""
 MAX_KNOWN = 1 << 16
 MAX_ROBUST = 400
+MOST_LISTED = 4096
 MAX_LOOKED = 40
 """Among how many states a piece that may come to very many values is looked for."""
 
 # Bytes that make a string another one, whatever stands before and behind them
 _PLAIN = np.array([byte for byte in range(0x20, 0x100) if byte not in b'"\\'], np.int64)
 _DIGITS = np.arange(0x31, 0x3A)
+_WORD_BYTES = b"1023456789.-+eE"
 _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 
 
@@ -45,12 +48,23 @@ class Variety:
         self._variety: dict[tuple[int, bool], int] = {}
         self._robust: dict[int, bool] = {}
         self._zeros: dict[int, bool] = {}
+        self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
+        self._suffixes: dict[int, bytes | None] = {}
+        self._digits: dict[int, bool] = {}
         self._endings: dict[int, bool] = {}
         self._roomy: dict[tuple[int, int, Kind], frozenset[bytes] | None] = {}
 
     def is_known_wide(self, state: int) -> bool:
         """Whether it is known that a string may come to more values than anybody writes."""
         return self._variety.get((state, False), 0) >= MANY
+
+    def is_known_endless(self, state: int, word: bytes) -> bool:
+        """Whether it is known that a word may come to more values than anybody writes."""
+        if b"e" in word.lower() or word[:1] not in b"-0123456789":
+            return False
+        if self._zeros.get(state) and (self._digits.get(state) or (b"." not in word and word.strip(b"-0"))):
+            return True
+        return self._variety.get((state, True), 0) >= MANY
 
     def is_known_roomy(self, state: int, trail: Trail) -> bool:
         """Whether it is known that a piece is to come that may, without names."""
@@ -69,13 +83,10 @@ class Variety:
         return data.tolist(), after[data].tolist()
 
     def ends_well(self, state: int, trail: Trail) -> bool:
-        """Whether the string or word in progress may end where it is, and is none that is to be avoided."""
+        """Whether the string in progress may end where it is, or the word soon, and is none that is to be avoided."""
         if trail.mode == WORD:
-            ends = self._endings.get(state)
-            if ends is None:
-                ends = bool((self._automaton.transitions(state)[_WORD_ENDS] >= 0).any())
-                note(self._endings, [state], ends)
-            return ends and word_of(joined(trail.text)) not in trail.frame.targets
+            rest = self.ending(state)
+            return rest is not None and word_of(joined(trail.text) + rest) not in trail.frame.targets
         if trail.mode not in (TEXT, NAME_TEXT) or self._trails.is_within_escape(trail):
             return False
         ends = self._endings.get(state)
@@ -83,6 +94,60 @@ class Variety:
             ends = bool(self._automaton.transitions(state)[0x22] >= 0)
             note(self._endings, [state], ends)
         return ends and self._trails.piece(trail) not in trail.frame.targets
+
+    def ending(self, state: int) -> bytes | None:
+        """Some bytes after which a word may end, the fewest; None if none are found among the next few."""
+        if state not in self._suffixes:
+            note(self._suffixes, [state], self._look_for_ending(state))
+        return self._suffixes[state]
+
+    def known_ending(self, state: int) -> bytes | None:
+        """As `ending`, if it is known."""
+        return self._suffixes.get(state)
+
+    def _look_for_ending(self, state: int) -> bytes | None:
+        queue, seen = deque([(state, b"")]), {state}
+        while queue and len(seen) <= MAX_LOOKED:
+            place, found = queue.popleft()
+            spend(1000)
+            after = self._automaton.transitions(place)
+            if (after[_WORD_ENDS] >= 0).any():
+                return found
+            for byte in _WORD_BYTES:
+                target = int(after[byte])
+                if target >= 0 and target not in seen:
+                    seen.add(target)
+                    queue.append((target, found + bytes((byte,))))
+        return None
+
+    def comes_to_others(self, state: int, trail: Trail) -> bool | None:
+        """Whether the string in progress may come to one that is not to be avoided; None if that is not known soon.
+
+        Looks at one string after the other, which are not many more than those to be avoided.
+        """
+        if trail.mode not in (TEXT, NAME_TEXT) or not self._trails.canonical:
+            return None
+        targets, todo = trail.frame.targets, [(state, self._trails.piece(trail))]
+        for _ in range(MOST_LISTED):
+            if not todo:
+                return False
+            spend(200)
+            place, text = todo.pop()
+            ends, onward = self._onward(place)
+            if ends and text not in targets:
+                return True
+            todo += [(target, text + byte) for byte, target in onward]
+        return None
+
+    def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
+        """Whether a string may end in a state of the chart, and what may come instead, with the states after it."""
+        known = self._ways_on.get(state)
+        if known is None:
+            ways = zip(*self.after(state), strict=True)
+            others = [(bytes((byte,)), target) for byte, target in ways if byte != 0x22]
+            known = bool(self._automaton.transitions(state)[0x22] >= 0), others
+            note(self._ways_on, [state], known)
+        return known
 
     def is_various(self, state: int, trail: Trail) -> bool:
         """Whether the string or word in progress, in a state of the chart, may come to more than anybody writes."""
@@ -123,8 +188,13 @@ class Variety:
         """Whether a number without a power of ten may go on with zeros without end, and each makes it another one."""
         if not self.loops_on_zeros(state):
             return False
-        is_integer = b"." not in mantissa and bool(mantissa.strip(b"-0"))
-        return is_integer or bool((self._automaton.transitions(state)[_DIGITS] >= 0).any())
+        if b"." not in mantissa and mantissa.strip(b"-0"):
+            return True
+        known = self._digits.get(state)
+        if known is None:
+            known = bool((self._automaton.transitions(state)[_DIGITS] >= 0).any())
+            note(self._digits, [state], known)
+        return known
 
     def loops_on_zeros(self, state: int) -> bool:
         """Whether a zero leads from a state of the chart to itself."""

@@ -20,8 +20,9 @@ from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..limits import spend
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .pieces import joined
 from .rivals import ARRAY
-from .trail import Trails, joined
+from .trail import Trails
 from .variety import EACH, MAX_KNOWN, Variety, note
 
 Place = tuple[int, Trail | None]
@@ -61,30 +62,31 @@ class Ways:
 
     def is_alive(self, state: int, trail: Trail) -> bool:
         """Whether the text can be completed."""
-        if self._is_told_alive(state, trail):
-            return True
+        told = self._told(state, trail)
+        if told is not None:
+            return told
         key = self._key(state, trail)
         known = self._alive.get(key)
         if known is None:
             known = self._search(state, trail)
         return known
 
-    def _is_told_alive(self, state: int, trail: Trail) -> bool:
-        """Whether it takes no search to tell that the text can be completed."""
-        return (
+    def _told(self, state: int, trail: Trail) -> bool | None:
+        """Whether the text can be completed, where it takes no search to tell; None elsewhere."""
+        if (
             self.is_settled(trail)
             or self.variety.is_varied(state, trail)
             or self.variety.ends_well(state, trail)
             or self.variety.has_room(state, trail)
-        )
-
-    def is_surely_alive(self, state: int, trail: Trail) -> bool:
-        """Whether it is known at once that the text can be completed."""
-        if self.is_settled(trail):
+        ):
             return True
-        if trail.mode in STRINGS:
-            return self.variety.is_known_wide(state)
-        return self.variety.is_known_roomy(state, trail)
+        return self._others(state, trail)
+
+    def _others(self, state: int, trail: Trail) -> bool | None:
+        """Whether a string in progress may come to one that is not there; None where that does not tell."""
+        told = self.variety.comes_to_others(state, trail)
+        # It may be a part of a container that is another one for what comes later.
+        return None if told is False and trail.frame.rivals else told
 
     def cost(self, state: int, trail: Trail) -> int:
         """The bytes that complete the text."""
@@ -139,7 +141,8 @@ class Ways:
             at = at.parent
         for each in reversed(todo):
             around = 0 if each.parent is None else each.parent.serial
-            rivals = (each.rivals.group.serial, each.rivals.count) if each.rivals else None
+            sources = tuple((group.serial, first) for group, first in each.rivals.sources)
+            rivals = (sources, each.rivals.few) if each.rivals else None
             spend(50)
             written = -1 if each.written is None else each.written.serial
             key = (around, each.kind, each.is_open, written, rivals, each.length if rivals else 0, each.name)
@@ -176,9 +179,13 @@ class Ways:
                 found, end = self.variety.read(place, at, byte)
                 if end < 0:
                     continue
-                if found is None or self._is_told_alive(target, found):
+                told = found is None or self._told(target, found)
+                if told:
                     note(self._alive, _keys(way), True)
                     return True
+                if told is False:
+                    continue
+                assert found is not None
                 spend(100)
                 heapq.heappush(queue, (_stakes(found), next(numbers), target, found, way))
         note(self._alive, looked, False)
@@ -206,7 +213,7 @@ class Ways:
             data, states = self.variety.after(place)
             for byte, target, left in zip(data, states, self._all_needed(states), strict=True):
                 found, end = self.variety.read(place, at, byte)
-                if end < 0 or left >= NEVER:
+                if end < 0 or left >= NEVER or (found is not None and self._others(target, found) is False):
                     continue
                 spend(100)
                 heapq.heappush(queue, (done + 1 + left, -done - 1, next(numbers), target, found, way))

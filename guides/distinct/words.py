@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, insort
 from typing import Any
 
 from ..limits import spend
@@ -22,6 +23,69 @@ def word_of(word: bytes) -> tuple[Any, ...]:
     if not short:
         return ("number", b"", b"", 0)
     return ("number", sign, short, _whole_number(power) - len(fraction) + len(digits) - len(short))
+
+
+def key_of(value: tuple[Any, ...]) -> bytes:
+    """What numbers have in common that differ in the power of ten only: sign and digits; of others, their text."""
+    return b"".join(value[1:3])
+
+
+class WordBegin:
+    """The beginning of a word, and of which keys a word has one that begins so.
+
+    prefix: what such a key begins with; or it is `exact`, what it is if nothing but zeros and a power of ten follows
+    is_exact: whether nothing else can follow
+    """
+
+    __slots__ = ("exact", "is_exact", "prefix")
+
+    def __init__(self, begin: bytes) -> None:
+        spend(len(begin))
+        mantissa, power, _ = begin.lower().partition(b"e") if begin[:1] in b"-0123456789" else (begin, b"", b"")
+        sign = mantissa[:1] if mantissa[:1] == b"-" else b""
+        digits = mantissa[len(sign) :].replace(b".", b"").lstrip(b"0")
+        short = digits.rstrip(b"0") if begin[:1] in b"-0123456789" else digits
+        self.prefix = sign + digits
+        self.exact = sign + short if short else b""
+        self.is_exact = bool(power)
+
+    def suits(self, key: bytes) -> bool:
+        """Whether a word of that key may begin so."""
+        return key == self.exact or (not self.is_exact and key.startswith(self.prefix))
+
+
+class Words:
+    """Keys of words, in order, each with how many values were written before the first one that has it."""
+
+    __slots__ = ("_keys", "_numbers")
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def add(self, value: tuple[Any, ...], number: int) -> None:
+        """Note a word."""
+        key = key_of(value)
+        known = self._numbers.get(key)
+        if known is None:
+            insort(self._keys, key)
+        if known is None or number < known:
+            self._numbers[key] = number
+
+    def continues(self, begin: WordBegin, count: int) -> bool:
+        """Whether a word that was among the first `count` values may begin so."""
+        keys, numbers = self._keys, self._numbers
+        if numbers.get(begin.exact, count) < count:
+            return True
+        if begin.is_exact:
+            return False
+        at = bisect_left(keys, begin.prefix)
+        while at < len(keys) and keys[at].startswith(begin.prefix):
+            if numbers[keys[at]] < count:
+                return True
+            spend(5)
+            at += 1
+        return False
 
 
 def _whole_number(digits: bytes) -> int:

@@ -10,12 +10,15 @@ from weakref import WeakValueDictionary
 
 from ..limits import spend
 from .heads import Heads
-from .rivals import ARRAY, NONE, OBJECT, Container, Group, Kind, Rivals, Value, texts_beginning
+from .rivals import ARRAY, OBJECT, Container, Group, Kind, Rivals, Value, rivals_of, texts_beginning
+from .words import WordBegin, Words, key_of
 
 EACH_VALUE, EACH_PART = 400, 600
 """About how many bytes a container takes without its parts, and each of these where containers are grouped by them."""
-UNSORTED = 8
-"""How many of the last values are looked through one by one, so that short-lived sets cost little."""
+UNSORTED = 4
+"""How many of the last values are looked through one by one, so that a set that is only tried is no part of a ledger:
+of those, that would take all that was written to be copied for the one that a text goes on with."""
+NONE_SO, SOME_SO, ENDING_SO = range(3)
 _serials = count()
 
 
@@ -54,6 +57,7 @@ class Ledger:
         self.heads = heads
         self.numbers: dict[Value, int] = {}
         self.texts: list[bytes] = []
+        self.words = Words()
         self.containers: dict[Kind, Group] = {ARRAY: Group(), OBJECT: Group()}
         # What is left of strings where some tokens spell that and the quote, by how they begin
         self.ends: dict[bytes, list[bytes]] = {}
@@ -68,6 +72,19 @@ class Ledger:
                 self.ends.setdefault(begin, []).append(rest)
         elif isinstance(value, Container):
             self.containers[value.kind].add(value, len(self.numbers) - 1)
+        else:
+            self.words.add(value, len(self.numbers) - 1)
+
+    def continues(self, begin: bytes, count: int) -> bool:
+        """Whether a string that is among the first `count` values begins so."""
+        texts, numbers = self.texts, self.numbers
+        at = bisect_left(texts, begin)
+        while at < len(texts) and texts[at].startswith(begin):
+            if numbers[texts[at]] < count:
+                return True
+            spend(5)
+            at += 1
+        return False
 
     def first(self, count: int) -> Ledger:
         """A copy with the first values only."""
@@ -81,122 +98,97 @@ class Ledger:
 
 
 class Written:
-    """A set of values that is the first `count` of a ledger, or of the set before and one more value.
+    """A set of values: the first ones of a ledger, and a few that came last.
 
-    serial: a number that no other set has; hits: those of the values that some tokens have in whole
-    has_words, has_containers: whether numbers, true, false or null are among them; arrays or objects
+    count: how many there are; serial: a number that no other set has; hits: those that some tokens have in whole
     """
 
-    __slots__ = (
-        *("_before", "_heads", "_last", "_ledger", "_next", "_waiting"),
-        *("count", "has_containers", "has_words", "hits", "serial"),
-    )
+    __slots__ = ("_all", "_heads", "_next", "count", "hits", "serial")
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
-        self._before: Written | None = None
-        self._last: Value = b""
-        self._ledger: Ledger | None = Ledger(heads)
-        self._waiting = 0
-        self._next: Written | None = None
+        # The ledger, how many of its values count, and the values that came last; it is replaced as a whole
+        self._all: tuple[Ledger, int, tuple[Value, ...]] = (Ledger(heads), 0, ())
+        self._next: tuple[Value, Written] | None = None
         self.count = 0
         self.serial = next(_serials)
         self.hits: tuple[Value, ...] = ()
-        self.has_words = self.has_containers = False
 
     def __contains__(self, value: object) -> bool:
-        at = self
-        while at._ledger is None:
-            if at._last == value:
-                return True
-            assert at._before is not None
-            at = at._before
-        return at._ledger.numbers.get(value, at.count) < at.count  # type: ignore[arg-type]
+        ledger, first, last = self._all
+        return value in last or ledger.numbers.get(value, first) < first  # type: ignore[arg-type]
 
     def adding(self, value: Value) -> Written:
         """The set with one more value."""
         known = self._next
-        if known is None or known._last != value:
-            if self._waiting >= UNSORTED:
-                self._settled()
-            known = self._next = self._with(value)
-        return known
-
-    def _with(self, value: Value) -> Written:
+        if known is not None and known[0] == value:
+            return known[1]
+        ledger, first, last = self._all
+        if len(last) >= UNSORTED:
+            ledger, first, last = self._settled()
         more = Written.__new__(Written)
-        more._heads, more._before, more._last, more._ledger, more._next = self._heads, self, value, None, None
-        more._waiting, more.count, more.serial = self._waiting + 1, self.count + 1, next(_serials)
+        more._heads, more._all, more._next = self._heads, (ledger, first, (*last, value)), None
+        more.count, more.serial = self.count + 1, next(_serials)
         more.hits = (*self.hits, value) if value in self._heads.inner else self.hits
-        more.has_words, more.has_containers = self.has_words, self.has_containers
-        if not isinstance(value, bytes):
-            if isinstance(value, Container):
-                more.has_containers = True
-            else:
-                more.has_words = True
+        self._next = (value, more)
         return more
 
-    def _settled(self) -> Ledger:
-        """The ledger that the set is the beginning of, made if there is none yet."""
-        waiting: list[Written] = []
-        at = self
-        while at._ledger is None:
-            waiting.append(at)
-            assert at._before is not None
-            at = at._before
-        ledger = at._ledger
-        for each in reversed(waiting):
-            if len(ledger.numbers) != each.count - 1:
-                ledger = ledger.first(each.count - 1)
-            ledger.add(each._last)
-            each._ledger, each._waiting, each._before = ledger, 0, None
-        return ledger
+    def _settled(self) -> tuple[Ledger, int, tuple[Value, ...]]:
+        """The set as a beginning of a ledger, which is made if there is none."""
+        ledger, first, last = self._all
+        if len(ledger.numbers) != first:
+            ledger = ledger.first(first)
+        for value in last:
+            ledger.add(value)
+        self._all = (ledger, self.count, ())
+        return self._all
 
-    def _texts(self) -> tuple[list[bytes], Written]:
-        """The strings that came last, and the set before them, which has a ledger."""
-        at, found = self, list[bytes]()
-        while at._ledger is None:
-            if isinstance(at._last, bytes):
-                found.append(at._last)
-            assert at._before is not None
-            at = at._before
-        return found, at
-
-    def beginning(self, begin: bytes) -> Iterator[bytes]:
-        """The strings that begin so."""
-        found, base = self._texts()
-        yield from (text for text in found if text.startswith(begin))
-        ledger = base._ledger
-        assert ledger is not None
-        for text in texts_beginning(ledger.texts, begin):
-            if ledger.numbers[text] < base.count:
-                yield text
+    def meets(self, begin: bytes) -> int:
+        """Whether a string begins so: NONE_SO, SOME_SO, or ENDING_SO where tokens spell the rest and the quote."""
+        ledger, first, last = self._all
+        met = NONE_SO
+        for text in last:
+            if type(text) is bytes and text.startswith(begin):
+                if text[len(begin) :] in self._heads.closers:
+                    return ENDING_SO
+                met = SOME_SO
+        for rest in ledger.ends.get(begin, ()):
+            if ledger.numbers[begin + rest] < first:
+                return ENDING_SO
+        return met or int(ledger.continues(begin, first))
 
     def continues(self, begin: bytes) -> bool:
         """Whether some string begins so."""
-        at = self
-        while at._ledger is None:
-            if isinstance(at._last, bytes) and at._last.startswith(begin):
-                return True
-            assert at._before is not None
-            at = at._before
-        texts, numbers = at._ledger.texts, at._ledger.numbers
-        place = bisect_left(texts, begin)
-        while place < len(texts) and texts[place].startswith(begin):
-            if numbers[texts[place]] < at.count:
-                return True
-            spend(5)
-            place += 1
-        return False
+        ledger, first, last = self._all
+        return any(type(text) is bytes and text.startswith(begin) for text in last) or ledger.continues(begin, first)
+
+    def beginning(self, begin: bytes) -> Iterator[bytes]:
+        """The strings that begin so."""
+        ledger, first, last = self._all
+        yield from (text for text in last if isinstance(text, bytes) and text.startswith(begin))
+        for text in texts_beginning(ledger.texts, begin):
+            if ledger.numbers[text] < first:
+                yield text
+
+    def continues_word(self, begin: WordBegin) -> bool:
+        """Whether some number, true, false or null may begin so."""
+        ledger, first, last = self._all
+        if any(isinstance(value, tuple) and begin.suits(key_of(value)) for value in last):
+            return True
+        return ledger.words.continues(begin, first)
 
     def ends(self, begin: bytes) -> Iterator[bytes]:
         """What is left of strings that begin so, where tokens spell that and the quote."""
-        ledger = self._settled()
+        ledger, first, last = self._all
+        for text in last:
+            if isinstance(text, bytes) and text.startswith(begin) and text[len(begin) :] in self._heads.closers:
+                yield text[len(begin) :]
         for rest in ledger.ends.get(begin, ()):
-            if ledger.numbers[begin + rest] < self.count:
+            if ledger.numbers[begin + rest] < first:
                 yield rest
 
     def containers(self, kind: Kind) -> Rivals:
         """The arrays, or objects."""
-        if not self.has_containers:
-            return NONE
-        return Rivals(self._settled().containers[kind], self.count)
+        ledger, first, last = self._all
+        few = (value for value in last if isinstance(value, Container) and value.kind == kind)
+        return rivals_of(((ledger.containers[kind], first),), few)

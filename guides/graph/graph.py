@@ -129,14 +129,14 @@ class Graph(ArrayGraph):
         """The end of the current rule."""
         return self.node(flags=FINAL | TAIL)
 
-    def lazy(self, expand: Callable[[], None], promise: Callable[[], int]) -> int:
-        """The start of a rule whose body `expand` defines when the automaton first reaches it.
+    def lazy(self, expand: Callable[[int], None], promise: Callable[[], int]) -> int:
+        """The start of a rule whose body `expand(start)` defines when the automaton first reaches it.
 
         `promise()` is asked for when distances are needed: the fewest bytes of the rule's texts, or more.
         """
         start = self._nodes.reserve(1)
         self._nodes.flat[8 * start + RULE] = start
-        return self._await(start, expand, promise, -1)
+        return self.define_later(start, expand, promise, -1)
 
     def lazy_node(
         self, expand: Callable[[int], None], promise: Callable[[], int], target: int, lacking: int | None = None
@@ -157,7 +157,14 @@ class Graph(ArrayGraph):
         lacking: int | None = None,
     ) -> int:
         """As `lazy_node`, for a node that was reserved; nodes are so in their order."""
-        return self._await(node, lambda: expand(node), promise, target, lacking)
+        self._nodes.flat[8 * node + FLAGS] = LAZY
+        self._later.expanders[node] = expand
+        self.promise(node, promise)
+        if target >= 0:
+            self._later.targets[node] = target
+        if lacking is not None:
+            self._later.lacking[node] = lacking
+        return node
 
     def promised(self, links: Iterable[Link], promise: Callable[[], int]) -> int:
         """A node of the current rule with these links, from which `promise()` bytes lead to the end of the rule.
@@ -171,16 +178,7 @@ class Graph(ArrayGraph):
     def promise(self, node: int, promise: Callable[[], int]) -> None:
         """As `promised`, for a node that is there; nodes are so in their order."""
         self._lazy.append(node)
-        self._later.promises[node] = (promise, -1, None)
-
-    def _await(
-        self, node: int, expand: Callable[[], None], promise: Callable[[], int], target: int, lacking: int | None = None
-    ) -> int:
-        self._nodes.flat[8 * node + FLAGS] = LAZY
-        self._later.expanders[node] = expand
-        self._lazy.append(node)
-        self._later.promises[node] = (promise, target, lacking)
-        return node
+        self._later.promises[node] = promise
 
     def hand_over(self) -> Later:
         """What is asked for later, from now on the caller's to keep: it refers to the graph, and so to itself.
@@ -207,7 +205,7 @@ class Graph(ArrayGraph):
                     continue
                 self.rule = self._nodes.flat[8 * node + RULE]
                 self.counter = self._nodes.flat[8 * node + COUNTER]
-                expanders[node]()
+                expanders[node](node)
                 del expanders[node]
                 self._nodes.flat[8 * node + FLAGS] |= LOOKED
                 wanted += self._also
@@ -229,14 +227,14 @@ class Graph(ArrayGraph):
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
         """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, with all bits of their
         set and without, and up to which node."""
+        later = self._later
         found: list[tuple[int, int, int, int]] = []
         for at in range(bisect_left(self._lazy, first), bisect_left(self._lazy, last)):
             node = self._lazy[at]
-            promise, target, lacking = self._later.promises[node]
+            promise = later.promises[node]
             if not isinstance(promise, int):
-                promise = promise()
-                self._later.promises[node] = promise, target, lacking
-            found.append((node, promise, promise if lacking is None else lacking, target))
+                promise = later.promises[node] = promise()
+            found.append((node, promise, later.lacking.get(node, promise), later.targets.get(node, -1)))
         return found
 
     def literal(self, data: bytes, target: int) -> int:

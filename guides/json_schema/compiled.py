@@ -56,7 +56,7 @@ class CompiledSchema:
 
     def mentions(self, keywords: frozenset[str]) -> bool:
         """Whether any schema object has one of these keywords."""
-        return any(not keywords.isdisjoint(place.value) for place in self.documents.places)
+        return self.documents.mentions(*keywords)
 
     def check_has_instance(self) -> None:
         """Raise SchemaError, with the place of the conflict, if no value satisfies the schema."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..limits import spend
 from .compiled import CompiledSchema
 from .read.dialects import is_array, is_object
-from .read.formats import PATTERNS
+from .read.formats import ENFORCED
 from .read.subschema import Subschema, key_of
 
 Unenforced = Literal["refuse", "allow"]
@@ -54,7 +54,7 @@ def _status(place: Subschema, key: str, formats: bool) -> Status:
     known = key in dialect.keywords or key in ("$schema", "$anchor", "$dynamicAnchor", dialect.id_keyword)
     if not known or (dialect.ref_alone and "$ref" in place.value and key not in ("$ref", "definitions")):
         return "annotation"
-    if key == "format" and not (formats and place.value[key] in PATTERNS):
+    if key == "format" and not (formats and place.value[key] in ENFORCED):
         return "annotation"
     return "enforced"
 

@@ -8,6 +8,7 @@ keyword that it applies is counted as work of the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from fractions import Fraction
 from typing import Any, cast
 
@@ -15,8 +16,9 @@ from ...errors import LimitError, OptionError
 from ..limits import spend
 from .algebra.formula import json_key
 from .read.dialects import is_array, is_number, is_object
+from .read.documents import Documents
 from .read.subschema import key_of
-from .searching import UnsearchableError, found_in
+from .searching import UnsearchableError, found_in, is_regex
 
 STEPS_PER_KEYWORD = 1000
 MOST_DEEP = 100
@@ -51,11 +53,14 @@ class FinalCheck:
         registry: Any = found.Registry()
         for uri, content in resources.items():
             registry = registry.with_resource(uri, _resource(content))
-        self._validator: Any = counted(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
+        formats = deepcopy(kind.FORMAT_CHECKER)
+        formats.checks("regex")(_is_regex)
+        self._validator: Any = counted(schema, registry=registry, format_checker=formats)
         self._places = [(pointer, id(_at(schema, pointer)), pointer.rpartition("/")[2]) for pointer in left_out]
         # The library searches names for patterns itself to find out what is evaluated.
-        keywords = _keywords(schema, *resources.values())
-        self._can_judge = not (keywords & {"unevaluatedProperties"} and keywords & {"patternProperties"})
+        documents = Documents(resources, lambda _: None)
+        documents.load(schema)
+        self._can_judge = not all(map(documents.mentions, ("unevaluatedProperties", "patternProperties")))
 
     def held(self, value: Any) -> dict[str, Verdict]:
         """By pointer, whether what is not enforced held; nothing held if the value breaks the schema elsewhere.
@@ -97,21 +102,6 @@ def _resource(content: Any) -> Any:
     return Resource.from_contents(content, default_specification=DRAFT202012)
 
 
-def _keywords(*schemas: Any) -> set[str]:
-    """The names of all members of the schemas, whatever they mean."""
-    found: set[str] = set()
-    pending: list[Any] = list(schemas)
-    while pending:
-        value = pending.pop()
-        spend(100)
-        if is_object(value):
-            found |= value.keys()
-            pending += value.values()
-        elif is_array(value):
-            pending += value
-    return found
-
-
 def _is_shallow(value: Any) -> bool:
     """Whether a value is not nested deeper than the library can follow."""
     level: list[Any] = [value]
@@ -142,6 +132,11 @@ def _error(message: str) -> Any:
     from jsonschema import ValidationError
 
     return ValidationError(message)
+
+
+def _is_regex(instance: Any) -> bool:
+    """Whether a string is a pattern of ECMA-262; the library takes those of Python."""
+    return not isinstance(instance, str) or is_regex(instance)
 
 
 def _pattern(_: Any, expected: str, instance: Any, __: Any) -> Errors:

@@ -38,6 +38,11 @@ def found_in(pattern: str, text: str) -> bool:
         raise UnsearchableError from None
 
 
+def is_regex(text: str) -> bool:
+    """Whether a text is an ECMA-262 pattern that can be searched for."""
+    return _expression(text) is not None
+
+
 @kept(256, 16 << 20)
 def _expression(pattern: str) -> regex.Pattern[str] | None:
     """The pattern as the library reads it; None if it does not."""

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.logits.bitmask import LEAST_LISTED, LISTED, list_words
+
 Mask = NDArray[np.uint32]
 Cache = dict[int, int]
 
@@ -21,7 +23,8 @@ class MaskTable:
     A guide keeps its rows in a cache (signature -> row) and adds one with `store(cache, key, mask)`; when the
     row is given away, its key is taken out of that cache. A row just used is safe for the next `max_rows` - 1
     uses of others. `version` counts stored rows and `written` says which version each row is of, so that a mirror on
-    a device knows what it lacks. `evictions` counts rows given away, before they are written to: who reads rows without
+    a device knows what it lacks. `few` lists the words of rows that have few, see `kernels.logits.bitmask`; rows that
+    are short have no lists. `evictions` counts rows given away, before they are written to: who reads rows without
     a lock has read what they were if it is the same afterwards.
     """
 
@@ -33,18 +36,24 @@ class MaskTable:
         # The same, for those who get a mask: they cannot write to it.
         read_only = self.rows.data.toreadonly()
         self.masks: NDArray[np.uint32] = np.frombuffer(read_only, np.uint32).reshape(self.rows.shape)
+        listed = self.max_rows if words >= LEAST_LISTED else 0
+        self.few: NDArray[np.int32] = np.zeros((listed, LISTED), np.int32)
         self.version = 0
         self.written: NDArray[np.int64] = np.zeros(self.max_rows, np.int64)
         self.evictions = 0
-        # Who has each row, the one that was longest unused first.
-        self._owners: OrderedDict[int, tuple[Cache, int]] = OrderedDict()
+        # Who has each row, and under which key. Two lists and not one of pairs, since Python's garbage collector would
+        # have to look through these.
+        self._caches: list[Cache] = []
+        self._keys: list[int] = []
+        # The rows in use, the one that was longest unused first.
+        self._used: OrderedDict[int, None] = OrderedDict()
         # Notes that a row is used now; no method of ours, since a seen mask takes little longer than that call
-        self.touch = self._owners.move_to_end
+        self.touch = self._used.move_to_end
 
     @property
     def is_full(self) -> bool:
         """Whether the next row that is stored takes the place of another."""
-        return len(self._owners) >= self.max_rows
+        return len(self._used) >= self.max_rows
 
     def find_all(self, cache: Cache, keys: Iterable[Any]) -> NDArray[np.int32] | None:
         """The rows kept under all the keys, which are used now: int32 [n]; None if there is not one for each."""
@@ -66,15 +75,20 @@ class MaskTable:
 
     def store(self, cache: Cache, key: int, mask: Mask) -> int:
         """Keep a mask under cache[key]; the number of its row. One thread at a time."""
-        row = len(self._owners)
+        row = len(self._used)
         if row >= self.max_rows:
-            row = next(iter(self._owners))
-            owner, known_as = self._owners[row]
+            row = next(iter(self._used))
+            owner, known_as = self._caches[row], self._keys[row]
             if owner.get(known_as) == row:
                 owner.pop(known_as, None)
             self.evictions += 1
-        self._owners[row] = (cache, key)
+        # After Ctrl-C in between a key may be of the owner before, which has it no more.
+        self._caches[row : row + 1] = [cache]
+        self._keys[row : row + 1] = [key]
+        self._used[row] = None
         self.rows[row] = mask
+        if len(self.few):
+            list_words(self.rows[row], self.few[row])
         self.touch(row)
         self.version += 1
         self.written[row] = self.version

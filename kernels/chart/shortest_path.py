@@ -20,7 +20,7 @@ from .rows import PENDING, open_row, step
 # How many nodes `nearest` may look at in search of any token, and what says that they were not enough.
 PATIENCE, TOO_MANY = 512, -20
 # Steps of work that a state on a way takes at least, and of how many nodes of the trie work is counted at a time.
-STEPS_EACH, BATCH = 256, 1023
+STEPS_EACH, BATCH = 128, 1023
 
 
 @inner_njit

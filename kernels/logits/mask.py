@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit.aliases import Int, Ints, Longs
-from ..jit.calling import call
 from ..jit.compiling import inner_njit, njit
-from ..jit.copying import copy_bytes
 from .contracts import bad_row, check, check_mask, check_table, flat_bits, mask_rows, whole
 
 _LANES = np.array([1 << lane for lane in range(32)], np.uint32).view(np.int32)
@@ -71,17 +69,6 @@ def apply_mask(logits: Any, masks: Any = None, rows: Any = None, size: int | Non
         raise bad_row(int(numbers[wrong]), len(words))
 
 
-def copy_rows(masks: NDArray[np.uint32], rows: Ints, bits: Ints, places: Ints, stride: int, span: int) -> None:
-    """Copy rows of masks uint32 [R, W] into memory seen as int32 [n]: row p is the `span` words from p * `stride`.
-
-    `rows` int32 [k] numbers the masks, `places` int32 [k] where they go; with a span above W the rest of it is cleared.
-    Raises ValueError for what is out of range; then nothing is written. The interpreter's lock is not held.
-    """
-    wrong = call(copy_kernel, masks.view(np.int32), rows, bits, places, stride, span)
-    if wrong >= 0:
-        raise ValueError(f"mask row {rows[wrong]} cannot be copied to row {places[wrong]}: one of them is not there")
-
-
 def popcount(masks: Any) -> NDArray[np.int64]:
     """How many bits are set in each CPU mask: uint32 [R, W] -> int64 [R]. Raises TypeError and ValueError."""
     return count_kernel(check_table(masks))
@@ -137,25 +124,6 @@ def _count_bits(word: Int, lanes: Ints) -> Int:
     for lane in range(lanes.size):
         count += np.int32((word & lanes[lane]) != 0)
     return count
-
-
-@njit
-def copy_kernel(words: Ints, numbers: Ints, bits: Ints, places: Ints, stride: Int, span: Int) -> Int:
-    """Copy rows; the index of the first that is out of range, or -1."""
-    width = words.shape[1]
-    for index in range(numbers.size):
-        place = places[index]
-        if numbers[index] < 0 or numbers[index] >= words.shape[0] or width > span:
-            return index
-        if place < 0 or place * stride + span > bits.size:
-            return index
-    source, target = words.ctypes.data, bits.ctypes.data
-    for index in range(numbers.size):
-        begin, first = np.int64(places[index]) * stride, np.int64(numbers[index]) * width
-        copy_bytes(target + 4 * begin, source + 4 * first, 4 * width)
-        for word in range(begin + width, begin + span):
-            bits[word] = 0
-    return -1
 
 
 @njit

@@ -11,20 +11,22 @@ import numpy as np
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
     from ..attention import paged
-    from . import mask, select
+    from . import bitmask, mask, select
 
     logits = np.zeros((1, 8), np.float32)
     halves = np.zeros((1, 8), np.float16)
     masks = np.full((1, 1), 0xFF, np.uint32)
-    zero = np.zeros(1, np.int32)
-    one = np.ones(1, np.int32)
+    zero, row, ones = np.zeros(1, np.int32), np.zeros(1, np.int32), np.ones(1, np.int64)
+    few = np.zeros((1, bitmask.LISTED), np.int32)
     token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
-    rows = paged.Rows(zero, zero, zero, one, zero)
+    rows = paged.Rows(zero, zero, zero, np.ones(1, np.int32), zero)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
         ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
         ("allowed_ids", lambda: mask.allowed_ids(masks[0])),
-        ("copy_rows", lambda: mask.copy_rows(masks, zero, np.zeros(1, np.int32), zero, 1, 1)),
+        ("list_words", lambda: bitmask.list_words(masks[0], few[0])),
+        ("copy_rows", lambda: bitmask.copy_rows(masks, few, zero, row, zero, 1, 1)),
+        ("renew_rows", lambda: bitmask.renew_rows(masks, few, ones, zero, row, zero, 1, 1, np.zeros(1, np.int64), few)),
         ("popcount", lambda: mask.popcount(masks)),
         ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
         ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +10,8 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
+
+from .vllm_parts import vllm_alone
 
 torch.set_num_threads(1)
 
@@ -57,3 +59,10 @@ def network(tokenizer: Any) -> Callable[..., Any]:
         return made[name, seed, width]
 
     return make
+
+
+@pytest.fixture
+def vllm(tokenizer: Any) -> Iterator[Any]:
+    """The adapter for vLLM, with vLLM around it."""
+    with vllm_alone(tokenizer) as adapter:
+        yield adapter

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
@@ -72,3 +73,12 @@ def loaded_alone(host: str, real: set[str]) -> Iterator[None]:
         for name in [name for name in sys.modules if name.split(".")[0] == host or name == f"trellm.adapters.{host}"]:
             del sys.modules[name]
         sys.modules.update(before)
+
+
+@contextmanager
+def adapter_alone(host: str, real: set[str], made_up: Mapping[str, Mapping[str, Any]]) -> Iterator[Any]:
+    """The adapter of a host that is loaded alone; made_up: what names of its other modules are, by module."""
+    with loaded_alone(host, real):
+        for module, names in made_up.items():
+            vars(import_module(module)).update(names)
+        yield import_module(f"trellm.adapters.{host}")

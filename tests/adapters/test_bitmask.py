@@ -7,24 +7,27 @@ import numpy as np
 import pytest
 import torch
 from trellm import OptionError, StateError, Vocabulary
-from trellm.adapters import DeviceMasks, allocate_bitmask, fill_bitmask
+from trellm.adapters import BitmaskBuffer, DeviceMasks, Session, allocate_bitmask, fill_bitmask
+from trellm.adapters.session import fill_sessions
 from trellm.guides import DEAD, RegexGuide
 from trellm.guides.lift.mask_table import MaskTable
 from trellm.guides.lift.tables import VocabularyTables
 from trellm.kernels.logits import mask as masks
 
-from .texts import MAKERS, SMALL, states_of
+from .texts import MAKERS, SMALL, WIDE, states_of
 
 WIDTH = (SMALL.size + 31) // 32
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_fills_what_masks_are(name: str) -> None:
-    guide = MAKERS[name](SMALL)
+@pytest.mark.parametrize(
+    ("name", "vocabulary"), [*((name, SMALL) for name in MAKERS), ("json", WIDE), ("unique", WIDE)]
+)
+def test_fills_what_masks_are(name: str, vocabulary: Vocabulary) -> None:
+    guide = MAKERS[name](vocabulary)
     states = [*states_of(guide), DEAD]
     expected = np.array([guide.mask(state) for state in states])
     for _ in range(2):  # first seen, then known
-        bitmask = np.full((len(states) + 1, WIDTH), 77, np.uint32)
+        bitmask = np.full((len(states) + 1, len(expected[0])), 77, np.uint32)
         fill_bitmask(guide, states, bitmask)
         np.testing.assert_array_equal(bitmask[:-1], expected)
         assert (bitmask[-1] == 77).all()
@@ -56,6 +59,67 @@ def test_memory_of_any_kind(more: int) -> None:
             assert (row[WIDTH + more :] == 2**32 - 1).all()
 
 
+@pytest.mark.parametrize("vocabulary", [SMALL, WIDE], ids=["short", "listed"])
+def test_a_buffer_holds_what_was_filled_last(vocabulary: Vocabulary) -> None:
+    """Whatever guides, states and rows come one after the other, sessions that have ended among them."""
+    guides = [MAKERS[name](vocabulary) for name in ("json", "regex", "grammar")] + [MAKERS["json"](SMALL)]
+    states = [[*states_of(guide), DEAD] for guide in guides]
+    words = (vocabulary.size + 31) // 32
+    buffer = BitmaskBuffer(torch.full((7, words + 2), -1, dtype=torch.int32)[:, : words + 1])
+    expected = np.full((7, words + 1), 2**32 - 1, np.uint32)
+    random, plain = np.random.default_rng(0), Plain()
+    for step in range(80):
+        rows = random.integers(0, 7, 5).tolist()
+        chosen = random.integers(0, len(guides), 5).tolist()
+        asked: list[Any] = [guides[number] for number in chosen]
+        here = [states[number][random.integers(len(states[number]))] for number in chosen]
+        if step % 5 == 0:
+            asked, here, rows = [plain, *asked[1:]], [plain.start, *here[1:]], [*range(5)]
+        rows = list(dict.fromkeys(rows))
+        asked, here = asked[: len(rows)], here[: len(rows)]
+        if step % 3 == 1:
+            sessions = [Session(guide) for guide in asked]
+            for session in sessions:
+                session.ended = bool(random.integers(2))
+            fill_sessions(sessions, buffer, rows)
+            masks = [session.mask() for session in sessions]
+        elif step % 11 == 2:
+            Session(asked[0]).fill(buffer, rows[0])
+            masks, rows = [asked[0].mask(asked[0].start)], rows[:1]
+        else:
+            fill_bitmask(asked, here, buffer, rows)
+            masks = [guide.mask(state) for guide, state in zip(asked, here, strict=True)]
+        for row, mask in zip(rows, masks, strict=True):
+            expected[row] = 0
+            expected[row, : len(mask)] = mask
+        np.testing.assert_array_equal(buffer.bitmask.numpy().view(np.uint32), expected)
+
+
+def test_a_buffer_writes_only_what_has_changed() -> None:
+    guide = MAKERS["json"](WIDE)
+    states = states_of(guide)[:4]
+    buffer = BitmaskBuffer(allocate_bitmask(WIDE, 4))
+    assert repr(buffer) == "BitmaskBuffer(4 rows of 291 words)"
+    fill_bitmask(guide, states, buffer)
+    expected = buffer.bitmask.copy()
+    buffer.bitmask[:] = 5
+    fill_bitmask(guide, states, buffer)
+    assert (buffer.bitmask == 5).all()
+    buffer.forget([2])
+    fill_bitmask(guide, states, buffer)
+    np.testing.assert_array_equal(buffer.bitmask[2], expected[2])
+    assert (buffer.bitmask[[0, 1, 3]] == 5).all()
+    buffer.forget()
+    fill_bitmask(guide, states, buffer)
+    np.testing.assert_array_equal(buffer.bitmask, expected)
+    with pytest.raises(OptionError, match=r"rows=\[4\]: the bitmask has the rows 0 to 3"):
+        buffer.forget([4])
+    with pytest.raises(OptionError, match="is a BitmaskBuffer already"):
+        BitmaskBuffer(buffer)
+    with pytest.raises(OptionError, match="must be a NumPy array or a torch tensor"):
+        BitmaskBuffer([[0]])
+
+
 class Plain:
     """A guide of somebody else's, without a table."""
 
@@ -76,9 +140,9 @@ def test_guides_of_others() -> None:
         DeviceMasks(SMALL, "cpu").rows(guide, states)
 
 
-def small_table(rows: int) -> Vocabulary:
+def small_table(rows: int, like: Vocabulary = SMALL) -> Vocabulary:
     """A vocabulary whose table has room for so many masks only."""
-    vocabulary = Vocabulary(list(SMALL.tokens), SMALL.eos_ids, SMALL.special_ids)
+    vocabulary = Vocabulary(list(like.tokens), like.eos_ids, like.special_ids)
     tables = VocabularyTables.of(vocabulary)
     tables.masks = MaskTable(tables.words)
     tables.masks.max_rows = rows
@@ -106,9 +170,10 @@ def test_more_masks_than_there_is_room_for() -> None:
         mirror.rows(small, states[:40])
 
 
-def test_threads_that_give_rows_away() -> None:
+@pytest.mark.parametrize(("like", "has_buffer"), [(SMALL, False), (SMALL, True), (WIDE, True)])
+def test_threads_that_give_rows_away(like: Vocabulary, has_buffer: bool) -> None:
     """While one thread fills, another needs so many masks that rows are given away all the time."""
-    vocabulary = small_table(8)
+    vocabulary = small_table(8, like)
     steady, restless = RegexGuide("[a-f]{1,3}[0-9]", vocabulary), RegexGuide(r"([^\n]{3}[0-9]{5}[a-f]){9}", vocabulary)
     states, others = states_of(steady)[:4], states_of(restless, tokens=90)
     expected = np.array([steady.mask(state).copy() for state in states])
@@ -122,9 +187,10 @@ def test_threads_that_give_rows_away() -> None:
     thread = threading.Thread(target=disturb)
     thread.start()
     bitmask = allocate_bitmask(vocabulary, len(states))
+    target = BitmaskBuffer(bitmask) if has_buffer else bitmask
     try:
-        for _ in range(300):
-            fill_bitmask(steady, states, bitmask)
+        for _ in range(200):
+            fill_bitmask(steady, states, target)
             np.testing.assert_array_equal(bitmask.view(np.uint32), expected)
     finally:
         done.set()

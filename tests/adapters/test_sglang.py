@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm import OptionError
+from trellm import OptionError, VocabularyError
 from trellm.adapters import plugins
 from trellm.guides.protocol import tokens_of
 
-from .hosts import folder_of, loaded_alone
+from .hosts import adapter_alone, folder_of
 
 BASE = "sglang.srt.constrained.base_grammar_backend"
 REASONER = "sglang.srt.constrained.reasoner_grammar_backend"
@@ -27,12 +27,14 @@ REAL = {BASE, REASONER, "sglang.srt.utils.token_sequence_matcher", "sglang.srt.a
 @pytest.fixture
 def sglang() -> Iterator[Any]:
     """The adapter, with SGLang around it."""
-    with loaded_alone("sglang", REAL):
-        context: Any = import_module("sglang.srt.runtime_context")
-        resources, serving = SimpleNamespace(buffers={}), SimpleNamespace(reasoning_parser=None)
-        context.get_resources, context.get_serving = lambda: resources, lambda: serving
-        context.get_exec = lambda: SimpleNamespace(kernel=SimpleNamespace(grammar_backend="trellm"))
-        yield import_module("trellm.adapters.sglang")
+    resources, serving = SimpleNamespace(buffers={}), SimpleNamespace(reasoning_parser=None)
+    context = {
+        "get_resources": lambda: resources,
+        "get_serving": lambda: serving,
+        "get_exec": lambda: SimpleNamespace(kernel=SimpleNamespace(grammar_backend="trellm")),
+    }
+    with adapter_alone("sglang", REAL, {"sglang.srt.runtime_context": context}) as adapter:
+        yield adapter
 
 
 def backend_of(sglang: Any, tokenizer: Any) -> Any:
@@ -97,6 +99,15 @@ def test_constraints_that_are_no_good(sglang: Any, tokenizer: Any) -> None:
         found = grammar_of(sglang, tokenizer, kind, text)
         assert type(found) is invalid
         assert match in found.error_message
+
+
+def test_what_does_not_fit(sglang: Any, tokenizer: Any) -> None:
+    with pytest.raises(VocabularyError, match="size=100"):
+        sglang.TrellmGrammarBackend(tokenizer, 100)
+    grammar = grammar_of(sglang, tokenizer, "regex", "[0-9]{3}")
+    grammar.accept_token(tokenizer("1").input_ids[0])
+    with pytest.raises(OptionError, match=r"rollback\(2\): this session has accepted 1 tokens"):
+        grammar.rollback(2)
 
 
 def test_masks_of_a_batch(sglang: Any, tokenizer: Any) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import logging
 import re
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from random import Random
 from types import SimpleNamespace
@@ -16,48 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm import OptionError, SchemaError
+from trellm import OptionError, SchemaError, VocabularyError
 from trellm.adapters import plugins
 from trellm.guides import RegexGuide
 from trellm.guides.protocol import tokens_of
 from trellm.tokenizers_adapter import Vocabulary
 
-from .hosts import folder_of, loaded_alone
+from .vllm_parts import MANAGER, SECOND, config_of, params_of
 
-MANAGER = "vllm.v1.structured_output"
-REAL = {MANAGER, f"{MANAGER}.backend_types", f"{MANAGER}.request", "vllm.v1.sample.logits_processor.interface"}
-SCHEMA = '{"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}'
 DRAFTS = 4
+SCHEMA = '{"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}'
 THOUGHT = ord("~")  # what ends reasoning
-
-
-@pytest.fixture
-def vllm(tokenizer: Any) -> Iterator[Any]:
-    """The adapter, with vLLM around it."""
-    with loaded_alone("vllm", REAL):
-        lazy: Any = import_module("vllm.utils.import_utils")
-        lazy.LazyLoader = lambda name, names, path: sys.modules.get(path) or import_module(path)
-        loggers: Any = import_module("vllm.logger")
-        loggers.init_logger = logging.getLogger
-        tokenizers: Any = import_module("vllm.tokenizers")
-        tokenizers.cached_tokenizer_from_config = lambda model_config: tokenizer
-        manager: Any = import_module(MANAGER)
-        source = ast.parse((folder_of("vllm") / "v1/structured_output/utils.py").read_text())
-        chosen = [node for node in source.body if getattr(node, "name", "") == "strip_speculative_padding"]
-        exec(compile(ast.Module(chosen, []), "utils.py", "exec"), vars(manager))
-        yield import_module("trellm.adapters.vllm")
-
-
-def config_of(size: int, **options: Any) -> Any:
-    """As much of a VllmConfig as is asked for."""
-    outputs = {"reasoning_parser_plugin": "", "reasoning_parser": "", "enable_in_reasoning": False}
-    return SimpleNamespace(
-        parallel_config=SimpleNamespace(distributed_executor_backend="mp"),
-        scheduler_config=SimpleNamespace(max_num_seqs=options.pop("rows", 8)),
-        model_config=SimpleNamespace(skip_tokenizer_init=False, is_diffusion=False, get_vocab_size=lambda: size),
-        structured_outputs_config=SimpleNamespace(**outputs, disable_any_whitespace=False),
-        num_speculative_tokens=options.pop("drafts", DRAFTS),
-    )
 
 
 def backend_of(vllm: Any, tokenizer: Any) -> Any:
@@ -91,20 +57,21 @@ def test_what_is_compiled(vllm: Any, tokenizer: Any, kind: str, text: str, good:
 
 
 def test_every_method_of_the_interface(vllm: Any) -> None:
-    """Nothing abstract is left, and the parameters are vLLM's."""
+    """Nothing abstract is left, and the parameters are vLLM's; what is of both its model runners has more."""
     interface = import_module("vllm.v1.sample.logits_processor.interface")
+    second = import_module(f"{SECOND}.interface")
     types = import_module(f"{MANAGER}.backend_types")
     for ours, theirs in (
         (vllm.TrellmGrammar, types.StructuredOutputGrammar),
         (vllm.TrellmBackend, types.StructuredOutputBackend),
         (vllm.TrellmLogitsProcessor, interface.LogitsProcessor),
+        (vllm.TrellmLogitsProcessor, second.LogitsProcessor),
     ):
         assert issubclass(ours, theirs) and not inspect.isabstract(ours)
         assert theirs.__abstractmethods__
         for name in theirs.__abstractmethods__ - {"__init__"}:
-            assert list(inspect.signature(getattr(ours, name)).parameters) == list(
-                inspect.signature(getattr(theirs, name)).parameters
-            )
+            mine, wanted = (list(inspect.signature(getattr(each, name)).parameters) for each in (ours, theirs))
+            assert mine[: len(wanted)] == wanted and (len(mine) == len(wanted) or mine == ["self", "logits", "ctx"])
 
 
 def test_stop_tokens_and_what_comes_behind_the_end(vllm: Any, tokenizer: Any) -> None:
@@ -134,6 +101,13 @@ def test_what_is_refused(vllm: Any, tokenizer: Any) -> None:
         compiled(vllm, tokenizer, "CHOICE", '{"a": 1}')
     assert vllm.TrellmBackend.is_tokenizer_supported(tokenizer)
     assert not vllm.TrellmBackend.is_tokenizer_supported(object())
+
+
+def test_a_tokenizer_wider_than_the_model(vllm: Any, tokenizer: Any) -> None:
+    with pytest.raises(VocabularyError, match="size=100"):
+        vllm.TrellmBackend(config_of(100), tokenizer, 100)
+    with pytest.raises(VocabularyError, match="size=100"):
+        vllm.TrellmLogitsProcessor(config_of(100), torch.device("cpu"), False)
 
 
 class Request:
@@ -287,10 +261,6 @@ def test_a_version_with_another_interface(vllm: Any) -> None:
     del sys.modules["trellm.adapters.vllm"], types.StructuredOutputGrammar.fill_bitmask
     with pytest.raises(OptionError, match=r"no .*StructuredOutputGrammar.fill_bitmask.* vLLM 0.33 was tried"):
         import_module("trellm.adapters.vllm")
-
-
-def params_of(most: int | None = 20, **asked: Any) -> Any:
-    return SimpleNamespace(extra_args={"trellm": asked} if asked else None, max_tokens=most, all_stop_token_ids=())
 
 
 def test_the_logits_processor(vllm: Any, tokenizer: Any) -> None:

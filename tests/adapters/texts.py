@@ -13,6 +13,9 @@ from trellm.guides.protocol import Guide
 
 WORDS = [b"ab", b"the", b" the", b"12", b"123", b'"', b'":', b'", "', b"true", b"fal", b"se", "é".encode(), b" a"]
 SMALL = Vocabulary([*(bytes([byte]) for byte in range(256)), *WORDS, b"<s>", None, None], [270, 271], [269])
+PAIRS = [bytes([one, other]) for one in range(32, 127) for other in range(32, 127)]
+WIDE = Vocabulary([*(bytes([byte]) for byte in range(256)), *PAIRS, None], [256 + len(PAIRS)])
+"""So wide that its masks' words are listed where they are few."""
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer"}, "ok": {"type": "boolean"}},

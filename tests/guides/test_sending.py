@@ -28,11 +28,24 @@ from trellm.guides import (
 )
 from trellm.guides.grammar import parse_lark
 from trellm.guides.laws import walk
+from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.limits import Limits
 from trellm.guides.protocol import Guide
 from trellm.guides.quoting.quotation import Quote
 from trellm.guides.regex import parse
 from trellm.guides.regular_guide import RegularGuide
+from trellm.guides.syntax import (
+    EMPTY,
+    NOTHING,
+    Alternation,
+    Chars,
+    Literal,
+    Repeat,
+    Sequence,
+    Table,
+    flattened,
+    unflattened,
+)
 from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
@@ -48,6 +61,15 @@ def machine(vocabulary: Vocabulary) -> FSMGuide:
     return FSMGuide(parse_pattern("[ab]{2,4}").to_fsm(), vocabulary)
 
 
+def what_is_left(guide: SubstringGuide) -> SubstringGuide:
+    """Without two of the words, the first of them in vain: what a guide is made without does not add up."""
+    other = guide.without(guide.places("here"))
+    assert other is not None
+    found = other.without(guide.places("cab"))
+    assert found is not None and found != guide != other != found
+    return found
+
+
 MAKERS: dict[str, Callable[[Vocabulary], Guide]] = {
     "regex": lambda v: RegexGuide("[a-c]{2,9}é?", v, flags=2, limits=Limits(work=10**8)),
     "ecma": lambda v: RegexGuide("[a-c]{2,9}", v, dialect="ecma"),
@@ -60,6 +82,9 @@ MAKERS: dict[str, Callable[[Vocabulary], Guide]] = {
     "grammar": lambda v: CFGGuide('root ::= "a" root | "b"', v, syntax="gbnf"),
     "quoting grammar": lambda v: CFGGuide(GRAMMAR, v, contexts={"source": Quote("the cab is in", max_chars=9)}),
     "read grammar": lambda v: CFGGuide(parse_lark('start: "a" start | /[0-9]+/'), v),
+    "syntax": lambda v: RegularGuide(parse("([ab]|12){2,5}é"), v),
+    "table": lambda v: RegularGuide(Table(np.full((1, 256), 0, np.int32), np.array([True])), v),
+    "what is left": lambda v: what_is_left(SubstringGuide("the cab is here, the tab is there", v, none_text="no")),
     "quotation": lambda v: SubstringGuide(["the cab", "is here"], v, boundary="character", max_chars=8, none_text="no"),
     "aligned": lambda v: AlignedGuide(RegexGuide("[0-9]{2}", v), b"ab", counts_tail=False),
     "goals": lambda v: GoalGuide(RegexGuide("[a-c ]{0,9}", v), ["ab", "c"]),
@@ -86,6 +111,18 @@ def test_what_arrives_is_what_was_sent(name: str) -> None:
     assert other == guide and hash(other) == hash(guide) and told(other) == said
     assert copy.deepcopy({"guide": [guide]})["guide"][0] is guide is copy.copy(guide)
     assert len({guide, other, MAKERS[name](SMALL)}) == 1
+
+
+def test_syntax_as_deep_as_guides_may_be() -> None:
+    node: Any = Literal(b"a")
+    for number in range(70):
+        node = Repeat(Sequence((Literal(b"b"), Alternation((node, Literal(b"c"), NOTHING)))), 1, 1 + number % 2)
+    guide = RegularGuide(node, SMALL)
+    other = pickle.loads(pickle.dumps(guide))
+    assert told(other) == told(guide)
+    assert unflattened(flattened(node)) == node
+    shared = Chars(((97, 98),))
+    assert len(flattened(Sequence((shared, shared, EMPTY)))) == 3
 
 
 def test_guides_of_equal_content_only_are_equal() -> None:
@@ -148,15 +185,12 @@ def test_vocabularies_are_sent_by_content() -> None:
 
 
 def test_what_cannot_be_sent_or_compared() -> None:
-    made_of_syntax = RegularGuide(parse("[ab]"), SMALL)
-    quotation = SubstringGuide("the cab is here", SMALL)
-    without = quotation.without(quotation.places("cab"))
-    assert without is not None
-    for guide in (made_of_syntax, without):
-        with pytest.raises(OptionError, match="cannot be pickled or sent to another process; send what it was made of"):
-            pickle.dumps(guide)
-        assert guide == guide and guide != quotation and isinstance(hash(guide), int)
-    assert RegularGuide(parse("[ab]"), SMALL) != made_of_syntax
+    syntax = RegularGuide(parse("[ab]"), SMALL)
+    guide = LiftedGuide(syntax.automaton, SMALL)
+    with pytest.raises(OptionError, match="cannot be pickled or sent to another process; send what it was made of"):
+        pickle.dumps(guide)
+    assert guide == guide and isinstance(hash(guide), int)
+    assert LiftedGuide(syntax.automaton, SMALL) != guide
     deep: Any = reduce(lambda inner, _: {"items": inner}, range(1500), {})
     one, other = JSONGuide(deep, SMALL), JSONGuide(deep, SMALL)
     assert isinstance(hash(one), int) and one == one and (one == other) in (True, False)

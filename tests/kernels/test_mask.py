@@ -5,7 +5,6 @@ import pytest
 import torch
 from trellm import kernels
 from trellm.kernels.logits import reference
-from trellm.kernels.logits.mask import copy_rows
 
 SIZES = [1, 31, 32, 33, 64, 1023, 1024, 1025, 2085]
 DENSITIES = [0.0, "one", 0.02, 0.5, 1.0]
@@ -128,22 +127,3 @@ def test_a_read_only_array_is_not_masked() -> None:
 def test_a_wrong_single_mask_is_refused(message, mask, size) -> None:
     with pytest.raises(ValueError, match=message):
         kernels.allowed_ids(mask, size)
-
-
-@pytest.mark.parametrize("span", [3, 5])
-def test_rows_are_copied_to_their_places(span: int) -> None:
-    rng = np.random.default_rng(span)
-    table = rng.integers(0, 2**32, (6, 3), np.uint32)
-    stride, rows, places = span + 2, np.array([5, 0, 5, 2], np.int32), np.array([3, 1, 0, 4], np.int32)
-    memory = np.full(4 * stride + span, 9, np.int32)
-    expected = memory.copy()
-    for row, place in zip(rows, places, strict=True):
-        for word in range(span):
-            expected[place * stride + word] = table[row, word].astype(np.int32) if word < 3 else 0
-    copy_rows(table, rows, memory, places, stride, span)
-    np.testing.assert_array_equal(memory, expected)
-    for bad in ({"rows": rows + 1}, {"rows": rows - 1}, {"places": places + 1}, {"places": places - 1}, {"span": 2}):
-        given = {"rows": rows, "places": places, "span": span, **bad}
-        with pytest.raises(ValueError, match="cannot be copied"):
-            copy_rows(table, given["rows"], memory, given["places"], stride, given["span"])
-    np.testing.assert_array_equal(memory, expected)

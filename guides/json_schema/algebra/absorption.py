@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ...limits import spend
 from . import objects, strings
 from .cases import NO_NAMES, Object, Rule
-from .formula import EVERYTHING, NOTHING
+from .formula import EVERYTHING, NOTHING, Formula
 
 FEW = 4096
 """Up to how many cases those that lie within another are looked for."""
@@ -83,6 +83,7 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
     """For each case the numbers of the things that it asks for."""
     numbers: dict[Any, int] = {}
     of_name: dict[str, set[int]] = {}
+    of_member: dict[tuple[str, Formula], set[int]] = {}
     least = {case.min_properties for case in cases if case.min_properties}
     most = {case.max_properties for case in cases if case.max_properties is not None}
     found: list[set[int]] = []
@@ -93,11 +94,15 @@ def _asked(cases: Sequence[Object]) -> list[set[int]]:
         spend(200 + 100 * (len(case.properties) + len(case.required) + len(case.rules) + len(case.some)))
         bits = {numbers.setdefault(thing, len(numbers)) for thing in _things(case, least, most)}
         for name, formula in case.properties.items():
-            if formula is not EVERYTHING:
+            if formula is EVERYTHING:
+                continue
+            own = of_member.get((name, formula))
+            if own is None:
                 parts = formula.parts if formula.kind == "all" else (formula,)
                 own = {numbers.setdefault((name, part), len(numbers)) for part in parts}
+                of_member[name, formula] = own
                 of_name.setdefault(name, set()).update(own)
-                bits |= own
+            bits |= own
         found.append(bits)
     for case, bits, names in zip(cases, found, closed, strict=True):
         for name, formula in case.properties.items():

@@ -1,7 +1,8 @@
 """The strings that satisfy a formula, worked out without its other types.
 
 The schema of `propertyNames` may refer to the schema that it stands in: it speaks of the names, not of the
-object. So its strings are found without asking what the objects are.
+object. So its strings are found without asking what the objects are. They are found to be refused: those that
+may be of a format are among them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ class NameSets:
         self._formulas = formulas
         self._language = language
         self._meaning = meaning
+
+    def refused(self, formula: Formula) -> Strings:
+        """The strings that do not, or perhaps do not, satisfy a formula, as alternatives."""
+        return tuple(map(strings.perhaps, self.of(self._formulas.negation(formula))))
 
     def of(self, formula: Formula) -> Strings:
         """The strings that satisfy a formula, as alternatives."""

@@ -216,7 +216,7 @@ class Normaliser:
 
     def _named(self, formula: Formula) -> Normal:
         """Objects whose members' names satisfy a formula, and all other values."""
-        rules = tuple(Rule(case, NOTHING) for case in self._names.of(self.formulas.negation(formula.subject)))
+        rules = tuple(Rule(case, NOTHING) for case in self._names.refused(formula.subject))
         return replace(ANY, objects=(Object(rules=rules),))
 
     # Products and sums of normal forms
@@ -366,7 +366,7 @@ class Normaliser:
             others = tuple(numbers.complement(number))
             number_cases = self._product(number_cases, others, ANY_NUMBER, numbers.intersect)
         for string in normal.strings:
-            outside = tuple(strings.complement(string))
+            outside = tuple(strings.refutation(string))
             string_cases = self._product(string_cases, outside, ANY_STRING, self._both_strings)
         for array in (*normal.arrays, *(case for case in constants if isinstance(case, Array))):
             lists = tuple(arrays.complement(array, self.formulas))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...limits import spend
 from .cases import ANY_OBJECT, NO_NAMES, Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
-from .strings import StringLanguage
+from .strings import StringLanguage, perhaps, surely
 
 STEPS_PER_RULE = 200
 """Steps of work to find out whether a rule is about a name."""
@@ -93,9 +93,9 @@ def complement(case: Object, formulas: Formulas) -> list[Object]:
         elif name in case.required:
             parts.append(lacking(name))
     for rule in case.rules:
-        parts.append(Object(some=(Rule(rule.names, formulas.negation(rule.formula)),)))
+        parts.append(Object(some=(Rule(surely(rule.names), formulas.negation(rule.formula)),)))
     for rule in case.some:
-        parts.append(Object(rules=(Rule(rule.names, formulas.negation(rule.formula)),)))
+        parts.append(Object(rules=(Rule(perhaps(rule.names), formulas.negation(rule.formula)),)))
     if case.min_properties:
         parts.append(Object(max_properties=case.min_properties - 1))
     if case.max_properties is not None:

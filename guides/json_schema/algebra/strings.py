@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from ....errors import SchemaError
+from ..read.formats import NARROWER, WIDER
+from ..read.patterns import beginning
 from .cases import ANY_STRING, NO_NAMES, String
 
 
@@ -41,7 +43,7 @@ def is_plain(case: String) -> bool:
 
 
 def intersect(a: String, b: String, language: StringLanguage) -> String | None:
-    """What is in both sets; None if nothing is, as far as lengths and constants tell."""
+    """What is in both sets; None if nothing is, as far as lengths, constants and beginnings of patterns tell."""
     if a is ANY_STRING or a == b:
         return b
     if b is ANY_STRING:
@@ -56,9 +58,9 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         return of_values(kept) if kept else None
     if a.quote is not None or b.quote is not None:
         return _quoted(a, b)
-    if a.patterns & b.not_patterns or a.not_patterns & b.patterns:
+    if a.patterns & b.not_patterns or a.not_patterns & b.patterns or _begin_apart(a.patterns, b.patterns):
         return None
-    if a.formats & b.not_formats or a.not_formats & b.formats:
+    if _refutes(a.not_formats, b.formats) or _refutes(b.not_formats, a.formats):
         return None
     if b.max_length is None or a.max_length is None:
         max_length = a.max_length if b.max_length is None else b.max_length
@@ -77,6 +79,18 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         None,
         a.excluded | b.excluded,
     )
+
+
+def _refutes(refused: frozenset[str], formats: frozenset[str]) -> bool:
+    return any(name in refused or WIDER.get(name) in refused for name in formats)
+
+
+def _begin_apart(patterns: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether no string begins as patterns of both ask."""
+    if not patterns or not others or patterns == others:
+        return False
+    begin, other = (max(map(beginning, each), key=len) for each in (patterns, others))
+    return not begin.startswith(other) and not other.startswith(begin)
 
 
 def _quoted(a: String, b: String) -> String | None:
@@ -99,6 +113,31 @@ def narrowed(case: String) -> String | None:
     assert case.quote is not None
     quote = case.quote.within(case.min_length, case.max_length)
     return None if quote is None else String(quote=quote)
+
+
+def refutation(case: String) -> list[String]:
+    """The strings that are surely not in the set, as alternatives: none that may be of a format that is asked for."""
+    return [surely(part) for part in complement(case)]
+
+
+def surely(case: String) -> String:
+    """The set, of each format of which not all strings are told only those that are."""
+    return _renamed(case, NARROWER, WIDER)
+
+
+def perhaps(case: String) -> String:
+    """The set with all strings that may be of its formats."""
+    return _renamed(case, WIDER, NARROWER)
+
+
+def _renamed(case: String, formats: Mapping[str, str], not_formats: Mapping[str, str]) -> String:
+    if not (case.formats or case.not_formats):
+        return case
+    return replace(
+        case,
+        formats=frozenset(formats.get(name, name) for name in case.formats),
+        not_formats=frozenset(not_formats.get(name, name) for name in case.not_formats),
+    )
 
 
 def complement(case: String) -> list[String]:

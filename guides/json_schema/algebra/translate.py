@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 from ...limits import spend
 from ..read.dialects import TYPES, exact, is_array, is_number, only_strings, type_of
 from ..read.documents import Documents
-from ..read.formats import MAX_LENGTH, OLD_HOSTNAME
-from ..read.formats import PATTERNS as FORMATS
+from ..read.formats import ENFORCED, MAX_LENGTH, OLD_HOSTNAME
+from ..read.patterns import few_texts
 from ..read.subschema import Subschema
 from . import numbers
 from .arrays import containing, tidy
@@ -31,6 +31,7 @@ from .cases import (
 )
 from .formula import EVERYTHING, NOTHING, Formula, Formulas, Scope, json_key
 from .objects import lacking, requiring
+from .strings import of_values
 
 NUMBER, STRING, ARRAY, OBJECT, JOIN, TYPE, VALUES = 1, 2, 4, 8, 16, 32, 64
 GROUPS = {
@@ -255,9 +256,9 @@ def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
     pattern, name = place.keyword("pattern"), place.keyword("format")
     patterns = NO_PATTERNS if pattern is None else frozenset((pattern,))
     formats = NO_PATTERNS
-    if name == "hostname" and place.schema.resource.dialect.draft <= 6:
-        name = OLD_HOSTNAME
-    if assert_formats and name in FORMATS:
+    if assert_formats and name in ENFORCED:
+        if name == "hostname" and place.schema.resource.dialect.draft <= 6:
+            name = OLD_HOSTNAME
         formats = frozenset((name,))
         if name in MAX_LENGTH:
             maximum = min(MAX_LENGTH[name], MAX_LENGTH[name] if maximum is None else maximum)
@@ -268,7 +269,12 @@ def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
             raise place.schema.error("x-quote can have no pattern or format beside it", "x-quote")
         quote = place.documents.quote(place.schema).within(minimum, maximum)
         return None if quote is None else String(quote=quote)
-    return String(minimum, maximum, patterns, formats=formats)
+    texts = None if pattern is None or formats else few_texts(pattern)
+    if texts is None:
+        return String(minimum, maximum, patterns, formats=formats)
+    # Constants tell objects apart at first sight.
+    within = [text for text in texts if minimum <= len(text) and (maximum is None or len(text) <= maximum)]
+    return of_values(within) if within else None
 
 
 def _array(place: ScopedSchema) -> Array | None:

@@ -44,6 +44,7 @@ class Counting:
         self.free = least if most is None else max(least, most - self._farthest)
         self._common: int | None = None
         self._endless: dict[int, Ranges] = {}
+        self._unions: dict[int, Ranges] = {}  # by the bits of atoms, which many states have in common
         self._atoms_to: dict[int, dict[int, int]] = {}
         self._ways: dict[tuple[int, Escapes], Ways] = {}
         self._alphabets: dict[Escapes, Alphabet] = {}
@@ -141,7 +142,11 @@ class Counting:
         return self._common
 
     def _ranges(self, atoms: int) -> Ranges:
-        return normalise(pair for atom in bits(atoms) for pair in self.automaton.atoms[atom])
+        known = self._unions.get(atoms)
+        if known is None:
+            known = normalise(pair for atom in bits(atoms) for pair in self.automaton.atoms[atom])
+            self._unions[atoms] = known
+        return known
 
     def _edges(self) -> list[dict[int, int]]:
         costs = [bytes_of(ranges) for ranges in self.automaton.atoms]

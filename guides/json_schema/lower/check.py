@@ -11,7 +11,7 @@ from ...graph.lowering import Lowering
 from ...limits import spend
 from ..algebra.cases import NO_NAMES, Array, Normal, Number, String
 from ..algebra.formula import Formula
-from ..algebra.strings import is_plain
+from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
 from .numbers.multiples import decimal_step
@@ -47,7 +47,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
         return watch
     looked_into = schema.documents.above(RISKY | JOINING)
     strings = StringLowering(Lowering(Graph()), form.escapes, schema.conjunctions)
-    todo = [schema.root]
+    todo, negated = [schema.root], list[Formula]()
     seen = set(todo)
     while todo and len(seen) < MAX_CHECKED:
         formula = todo.pop()
@@ -56,14 +56,16 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
             _check_strings(strings, case)
         for array in normal.arrays:
             watch = _check_unique(schema, array, formula, watch)
+            negated += _negated(schema, array)
         for number in normal.numbers:
             _check_multiples(schema, number, formula, form)
         for part in _parts(schema, normal, strings):
             if part not in seen and not (part.kind == "schema" and id(part.subject[0].value) not in looked_into):
                 seen.add(part)
                 todo.append(part)
-    if todo and schema.mentions(frozenset(("uniqueItems",))):
-        watch = Watch(True, True)
+    if schema.mentions(frozenset(("uniqueItems",))):
+        watch = Watch(True, True) if todo else watch
+        _check_equal(schema, strings, negated, seen)
     if watch.any:
         found = unclear(schema)
         if found is not None:
@@ -72,6 +74,32 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
                 schema.formulas.pointer_of(found),
             )
     return watch
+
+
+def _negated(schema: CompiledSchema, array: Array) -> Iterator[Formula]:
+    """The formulas of items that must be none of some: too many to look at more than what can be refused in them."""
+    negated = (part.formula for part in array.contains if part.formula.kind == "not")
+    return (schema.formulas.all_of((array.rest, formula)) for formula in negated)
+
+
+def _check_equal(schema: CompiledSchema, strings: StringLowering, formulas: list[Formula], seen: set[Formula]) -> None:
+    """Raise SchemaError where arrays must have equal items, in these formulas, taken from the list, or below."""
+    while formulas and len(seen) < MAX_CHECKED:
+        formula = formulas.pop()
+        if formula in seen:
+            continue
+        seen.add(formula)
+        normal = schema.cases(formula)
+        for array in normal.arrays:
+            _refuse_equal(schema, array, formula)
+            formulas += _negated(schema, array)
+        formulas += _parts(schema, normal, strings)
+
+
+def _refuse_equal(schema: CompiledSchema, array: Array, formula: Formula) -> None:
+    if array.unique is False:
+        pointer = schema.formulas.keyword_of(formula, "uniqueItems")
+        raise SchemaError("arrays in which some two items are equal cannot be enforced", pointer)
 
 
 def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> Iterator[Formula]:
@@ -91,9 +119,14 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
         if many_rules(object_):
             yield from (rule.formula for rule in object_.rules)
             continue
+        for rule in object_.some:
+            named = (name for name in object_.properties if schema.language.contains(rule.names, name))
+            yield from (both((schema.member(object_, name), rule.formula)) for name in named)
         for names, formula in schema.regions(object_):
             _check_strings(strings, names)
             yield formula
+            some = (rule for rule in object_.some if intersect(names, rule.names, schema.language) is not None)
+            yield from (both((formula, rule.formula)) for rule in some)
         for one in (one for group in object_.either for one in group):
             yield from (both((schema.member(object_, name), schema.member(one, name))) for name in one.properties)
             for rule in one.rules:
@@ -126,11 +159,9 @@ def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, for
 
 def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch: Watch) -> Watch:
     """Check one array; what is to be watched so far, with it."""
-    pointer = schema.formulas.keyword_of(formula, "uniqueItems")
-    if array.unique is False:
-        raise SchemaError("arrays in which some two items are equal cannot be enforced", pointer)
+    _refuse_equal(schema, array, formula)
     if not is_watched(schema, array):
         return watch
-    check_watched(schema, array, pointer)
+    check_watched(schema, array, formula, schema.formulas.keyword_of(formula, "uniqueItems"))
     check_inside(schema, array)
     return Watch(True, watch.repeating or array.min_items > 1)

@@ -11,7 +11,7 @@ from ...syntax import Node
 from ..algebra.cases import Number, String
 from ..automata.counting import Counting
 from ..automata.spelling import Escapes, spell
-from ..read.regex_format import INSIDE, rules
+from ..read.regex_format import BRANCH, WHOLE, rules
 from .form import Spelling
 from .numbers.texts import spelt_numbers
 from .strings.lowering import REGEX, in_quotes, plan
@@ -60,12 +60,14 @@ def _lowered(node: Node) -> Fragment | None:
 def _regexes(escapes: Escapes) -> Fragment:
     """The format `regex` alone: groups may nest, which no pattern and no condition on lengths can say."""
     graph = Graph()
-    whole, inside = rules()
+    bodies = {name: spell(body, escapes) for name, body in rules().items()}
     start = graph.begin_rule()
-    with graph.new_rule() as group:
-        pass
-    lowering = Lowering(graph, {INSIDE: group}.__getitem__)
-    lowering.body(start, in_quotes(spell(whole, escapes)))
-    graph.rule = group
-    lowering.body(group, spell(inside, escapes))
+    starts = {WHOLE: start}
+    for name in bodies.keys() - starts:
+        with graph.new_rule() as starts[name]:
+            pass
+    lowering = Lowering(graph, starts.__getitem__, nullable=lambda name: name == BRANCH)
+    for name, body in bodies.items():
+        graph.rule = starts[name]
+        lowering.body(graph.rule, in_quotes(body) if name == WHOLE else body)
     return graph.fragment()

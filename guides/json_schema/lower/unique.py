@@ -44,17 +44,23 @@ def _parts(case: Array) -> list[Formula]:
     return [part for part in (*case.prefix[: case.max_items], case.rest) if part is not NOTHING]
 
 
-def check_watched(schema: CompiledSchema, case: Array, pointer: str) -> None:
-    """Raise SchemaError for arrays whose items cannot be told to have a value left, LimitError for too many items."""
+def check_watched(schema: CompiledSchema, case: Array, formula: Formula, pointer: str) -> None:
+    """Raise SchemaError for arrays whose items cannot be told to have a value left, LimitError for too many items.
+
+    formula: what the whole array satisfies
+    """
     if case.min_items > MOST_ITEMS:
         raise LimitError(
             f"uniqueItems over infinitely many values takes minItems of at most {MOST_ITEMS}, not {case.min_items:,}"
         )
     for part in _parts(case):
         normal = schema.cases(part)
-        if case.min_items > 1 and (normal.arrays or normal.objects):
+        if case.min_items < 2 or not (normal.arrays or normal.objects):
+            continue
+        if len(different_values(schema, case, part, formula)) < case.min_items:
             raise SchemaError(
-                "uniqueItems can be enforced for items that are objects or arrays only where one at most must be there",
+                "uniqueItems can be enforced for items that are objects or arrays only where so many different ones as "
+                "must be there are found",
                 pointer,
             )
     if len(case.contains) > 1 or any(

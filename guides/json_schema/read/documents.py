@@ -67,6 +67,10 @@ class Documents:
         """How many schema objects there are."""
         return len(self._places)
 
+    def mentions(self, *keywords: str) -> bool:
+        """Whether any schema object has one of these keywords."""
+        return any(not place.value.keys().isdisjoint(keywords) for place in self._places.values())
+
     def quote(self, place: Subschema) -> Quote:
         """What the keyword `x-quote` of a subschema says: the name of a context, or a context with options."""
         value: Any = place.value["x-quote"]

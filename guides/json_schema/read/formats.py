@@ -2,13 +2,17 @@
 
 Where a format's definition is not regular, or needs tables, the pattern is narrower, never wider:
 
-- a leap second is written in UTC, as 23:59:60Z
+- a leap second, 23:59:60 in UTC, is written in UTC or behind an offset of whole or half hours: of 1,440 offsets that
+  leaves 48, for which an automaton remembers the time of day
 - hostname from draft 7 on, idn-hostname, email: no label with hyphens in its third and fourth place. A-labels
   (xn--) are among them, and whether their Punycode decodes is not regular; the others are the reserved ones that
   RFC 5890, section 2.3.1, forbids to take for ordinary labels. Drafts 4 and 6 know of neither, and allow both.
-- idn-hostname: beside ASCII, letters of common scripts that need no context, up to 14 to a label
+- idn-hostname: beside ASCII, characters of common scripts, up to 14 to a label (see host_names.py)
 - regex: what ECMA-262 and Python read alike; no names, no back references, nothing looks behind; under further
   conditions on the string groups nest at most two deep, and fewer ranges are written (see regex_format.py)
+
+So that its negation is not wider either, such a format has a second pattern, that of the strings that may be of it;
+`not` refuses all of these.
 
 Where a standard has two readings: years begin with 0000, as in RFC 3339, though Python's begin with 0001; the operators
 that RFC 6570 reserves (= , ! @ |) are of no level of its templates, and are refused.
@@ -16,6 +20,7 @@ that RFC 6570 reserves (= , ! @ |) are of no level of its templates, and are ref
 
 from __future__ import annotations
 
+from .host_names import SEPARATOR, international
 from .regex_format import nested
 
 
@@ -31,10 +36,19 @@ _DATE = _any(
     f"{_LEAP_YEAR}-02-29",
 )
 _CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_TIME = _any(
-    rf"{_CLOCK}:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-]{_CLOCK})",
-    r"23:59:60(?:\.[0-9]+)?(?:[Zz]|[+-]00:00)",
-)
+_FRACTION = r"(?:\.[0-9]+)?"
+_ZONE = f"(?:[Zz]|[+-]{_CLOCK})"
+
+
+def _leap_seconds(minute: int, later: int, offset: str) -> str:
+    """Leap seconds in a minute whose offsets end in `offset`; those to the east are of the hour, or one hour later."""
+    hours = (rf"{hour:02}:{minute}:60{_FRACTION}(?:\+{(hour + later) % 24:02}|-{23 - hour:02})" for hour in range(24))
+    return _any(*hours) + offset
+
+
+_LEAP_SECOND = _any(f"23:59:60{_FRACTION}[Zz]", _leap_seconds(59, 1, ":00"), _leap_seconds(29, 0, ":30"))
+_TIME = _any(f"{_CLOCK}:[0-5][0-9]{_FRACTION}{_ZONE}", _LEAP_SECOND)
+_PERHAPS_TIME = f"{_CLOCK}:(?:[0-5][0-9]|60){_FRACTION}{_ZONE}"
 _CLOCK_PART = "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
 _DAY_PART = "(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)"
 _DURATION = f"P(?:{_DAY_PART}(?:{_CLOCK_PART})?|{_CLOCK_PART}|[0-9]+W)"
@@ -72,25 +86,20 @@ def _label(letter: str) -> str:
 
 
 _ASCII = "A-Za-z0-9"
-_SEPARATOR = "[.\\u3002\\uFF0E\\uFF61]"
-_SCRIPTS = (
-    "a-z0-9\\u00E0-\\u00F6\\u00F8-\\u00FF\\u03B1-\\u03C1\\u03C3-\\u03C9\\u0430-\\u044F"
-    "\\u3041-\\u3096\\u4E00-\\u9FA5\\uAC00-\\uD7A3"
-)
 _HOSTNAME = rf"{_label(_ASCII)}(?:\.{_label(_ASCII)})*"
 _ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
 _ADDRESS = rf"\[(?:{_IPV4}|IPv6:{_IPV6})\]"
 _OLD_LABEL = f"[{_ASCII}](?:[{_ASCII}-]{{0,61}}[{_ASCII}])?"
 _OLD_HOSTNAME = rf"{_OLD_LABEL}(?:\.{_OLD_LABEL})*"
-_SCRIPT_LABEL = _any(f"[{_SCRIPTS}]{{1,3}}", f"[{_SCRIPTS}]{{2}}[{_SCRIPTS}-][{_SCRIPTS}]{{1,11}}")
-_WIDE_LABEL = _any(_label(_ASCII), _SCRIPT_LABEL)
-_WIDE_HOST = f"{_WIDE_LABEL}(?:{_SEPARATOR}{_WIDE_LABEL})*"
 _BEYOND_ASCII = "\\u0080-\\u{10FFFF}"
 _WIDE_ATOM = f"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{_BEYOND_ASCII}-]+"
 _WIDE_QUOTED = rf'"(?:[ !#-\[\]-~{_BEYOND_ASCII}]|\\[ -~])*"'
 _MAIL_LABEL = _label(_ASCII + _BEYOND_ASCII)
 _WIDE_DOMAIN = rf"{_MAIL_LABEL}(?:\.{_MAIL_LABEL})*"
+_ANY_LABEL = f"[{_ASCII}{_BEYOND_ASCII}-]+"
+_LOCAL = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})"
+_WIDE_LOCAL = rf"(?:{_WIDE_ATOM}(?:\.{_WIDE_ATOM})*|{_WIDE_QUOTED})"
 
 
 def _resource_names(more: str, more_in_query: str = "") -> tuple[str, str]:
@@ -129,32 +138,55 @@ _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 OLD_HOSTNAME = "hostname of RFC 1123"
 """What drafts 4 and 6 mean by `hostname`: labels may have hyphens anywhere inside."""
 
+_EXACT_OR_NARROW = {
+    "date": _DATE,
+    "time": _TIME,
+    "date-time": f"{_DATE}[Tt]{_TIME}",
+    "duration": _DURATION,
+    "email": f"{_LOCAL}@(?:{_HOSTNAME}|{_ADDRESS})",
+    "idn-email": f"{_WIDE_LOCAL}@(?:{_WIDE_DOMAIN}|{_ADDRESS})",
+    "hostname": _HOSTNAME,
+    OLD_HOSTNAME: _OLD_HOSTNAME,
+    "idn-hostname": international(_label(_ASCII)),
+    "ipv4": _IPV4,
+    "ipv6": _IPV6,
+    "uri": _URI,
+    "uri-reference": _URI_REFERENCE,
+    "iri": _IRI,
+    "iri-reference": _IRI_REFERENCE,
+    "uri-template": _TEMPLATE,
+    "uuid": f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",
+    "json-pointer": _POINTER,
+    "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
+    "regex": nested(2),
+}
+"""Strings that are of a format."""
+
+_PERHAPS = {
+    "time": _PERHAPS_TIME,
+    "date-time": f"{_DATE}[Tt]{_PERHAPS_TIME}",
+    "email": f"{_LOCAL}@(?:{_OLD_HOSTNAME}|{_ADDRESS})",
+    "idn-email": rf"{_WIDE_LOCAL}@(?:{_ANY_LABEL}(?:[.]{_ANY_LABEL})*|{_ADDRESS})",
+    "hostname": _OLD_HOSTNAME,
+    "idn-hostname": f"{_ANY_LABEL}(?:{SEPARATOR}{_ANY_LABEL})*",
+    "regex": "(?:[^*+?)][^]*)?",
+}
+"""Strings that may be of a format of which not all are told."""
+
+WIDER = {name: f"perhaps {name}" for name in _PERHAPS}
+"""By format of which not all strings are told, the name of the format of all that may be of it."""
+
+NARROWER = {wide: name for name, wide in WIDER.items()}
+"""The other way round."""
+
 PATTERNS = {
     name: f"^(?:{pattern})$"
-    for name, pattern in {
-        "date": _DATE,
-        "time": _TIME,
-        "date-time": f"{_DATE}[Tt]{_TIME}",
-        "duration": _DURATION,
-        "email": rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_HOSTNAME}|{_ADDRESS})",
-        "idn-email": rf"(?:{_WIDE_ATOM}(?:\.{_WIDE_ATOM})*|{_WIDE_QUOTED})@(?:{_WIDE_DOMAIN}|{_ADDRESS})",
-        "hostname": _HOSTNAME,
-        OLD_HOSTNAME: _OLD_HOSTNAME,
-        "idn-hostname": _WIDE_HOST,
-        "ipv4": _IPV4,
-        "ipv6": _IPV6,
-        "uri": _URI,
-        "uri-reference": _URI_REFERENCE,
-        "iri": _IRI,
-        "iri-reference": _IRI_REFERENCE,
-        "uri-template": _TEMPLATE,
-        "uuid": f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",
-        "json-pointer": _POINTER,
-        "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
-        "regex": nested(2),
-    }.items()
+    for name, pattern in (*_EXACT_OR_NARROW.items(), *((WIDER[name], pattern) for name, pattern in _PERHAPS.items()))
 }
-"""The pattern of each enforced format; other formats are annotations."""
+"""The pattern of each format."""
+
+ENFORCED = frozenset(_EXACT_OR_NARROW) - {OLD_HOSTNAME}
+"""The formats that schemas name; others are annotations."""
 
 MAX_LENGTH = {"hostname": 253, OLD_HOSTNAME: 253, "idn-hostname": 253}
 """Formats that also bound the length, in characters."""
@@ -181,4 +213,5 @@ EXAMPLES = {
     "relative-json-pointer": "0",
     "regex": "",
 }
+EXAMPLES.update((wide, EXAMPLES[name]) for name, wide in WIDER.items())
 """A short member of each format."""

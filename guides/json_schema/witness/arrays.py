@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -204,16 +204,37 @@ class ArrayWitnesses:
     def more(self, case: Array, count: int, ask: Ask) -> Iterator[Any]:
         """Further arrays of the case: longer ones, and ones with other items."""
         longest = case.min_items + count if case.max_items is None else case.max_items
+        bases: list[Any] = [self.build(case, ask)]
         for length in range(case.min_items + 1, min(case.min_items + count, longest) + 1):
-            yield self.build(replace(case, min_items=length), ask)
-        base = self.build(case, ask)
-        if base is NO_INSTANCE:
-            return
-        for index in range(len(base)):
-            for value in self._owner.several(arrays.item(case, index), count, ask):
-                changed = [*base[:index], value, *base[index + 1 :]]
-                if self._owner.in_array(case, changed):
-                    yield changed
+            bases.append(self.build(replace(case, min_items=length), ask))
+            yield bases[-1]
+        pools: dict[Formula, list[Any]] = {}
+
+        def changed(base: list[Any]) -> Iterator[list[Any]]:
+            for index in range(len(base)):
+                formula = arrays.item(case, index)
+                if formula not in pools:
+                    pools[formula] = self._owner.several(formula, count, ask)
+                for value in pools[formula]:
+                    yield [*base[:index], value, *base[index + 1 :]]
+
+        for found in changes([base for base in bases if base is not NO_INSTANCE], changed, count):
+            if self._owner.in_array(case, found):
+                yield found
+
+
+def changes(bases: list[Any], changed: Callable[[Any], Iterator[Any]], count: int) -> Iterator[Any]:
+    """What some values can be changed to, those with the fewest changes first, until so many were met or all."""
+    seen = set(map(json_key, bases))
+    waiting = deque(bases)
+    while waiting and len(seen) <= 4 * count:
+        for found in changed(waiting.popleft()):
+            spend(100)
+            key = json_key(found)
+            if key not in seen:
+                seen.add(key)
+                waiting.append(found)
+                yield found
 
 
 def _left(case: Array, choice: ItemChain) -> int:

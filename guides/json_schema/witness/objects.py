@@ -12,6 +12,7 @@ from ..algebra import objects, strings
 from ..algebra.cases import Object, Rule, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.translate import UNREACHED
+from .arrays import Replay, changes
 from .instances import NO_INSTANCE, Ask, Witnessing
 
 FEW = 16
@@ -231,23 +232,26 @@ class ObjectWitnesses:
         base = self.build(case, ask)
         if base is NO_INSTANCE:
             return
-        for changed in self._changed(case, base, count, ask):
-            if self._owner.in_object(case, changed):
-                yield changed
+        members = Replay(self._others(case, base, count, ask))
 
-    def _changed(self, case: Object, base: dict[str, Any], count: int, ask: Ask) -> Iterator[dict[str, Any]]:
-        for name in base:
-            for value in self._owner.several(self._member(case, name), count, ask):
+        def changed(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            for name, value in members:
                 yield {**base, name: value}
-        for name in case.properties:
-            if name not in base:
-                for value in self._owner.several(self._member(case, name), count, ask):
-                    yield {**base, name: value}
+
+        for found in changes([base], changed, count):
+            if self._owner.in_object(case, found):
+                yield found
+
+    def _others(self, case: Object, base: dict[str, Any], count: int, ask: Ask) -> Iterator[tuple[str, Any]]:
+        """Members that an object may have in the place of its own, or beside these."""
+        for name in (*base, *(name for name in case.properties if name not in base)):
+            for value in self._owner.several(self._member(case, name), count, ask):
+                yield name, value
         for part, formula in self.regions(case, ANY_NAME):
             value = ask(formula)
             if value is not NO_INSTANCE:
                 for name in self._names(part, count):
-                    yield {**base, name: value}
+                    yield name, value
 
 
 def _partitions(rules: list[Rule], room: int) -> Iterator[list[list[Rule]]]:

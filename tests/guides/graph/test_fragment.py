@@ -78,6 +78,6 @@ def test_pieces_count_towards_the_limit_of_memory() -> None:
 
 def test_what_is_worked_out_later_is_no_piece() -> None:
     graph = Graph()
-    graph.lazy(lambda: None, lambda: 1)
+    graph.lazy(lambda _: None, lambda: 1)
     with pytest.raises(AssertionError):
         graph.fragment()

@@ -188,3 +188,35 @@ def test_a_text_too_deep_for_its_quotations_says_so() -> None:
     for depth in (2000, 100_000):
         with pytest.raises(LimitError, match="nested too deep"):
             guide.spans("[" * depth + '"hello"' + "]" * depth)
+
+
+def test_members_that_are_called_like_keywords_do_not_matter() -> None:
+    twice: dict[str, Any] = {"type": "string", "pattern": r"^(a+)\1$"}
+    names = {"unevaluatedProperties": twice, "patternProperties": {"type": "integer"}}
+    guide = JSONGuide({"properties": names}, BYTES, unenforced="allow")
+    pointer = "#/properties/unevaluatedProperties/pattern"
+    assert guide.unenforced_in('{"unevaluatedProperties": "aa"}') == {pointer: True}
+    assert guide.unenforced_in('{"unevaluatedProperties": "aaa"}') == {pointer: False}
+    keywords = {"patternProperties": {"^a": twice}, "unevaluatedProperties": False}
+    guide = JSONGuide({**keywords, "properties": {"b": twice}}, BYTES, unenforced="allow")
+    assert set(guide.unenforced_in('{"b": "aa"}').values()) == {None}
+
+
+def test_regular_expressions_that_python_does_not_read_are_of_the_format() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "pattern": r"^(x)\1$"}, "b": {"format": "regex"}},
+    }
+    guide = JSONGuide(schema, BYTES, unenforced="allow")
+    for text in ("[]", "[^]", "(?<=a+)b", "(?<n>x)"):
+        assert guide.unenforced_in(json.dumps({"a": "xx", "b": text})) == {"#/properties/a/pattern": True}, text
+
+
+def test_what_only_some_member_must_be_is_refused_before_a_text_gets_there() -> None:
+    """That equal items cannot be asked for must not be found out in the middle of a text."""
+    members = {"type": "object", "additionalProperties": {"type": "array", "uniqueItems": True}}
+    with pytest.raises(SchemaError, match="equal cannot be enforced"):
+        JSONGuide({"type": "object", "not": members}, BYTES)
+    for item in (members["additionalProperties"], {"properties": {"a": members["additionalProperties"]}}):
+        with pytest.raises(SchemaError, match="equal cannot be enforced"):
+            JSONGuide({"type": "array", "not": {"items": item}}, BYTES)

@@ -134,3 +134,19 @@ def test_random_schemas_with_groups_accept_what_jsonschema_accepts(monkeypatch: 
         if compiled.has_instance(compiled.root):
             assert validator.is_valid(compiled.minimal_instance(compiled.root)), (seed, schema)
     assert with_groups > 20
+
+
+@pytest.mark.parametrize("tail", ["$", "-[a-z]*$"])
+def test_patterns_tell_alternatives_apart(tail: str) -> None:
+    """One of many objects that overlap in all but a member with a pattern; each negates all others."""
+    members = {"a": {"type": "integer"}, "b": {"type": "string"}}
+    cases: list[dict[str, Any]] = [
+        {"properties": {"kind": {"type": "string", "pattern": f"^{kind}{tail}"}, kind: True, **members}}
+        for kind in (f"k{number:02}" for number in range(40))
+    ]
+    schema = {"type": "object", "oneOf": [{**case, "required": ["kind"]} for case in cases]}
+    guide = JSONGuide(schema, BYTES)
+    end = "" if tail == "$" else "-x"
+    assert reads(guide, json.dumps({"a": 1, "kind": f"k07{end}", "k07": None}))
+    assert not reads(guide, json.dumps({"kind": f"k40{end}"}))
+    assert not reads(guide, json.dumps({"kind": f"k07{end}", "b": 1}))

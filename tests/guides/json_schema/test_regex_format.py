@@ -1,9 +1,8 @@
-"""The format `regex`: what people write is accepted, and what is accepted both Python and JavaScript compile."""
+"""The format `regex`: what people write is accepted, and what is accepted JavaScript compiles."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from random import Random
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from trellm.guides import JSONGuide
+from trellm.guides.regex import parse
 
 from .test_guide_suite import BYTES, reads
 
@@ -28,31 +28,62 @@ WRITTEN = [
     "^(?!pattern$).*$",
     "[&a|]?x|[a&]",
     r"a\b.\Bb",
+    "[]|[^]",
+    "(?<=a+)b(?<!c|d)e",
+    r"\cA[\cz\b]\x41",
+    "(?<name>x)|(y(?:z))*",
+    "((a)|b(?<$n_1>(c)+)*)d",
+    r"^[\w\.-_]+$",
+    "[|-|.]",
+    "[+--b]",
+    "[---a-]",
+    r"[!-~][ -\]][\*-z]",
+    "[à-ÿ][а-я][一-龥][a-я]",
+    r"[\x00-\x1F][\x0b-\x0c][\x20-~][\u00c0-\uFFFF][\u3040-\u30ff][\x80-\u0100]",
+    "[[(&&]",
+    "a{2}?b{10,}c{3,12}",
+    r"\0*",
 ]
 REFUSED = [
     "a{3,2}",
     "a{16,12}",
     "[z-a]",
-    "[]",
-    "[^]",
+    "[]]",
+    "[a--b]",
+    r"[\w-a]",
+    "[я-а]",
+    "[b-a-]",
+    r"[\x41-\x40]",
+    r"[\uD83D\uDE00-\uDE4F]",
+    "(?<n>a)(?<n>b)",
+    "(?<1>a)",
+    "(?<=a)*",
+    "(?P<n>a)",
+    "(?#a)",
+    "(?i)a",
+    r"\a",
+    r"\_",
+    r"\01",
+    r"\c1",
+    "a]",
+    "a}",
+    "a{,2}",
     "^*",
     r"\b+",
     "(?=a)*",
     "a{2}{3}",
-    "(?<=a)b",
     r"\1",
-    "[a&&b]",
-    "[--]",
+    r"(?<n>a)\k<n>",
 ]
-LETTERS = r"""[]()^$-|&~\{},:?*+=!.abxuzAZ019dwbBn/ ' """
+LETTERS = r"""[]()^$-|&~\{},:?*+=!<>.abcxuzAZ019dwbBn/ ' """
 
 
 @pytest.mark.parametrize("more", [{}, {"minLength": 1}], ids=str)
 def test_what_people_write_is_accepted(more: dict[str, Any]) -> None:
     guide = JSONGuide({"type": "string", "format": "regex", **more}, BYTES)
     wanted = WRITTEN if not more else ["^[a-z0-9_]{3,16}$", "(a(b|c))+", "[a-z-]"]
-    assert [text for text in wanted if not reads(guide, json.dumps(text))] == []
-    assert [text for text in REFUSED if reads(guide, json.dumps(text))] == []
+    assert [text for text in wanted if not reads(guide, json.dumps(text, ensure_ascii=False))] == []
+    assert [text for text in REFUSED if reads(guide, json.dumps(text, ensure_ascii=False))] == []
 
 
 def written_by(guide: JSONGuide, random: Random) -> str:
@@ -72,14 +103,54 @@ def written_by(guide: JSONGuide, random: Random) -> str:
     return json.loads(text)
 
 
-def test_what_is_accepted_compiles() -> None:
-    guide, random = JSONGuide({"type": "string", "format": "regex"}, BYTES), Random(5)
-    texts = [written_by(guide, random) for _ in range(600)]
-    for text in (*texts, *WRITTEN):
-        re.compile(text)
+def compiles(patterns: list[str]) -> list[tuple[bool, bool]]:
+    """Whether JavaScript compiles patterns with the flag `u`, and without; skips the test where there is no node."""
     node = shutil.which("node")
     if node is None:
-        return
-    said = "process.stdin.on('data', d => JSON.parse(d).forEach(p => new RegExp(p)))"
-    done = subprocess.run([node, "-e", said], input=json.dumps([*texts, *WRITTEN]), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-300:]
+        pytest.skip("no node")
+    said = """
+        const tried = (p, flags) => { try { new RegExp(p, flags); return true } catch (e) { return false } };
+        let text = "";
+        process.stdin.on("data", d => text += d);
+        const compiled = () => JSON.parse(text).map(p => [tried(p, "u"), tried(p)]);
+        process.stdin.on("end", () => console.log(JSON.stringify(compiled())));
+    """
+    done = subprocess.run([node, "-e", said], input=json.dumps(patterns), capture_output=True, text=True, check=True)
+    return [(unicode, plain) for unicode, plain in json.loads(done.stdout)]
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """What the guide writes at random."""
+    guide, random = JSONGuide({"type": "string", "format": "regex"}, BYTES), Random(5)
+    return [written_by(guide, random) for _ in range(400)]
+
+
+def test_what_is_accepted_can_be_read(texts: list[str]) -> None:
+    for text in (*texts, *WRITTEN):
+        parse(text, dialect="ecma")
+
+
+def test_what_is_accepted_compiles(texts: list[str]) -> None:
+    accepted = [*texts, *WRITTEN]
+    for text, (unicode, plain) in zip(accepted, compiles(accepted), strict=True):
+        assert plain, text
+        assert unicode or r"\-" in text, text
+
+
+def test_changed_patterns_are_accepted_only_if_they_compile() -> None:
+    guide, random = JSONGuide({"type": "string", "format": "regex"}, BYTES), Random(7)
+    changed: list[str] = []
+    for _ in range(3000):
+        letters = list(random.choice(WRITTEN))
+        for _ in range(random.randrange(1, 4)):
+            at = random.randrange(len(letters) + 1)
+            letters[at : at + random.randrange(2)] = random.choice(LETTERS)
+        changed.append("".join(letters))
+    accepted = [reads(guide, json.dumps(text, ensure_ascii=False)) for text in changed]
+    missed = 0
+    for text, taken, (unicode, plain) in zip(changed, accepted, compiles(changed), strict=True):
+        assert not taken or (plain and (unicode or r"\-" in text)), text
+        missed += unicode and plain and not taken
+    assert sum(accepted) > 1000
+    assert missed < 100

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .....errors import LimitError
+from .....kernels.numbers import ABOVE, BELOW
 from ....kept import kept_growing
 from ....limits import spend
 from ...algebra.cases import Rational
 
-BELOW = -1
-ABOVE = -2
 MAX_DIGITS = 5000
-BREAKS = ((1,), *((digit, digit + 1) for digit in range(1, 9)), (9,))
 
 
 class Bound:
     """The digits of a positive number, periodic ones too, and how digits read so far compare with them.
 
-    A state is BELOW, ABOVE, or the position in the bound's digits up to which the digits are the same.
+    A state is the position in the bound's digits up to which they are the same, or BELOW or ABOVE.
     whole: how many digits stand before the point; they have no leading zero, so a number below 1 has none
     first: the position of the first digit that is not zero; exponent: its power of ten
-    breaks: for each position the digits, except 0, that lead elsewhere than the digit before them
+    end: the position from which on only zeros follow; there is none in a periodic number
     """
 
     def __init__(self, value: Rational) -> None:
@@ -39,10 +40,9 @@ class Bound:
             rest = rest * 10 % divisor
         self._next = list(range(1, len(self._digits) + 1))
         self._next[-1] = met[rest]
-        self._end = len(self._digits) if rest else self._trim()
+        self.end = None if rest else self._trim()
         self.first = next(position for position, digit in enumerate(self._digits) if digit)
         self.exponent = self.whole - 1 if self.whole else -1 - self.first
-        self.breaks = [BREAKS[digit] for digit in self._digits]
 
     def _trim(self) -> int:
         """Where only zeros are left; the digits end with the first of them, followed by itself."""
@@ -54,24 +54,21 @@ class Bound:
         return end
 
     @property
+    def positions(self) -> int:
+        """How many positions there are."""
+        return len(self._digits)
+
+    @property
     def held_bytes(self) -> int:
         """About how much memory the digits take."""
         return 500 + 50 * len(self._digits)
 
-    def step(self, state: int, digit: int) -> int:
-        """The state after one more digit."""
-        if state < 0:
-            return state
-        expected = self._digits[state]
-        if digit == expected:
-            return self._next[state]
-        return BELOW if digit < expected else ABOVE
-
-    def compare(self, state: int) -> int:
-        """-1, 0 or 1 as the digits read, followed by zeros, are below, equal to or above the bound's."""
-        if state == ABOVE:
-            return 1
-        return 0 if state == self._end else -1
+    def rows(self, first: int) -> NDArray[np.int32]:
+        """The state after each digit, int32 [positions, 10], where the state at position p is numbered first + p."""
+        digits = np.array(self._digits)[:, None]
+        rows = np.where(np.arange(10) < digits, BELOW, ABOVE).astype(np.int32)
+        rows[np.arange(len(rows)), self._digits] = np.array(self._next) + first
+        return rows
 
 
 @kept_growing(1024, 16 << 20)

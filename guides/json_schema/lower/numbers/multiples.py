@@ -15,8 +15,6 @@ from ....kept import kept_growing
 from ....limits import spend
 from ...algebra.cases import Rational
 
-ALL_DIGITS = tuple(range(1, 10))
-
 
 def decimal_step(step: Rational) -> tuple[int, int]:
     """P and m: a decimal numeral is a multiple of `step` iff it is one of P / 10^m."""
@@ -114,18 +112,6 @@ class Multiple:
     def zeros_missing(self, remainder: int) -> int | None:
         """How many zeros the digits before the point need at least to be a multiple of P; None if no count does."""
         return next((zeros for zeros in range(self._most_zeros + 1) if remainder * 10**zeros % self.modulus == 0), None)
-
-    def whole_breaks(self) -> tuple[int, ...]:
-        """The digits, except 0, that may lead elsewhere than the digit before them."""
-        return () if self.modulus == 1 else ALL_DIGITS
-
-    def fraction_breaks(self, state: int) -> tuple[int, ...]:
-        """The same behind the point."""
-        if state == DEAD:
-            return ()
-        if state % (self.places + 1) == 0:
-            return (1,)
-        return () if self.modulus == 1 else ALL_DIGITS
 
 
 @kept_growing(256, 16 << 20)

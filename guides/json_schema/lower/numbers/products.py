@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .....kernels.jit.calling import call
+from .....kernels.numbers import find_alive
 from ....limits import spend
 from ....syntax import Table
 
@@ -15,16 +17,20 @@ BYTES = np.frombuffer(b"+-.0123456789Ee", np.uint8)
 def intersection(a: Table, b: Table) -> Table | None:
     """The texts of both tables; None if there are none."""
     pairs, edges = _pairs(a, b, either=False)
-    accepting = a.accepting[pairs[:, 0]] & b.accepting[pairs[:, 1]]
-    alive = accepting.copy()
-    while True:
-        grown = alive | (alive[edges] & (edges >= 0)).any(axis=1)
-        spend(edges.size)
-        if (grown == alive).all():
-            break
-        alive = grown
-    if not alive[0]:
+    return trimmed(edges.astype(np.int32), a.accepting[pairs[:, 0]] & b.accepting[pairs[:, 1]])
+
+
+def trimmed(edges: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Table | None:
+    """The table of the states that reach an accepting one; None if the first does not.
+
+    edges: int32 [states, BYTES], below 0 where there is none
+    """
+    spend(10 * edges.size)
+    reaching = accepting.astype(np.uint8)
+    call(find_alive, edges, reaching)
+    if not reaching[0]:
         return None
+    alive = reaching > 0
     number = np.append(np.where(alive, np.cumsum(alive) - 1, -1), -1)
     return _table(number[edges[alive]], accepting[alive])
 

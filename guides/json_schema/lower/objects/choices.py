@@ -44,7 +44,15 @@ class Choices(Members):
         self._groups = [self._numbered(group) for group in case.either]
         self._asked: dict[int, list[list[tuple[Formula, ...] | None]]] = {}
         self._ways: dict[tuple[int, Alive], list[tuple[Formula, Alive]]] = {}
-        self._missing: dict[MemberPlace, dict[int, Formula] | None] = {}
+        # What must come, by the members that may be missing: the names that an alternative requires. With all that are
+        # left, or with those that were chosen; and in which order the alternatives of a group are tried.
+        self._wanted = self._required
+        for group in self._groups:
+            for _, required in group:
+                self._wanted |= required
+        self._missing: dict[tuple[int, Alive], dict[int, Formula] | None] = {}
+        self._chosen: dict[tuple[int, tuple[tuple[int, int], ...]], dict[int, Formula] | None] = {}
+        self._orders: dict[tuple[int, int, int], tuple[int, ...]] = {}
 
     def _numbered(self, group: tuple[Object, ...]) -> list[tuple[Object, int]]:
         """The alternatives of a group that no required name rules out, each with its required names as bits."""
@@ -189,27 +197,27 @@ class Choices(Members):
 
     def _to_come(self, place: MemberPlace) -> dict[int, Formula] | None:
         """Members that complete the object, by their numbers, with what they must satisfy; None if it cannot be."""
-        if place not in self._missing:
-            self._missing[place] = self._completed(place)
-        return self._missing[place]
+        key = (self._wanted & ~place.used, place.alive)
+        if key not in self._missing:
+            self._missing[key] = self._completed(*key)
+        return self._missing[key]
 
-    def _completed(self, place: MemberPlace) -> dict[int, Formula] | None:
+    def _completed(self, missing: int, alive: Alive) -> dict[int, Formula] | None:
         """Choose an alternative of each group, those that miss least first, until all that must come has values."""
-        order = sorted(range(len(self._groups)), key=lambda group: place.alive[group].bit_count())
-        found: list[dict[int, Formula]] = [{}]
-        first = self._needed(place, found[0], [], self._required)
+        order = sorted(range(len(self._groups)), key=lambda group: alive[group].bit_count())
+        first = self._needed(missing, {}, [], self._required)
         if first is None:
             return None
-        found[0] = first
+        found = [first]
         chosen: list[tuple[int, int]] = []
         waiting: list[Iterator[int]] = []
         while len(chosen) < len(order):
             group = order[len(chosen)]
             if len(waiting) == len(chosen):
-                waiting.append(self._by_missing(place, group))
+                waiting.append(iter(self._by_missing(missing, group, alive[group])))
             for bit in waiting[-1]:
                 chosen.append((group, bit))
-                needed = self._needed(place, found[-1], chosen, self._groups[group][bit][1])
+                needed = self._needed(missing, found[-1], chosen, self._groups[group][bit][1])
                 if needed is not None:
                     found.append(needed)
                     break
@@ -222,25 +230,38 @@ class Choices(Members):
                 found.pop()
         return found[-1]
 
-    def _by_missing(self, place: MemberPlace, group: int) -> Iterator[int]:
+    def _by_missing(self, missing: int, group: int, alive: int) -> tuple[int, ...]:
         """The alternatives that are left of a group, those that miss the fewest members first."""
-        alternatives = self._groups[group]
-        left = [bit for bit in range(len(alternatives)) if place.alive[group] >> bit & 1]
-        return iter(sorted(left, key=lambda bit: (alternatives[bit][1] & ~place.used).bit_count()))
+        key = (missing, group, alive)
+        known = self._orders.get(key)
+        if known is None:
+            alternatives = self._groups[group]
+            left = [bit for bit in range(len(alternatives)) if alive >> bit & 1]
+            left.sort(key=lambda bit: (alternatives[bit][1] & missing).bit_count())
+            known = self._orders[key] = tuple(left)
+        return known
 
     def _needed(
-        self, place: MemberPlace, known: dict[int, Formula], chosen: list[tuple[int, int]], required: int
+        self, missing: int, known: dict[int, Formula], chosen: list[tuple[int, int]], required: int
     ) -> dict[int, Formula] | None:
         """What must still come, as was known, with the last alternative that was chosen and what it requires.
 
         None if a member has no value that satisfies all alternatives that were chosen.
         """
-        spend(300 + 50 * len(known))
+        spend(100)
+        key = (missing, tuple(chosen))
+        if key not in self._chosen:
+            self._chosen[key] = self._worked_out(missing & required, known, chosen)
+        return self._chosen[key]
+
+    def _worked_out(
+        self, missing: int, known: dict[int, Formula], chosen: list[tuple[int, int]]
+    ) -> dict[int, Formula] | None:
+        spend(200 + 50 * len(known))
         found = dict(known)
         for index in known if chosen else ():
             if not self._add(found, index, known[index], chosen[-1:]):
                 return None
-        missing = required & ~place.used
         while missing:
             index = (missing & -missing).bit_length() - 1
             missing &= missing - 1

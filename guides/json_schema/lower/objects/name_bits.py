@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ....graph.graph import Graph, Link
 from .member_names import MemberNames
@@ -15,10 +16,7 @@ class FewNames:
         self._graph = graph
         self._names = names
         self._in_order = (1 << names.schema_names) - 1
-        required = names.required
-        self.counter = graph.new_set(
-            required, lambda: [weight(index) if required >> index & 1 else 0 for index in range(len(names.names))]
-        )
+        self.counter = graph.new_set(names.required, partial(_weights, names, weight))
 
     def name(self, index: int) -> tuple[int, int, int, int]:
         """The guard of the name at `index`, which is one more from there on, as `Graph.guard` has it."""
@@ -68,3 +66,8 @@ class ManyNames:
     def done(self, entry: int) -> Link:
         """To the end of the object, if all required members are there."""
         return self._graph.guard(entry, needed=self._required, kept=0)
+
+
+def _weights(names: MemberNames, weight: Callable[[int], int]) -> list[int]:
+    """What the bit of each name weighs."""
+    return [weight(index) if names.required >> index & 1 else 0 for index in range(len(names.names))]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trellm.guides.json_schema.algebra import strings
 from trellm.guides.json_schema.algebra.cases import ANY_STRING, String
 from trellm.guides.json_schema.automata.spelling import all_spelt, spelt
-from trellm.guides.json_schema.read.formats import EXAMPLES, PATTERNS
+from trellm.guides.json_schema.read.formats import EXAMPLES, PATTERNS, WIDER
 from trellm.guides.json_schema.witness.languages import PatternLanguage
 
 LANGUAGE = PatternLanguage()
@@ -62,6 +62,26 @@ def test_examples_are_members_and_all_of_them_if_they_are_few(case: String) -> N
         assert inside(case) <= set(found)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ("^ab", "^ac", True),
+        ("^ab*", "^ac*", False),
+        ("^ab", "^a", False),
+        ("^é", "^è", True),
+        ("^ab", "ac", False),
+        ("^(?:ab|ac)d", "^b", False),
+        ("^ab$", "^abc", False),
+    ],
+)
+def test_patterns_that_begin_apart(one: str, other: str, apart: bool) -> None:
+    """What is told apart is; that is not all there is."""
+    a, b = (String(patterns=frozenset((pattern,))) for pattern in (one, other))
+    both = strings.intersect(a, b, LANGUAGE)
+    assert (both is None) is apart
+    assert both is not None or LANGUAGE.is_empty(String(patterns=a.patterns | b.patterns))
+
+
 def test_a_finite_language_is_exhausted() -> None:
     assert sorted(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]$",))), 17)) == list("abcde")
     assert len(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]*$",))), 17)) == 17
@@ -86,6 +106,42 @@ def test_formats_have_their_example_and_others(name: str) -> None:
 )
 def test_leap_years(date: str, valid: bool) -> None:
     assert LANGUAGE.contains(String(formats=frozenset(("date",))), date) is valid
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_leap_seconds_are_the_last_of_a_day_in_utc(sign: int) -> None:
+    """Behind offsets of whole and half hours they are of the format; behind others they may be."""
+    surely, perhaps = (String(formats=frozenset((name,))) for name in ("time", WIDER["time"]))
+    for offset in range(0, 1440, 10):
+        local = (1439 + sign * offset) % 1440
+        for minute in {local, (local + 1) % 1440, (local + 60) % 1440, (local - 30) % 1440}:
+            written = f"{minute // 60:02}:{minute % 60:02}:60.5{'-+'[sign > 0]}{offset // 60:02}:{offset % 60:02}"
+            assert LANGUAGE.contains(surely, written) is (minute == local and offset % 30 == 0), written
+            assert LANGUAGE.contains(perhaps, written)
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_what_may_be_of_a_format_is_neither_of_it_nor_surely_not(name: str) -> None:
+    case = String(formats=frozenset((name,)))
+    (outside,) = strings.refutation(case)
+    assert outside == String(not_formats=frozenset((WIDER[name],)))
+    assert strings.refutation(outside) == [case]
+    assert strings.intersect(case, outside, LANGUAGE) is None
+    between = String(formats=outside.not_formats, not_formats=case.formats)
+    assert len(LANGUAGE.examples(between, 2)) == 2
+
+
+@pytest.mark.parametrize("name", WIDER.keys() - {"regex"})
+def test_what_is_of_a_format_may_be_of_it(name: str) -> None:
+    assert LANGUAGE.is_empty(String(formats=frozenset((name,)), not_formats=frozenset((WIDER[name],))))
+
+
+def test_regular_expressions_begin_as_they_may() -> None:
+    perhaps = String(formats=frozenset((WIDER["regex"],)))
+    for text in ("", "a", "(a|b)*", "^", "[*]", "\\*", "|"):
+        assert LANGUAGE.contains(String(formats=frozenset(("regex",))), text)
+        assert LANGUAGE.contains(perhaps, text)
+    assert not any(LANGUAGE.contains(perhaps, text) for text in ("*", "+a", "?", ")"))
 
 
 def test_texts_are_spelt_together_as_they_are_apart() -> None:

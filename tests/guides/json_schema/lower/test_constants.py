@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.lower import schema
+from trellm.guides.json_schema.lower import formulas
 
 from ..random_schemas import random_value
 from ..test_guide_suite import BYTES
@@ -26,7 +26,7 @@ def test_together_and_alone_are_the_same(
         values = [random_value(random, 2 + turn % 2) for _ in range(random.randrange(2, 9))]
         guides: list[JSONGuide] = []
         for few in (-1, 1000):
-            monkeypatch.setattr(schema, "FEW", few)
+            monkeypatch.setattr(formulas, "FEW", few)
             given = {"enum": values, "$comment": f"{turn} {few}"}
             guides.append(JSONGuide(given, BYTES, order=order, whitespace=whitespace, escapes=escapes))
         ones, others = (Dfa.of(guide.automaton).minimised() for guide in guides)

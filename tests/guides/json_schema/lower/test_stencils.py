@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.json_schema import CompiledSchema, Form, Options, SchemaLowering, Spacing
-from trellm.guides.json_schema.algebra.formula import Formula
+from trellm.guides.json_schema.lower.formulas import FormulaLowering
 from trellm.guides.json_schema.lower.stencils import MOST_STENCILS, keep, stencils
 from trellm.guides.lift.lifted_guide import LiftedGuide
 
@@ -56,17 +56,7 @@ FORMS = {
 }
 
 
-class WithoutCopies(SchemaLowering):
-    """Makes every body by itself."""
-
-    def _define(self, start: int, formula: Formula, depth: int) -> None:
-        self.define_body(start, formula, depth, is_member=False)
-
-    def _define_member(self, start: int, formula: Formula, depth: int) -> None:
-        self.define_body(start, formula, depth + 1, is_member=True)
-
-
-def guide_of(schema: Any, form: Form, kind: type[SchemaLowering]) -> LiftedGuide:
+def guide_of(schema: Any, form: Form, kind: type[FormulaLowering]) -> LiftedGuide:
     compiled = CompiledSchema(schema, {}, Options(), contexts={})
 
     def make() -> Any:
@@ -79,7 +69,7 @@ def guide_of(schema: Any, form: Form, kind: type[SchemaLowering]) -> LiftedGuide
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_copies_are_what_they_are_copies_of(name: str, form: str) -> None:
-    ones, others = (guide_of(SCHEMAS[name], FORMS[form], kind) for kind in (SchemaLowering, WithoutCopies))
+    ones, others = (guide_of(SCHEMAS[name], FORMS[form], kind) for kind in (SchemaLowering, FormulaLowering))
     random = Random(f"{name} {form}")
     for _ in range(12):
         one, other = ones.start, others.start

@@ -1,0 +1,322 @@
+"""Guides in llama-cpp-python: a logits processor for its `Llama`, and a sampler for chains of llama.cpp.
+
+llama.cpp calls both from C, where Python drops whatever is raised. So what can be looked at is looked at when they are
+made; and what goes wrong later ends the text at once, is kept as `failure`, and is raised by `check`.
+"""
+# llama-cpp-python is not there when types are checked.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import shown
+from ..errors import OptionError
+from ..guides.protocol import Guide
+from ..kernels.logits.mask import unpack_mask
+from ..tokenizers_adapter import Vocabulary
+from .bitmask import guide_of
+from .budget import check_budget, within_budget
+from .hosts import interface
+from .rows import Rows, check_width
+from .session import Session, packed
+
+TRIED = "llama-cpp-python 0.3.36"
+
+_NEEDED = [
+    "Llama",
+    "Llama.model",
+    "LogitsProcessorList",
+    "StoppingCriteriaList",
+    "llama_model_get_vocab",
+    "llama_sampler",
+    "llama_sampler_chain_add",
+    "llama_sampler_i",
+    "llama_sampler_i_accept",
+    "llama_sampler_i_apply",
+    "llama_sampler_i_clone",
+    "llama_sampler_i_free",
+    "llama_sampler_i_reset",
+    "llama_sampler_init",
+    "llama_token_data",
+    "llama_vocab_is_eog",
+    "llama_vocab_n_tokens",
+]
+_HOST = interface("llama-cpp-python", "llama-cpp-python", TRIED, {"llama_cpp": _NEEDED})
+LogitsProcessorList: Any = _HOST["LogitsProcessorList"]
+
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+"""What llama.cpp calls llama_token_data."""
+
+
+def vocabulary_for(llama: Any) -> Vocabulary:
+    """The vocabulary of a Llama: its file's, as wide as its logits, with all tokens at which llama.cpp ends a text.
+
+    Raises VocabularyError for a vocabulary that cannot be read, OptionError for what is no Llama.
+    """
+    size, ends = _ends_of(llama)
+    return Vocabulary.from_tokenizer(llama.model_path, size=size, eos_ids=ends or None)
+
+
+class _Kept:
+    """What went wrong where nothing can be raised."""
+
+    failure: BaseException | None = None
+
+    def check(self, *_: object) -> bool:
+        """Raise what went wrong; False if nothing did. A stopping criterion of llama-cpp-python."""
+        if self.failure is not None:
+            raise self.failure
+        return False
+
+
+class GuideLogitsProcessor(LogitsProcessorList, _Kept):
+    """A logits processor, and a list of it, that keeps what a Llama writes within a guide until a text is complete.
+
+        processor = GuideLogitsProcessor(guide, llama, max_tokens=100)
+        llama(prompt, max_tokens=100, logits_processor=processor, stopping_criteria=processor.stopping_criteria)
+
+    max_tokens: as the Llama is given it; then every text is complete within it, and not cut short
+    One is for one text, or `reset()` in between. Works with draft models and with `logit_bias`. Where a call takes no
+    stopping criteria, as that for chats, `check()` behind it.
+    Raises OptionError for what is no guide, or one of another vocabulary than the Llama's; BudgetError if no text is so
+    short.
+    """
+
+    def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
+        super().__init__([self._process])
+        check_ends(guide_of(guide).vocabulary, llama)
+        self._rows = Rows([guide], max_tokens, "max_tokens")
+        self._ends = packed(guide.vocabulary, frozenset(guide.vocabulary.eos_ids))
+        self._is_checked = False
+        self.reset()
+
+    @property
+    def stopping_criteria(self) -> Any:
+        """What raises whatever goes wrong, from where the Llama was called."""
+        self._is_checked = True
+        return _HOST["StoppingCriteriaList"]([self.check])
+
+    def extend(self, others: Any) -> Self:  # type: ignore[override]
+        """As that of lists, but gives itself: with `logit_bias` the Llama goes on with what it is given here."""
+        super().extend(others)
+        return self
+
+    def reset(self) -> None:
+        """Be ready for another text."""
+        del self[1:]
+        self._rows.reset()
+        self._prompt: int | None = None
+        self._written = 0
+        self.failure = None
+
+    def _process(self, input_ids: NDArray[np.intc], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The scores float32 [V], with -inf in place for what may not follow the tokens int32 [n]."""
+        try:
+            self.check()
+            _only(scores, self._mask(np.asarray(input_ids), len(scores)))
+        except BaseException as error:
+            self.failure = error
+            _only(scores, self._ends)
+            if not self._is_checked:
+                raise
+        return scores
+
+    def _mask(self, ids: NDArray[np.intc], width: int) -> NDArray[np.int32]:
+        """A token is chosen at each call, so that what lies further on are drafts."""
+        if self._prompt is None:
+            self._prompt = len(ids)
+        length = self._prompt + self._written
+        if len(ids) < length:
+            raise OptionError(
+                "this logits processor has come further in its text than the Llama: it is for one text; make a new one "
+                "for each, or call its reset() in between"
+            )
+        found = self._rows.masks(ids[None, :length], width)[0]
+        self._written += 1
+        return found
+
+
+class GuideSampler(_Kept):
+    """A sampler that leaves only the tokens that a guide allows; the first of a chain of llama.cpp.
+
+        sampler = GuideSampler(guide, llama)
+        sampler.add_to(chain)
+
+    The chain owns what is added to it, and clones of the chain go their own ways. After generation call `check()`.
+    max_tokens: how many tokens the text may have, if it is to be complete within them
+    Raises OptionError for what is no guide, or one of another vocabulary; BudgetError if no text is so short.
+    """
+
+    def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
+        check_ends(guide_of(guide).vocabulary, llama)
+        if max_tokens is not None:
+            check_budget(guide, max_tokens, "max_tokens")
+        self.session = Session(guide)
+        self._most = max_tokens
+
+    def add_to(self, chain: Any) -> None:
+        """Make this the next sampler of a chain: a llama_sampler_p, or a LlamaSampler of llama-cpp-python."""
+        _HOST["llama_sampler_chain_add"](getattr(chain, "sampler", chain), _sampler_of(self))
+
+    def fork(self) -> GuideSampler:
+        """Another at the same place, which goes its own way."""
+        other = object.__new__(type(self))
+        other.session, other._most = self.session.fork(), self._most
+        other.failure = self.failure
+        return other
+
+    def accept(self, token: int) -> None:
+        """Go on by a token; one that is not allowed is a failure, and behind the end they are ignored."""
+        if not self.session.ended and not self.session.accept(token):
+            raise OptionError(
+                f"token {token} was chosen, which {self.session!r} does not allow; let the GuideSampler be the first "
+                "of its chain, and a chain be used for one text, or reset in between"
+            )
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.session.reset()
+        self.failure = None
+
+    def apply(self, candidates: Any) -> None:
+        """Leave the candidates that may come next: a llama_token_data_array, changed in place.
+
+        Raises OptionError where none of them may.
+        """
+        items = _items(candidates)
+        kept = items[_allows(self._mask(), items["id"])]
+        if not len(kept):
+            raise OptionError(
+                f"none of {len(items):,} candidates is allowed by {self.session!r}; let the GuideSampler be the first "
+                "of its chain"
+            )
+        items[: len(kept)] = kept
+        candidates.size, candidates.selected = len(kept), -1
+
+    def guarded(self, do: Callable[[], None], candidates: Any = None) -> None:
+        """What llama.cpp asks for; what goes wrong is kept, and from then on only the end of the text may be chosen."""
+        try:
+            if self.failure is None:
+                do()
+        except BaseException as error:
+            self.failure = error
+        if self.failure is not None and candidates is not None:
+            items = _items(candidates)
+            vocabulary = self.session.guide.vocabulary
+            items["logit"][~_allows(packed(vocabulary, frozenset(vocabulary.eos_ids)), items["id"])] = -np.inf
+
+    def _mask(self) -> NDArray[np.uint32]:
+        session, most = self.session, self._most
+        if most is not None and not session.ended:
+            within = within_budget(session.guide, session.state, most - session.length)
+            if within is not None:
+                return within
+        return session.mask()
+
+
+def check_ends(vocabulary: Vocabulary, llama: Any) -> None:
+    """Raise OptionError for a guide's vocabulary that is not a Llama's: too wide, or with other ends of texts."""
+    size, ends = _ends_of(llama)
+    check_width(vocabulary, size)
+    eos = set(vocabulary.eos_ids)
+    wrong = sorted(eos - set(ends))
+    wrong += [end for end in ends if end < vocabulary.size and end not in eos and vocabulary.tokens[end] is not None]
+    if wrong:
+        raise OptionError(
+            f"llama.cpp ends texts of this model at the tokens {ends}, and the guide's vocabulary at "
+            f"{list(vocabulary.eos_ids)}; make the guide for adapters.llama_cpp.vocabulary_for(llama)"
+        )
+
+
+_ENDS: WeakKeyDictionary[Any, tuple[int, list[int]]] = WeakKeyDictionary()
+
+
+def _ends_of(llama: Any) -> tuple[int, list[int]]:
+    """How many tokens a Llama has, and those at which llama.cpp ends a text; asked once, since each token is a call."""
+    if not isinstance(llama, _HOST["Llama"]):
+        raise OptionError(f"{shown(llama)} is no model of llama-cpp-python; give a llama_cpp.Llama")
+    found = _ENDS.get(llama)
+    if found is None:
+        vocab = _HOST["llama_model_get_vocab"](llama.model)
+        size, is_end = int(_HOST["llama_vocab_n_tokens"](vocab)), _HOST["llama_vocab_is_eog"]
+        found = _ENDS[llama] = size, [token for token in range(size) if is_end(vocab, token)]
+    return found
+
+
+def _only(scores: NDArray[np.float32], mask: NDArray[Any]) -> None:
+    """Set the scores of what a mask does not allow to -inf, in place; they may lie apart."""
+    known = min(len(scores), 32 * len(mask))
+    scores[:known][~unpack_mask(mask.view(np.uint32), known)] = -np.inf
+    scores[known:] = -np.inf
+
+
+def _allows(mask: NDArray[np.uint32], ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether a mask allows each of some tokens."""
+    found = np.zeros(len(ids), np.bool_)
+    known = ids < 32 * len(mask)
+    found[known] = mask[ids[known] >> 5] >> (ids[known] & 31).astype(np.uint32) & 1
+    return found
+
+
+def _items(candidates: Any) -> NDArray[Any]:
+    """The candidates in the memory of llama.cpp."""
+    memory = (_HOST["llama_token_data"] * candidates.size).from_address(ctypes.addressof(candidates.data.contents))
+    return np.frombuffer(memory, _CANDIDATE)
+
+
+# Samplers that llama.cpp holds, by the number that it holds for each, until it frees them
+_HELD: dict[int, GuideSampler] = {}
+_NUMBERS = count(1)
+
+
+def _sampler_of(sampler: GuideSampler) -> Any:
+    """A llama_sampler_p for a chain, which frees it."""
+    number = next(_NUMBERS)
+    _HELD[number] = sampler
+    return _HOST["llama_sampler_init"](ctypes.byref(_INTERFACE), number)
+
+
+def _held(pointer: Any) -> GuideSampler:
+    return _HELD[pointer.contents.ctx]
+
+
+def _accept(pointer: Any, token: int) -> None:
+    held = _held(pointer)
+    held.guarded(lambda: held.accept(token))
+
+
+def _apply(pointer: Any, candidates: Any) -> None:
+    held = _held(pointer)
+    held.guarded(lambda: held.apply(candidates.contents), candidates.contents)
+
+
+def _reset(pointer: Any) -> None:
+    _held(pointer).reset()
+
+
+def _clone(pointer: int) -> int:
+    held = _HELD[ctypes.cast(pointer, _POINTER).contents.ctx]
+    return ctypes.cast(_sampler_of(held.fork()), ctypes.c_void_p).value or 0
+
+
+def _free(pointer: Any) -> None:
+    del _HELD[pointer.contents.ctx]
+
+
+_POINTER: Any = ctypes.POINTER(_HOST["llama_sampler"])
+_INTERFACE: Any = _HOST["llama_sampler_i"](
+    accept=_HOST["llama_sampler_i_accept"](_accept),
+    apply=_HOST["llama_sampler_i_apply"](_apply),
+    reset=_HOST["llama_sampler_i_reset"](_reset),
+    # ctypes lets no callback give a pointer, but an address
+    clone=ctypes.cast(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(_clone), _HOST["llama_sampler_i_clone"]),
+    free=_HOST["llama_sampler_i_free"](_free),
+)

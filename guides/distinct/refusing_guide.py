@@ -1,0 +1,261 @@
+"""What must not come in the states of a guide that remembers what has been written: their masks."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from ..gc_pause import paused
+from ..lift.lifted_guide import MAX_STEPS
+from ..limits import spend
+from ..protocol import Mask, tokens_of
+from .effects import Unsafe
+from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
+from .moves import NO_SIGNATURE, Spot, hits_of
+from .pieces import joined, size_of
+from .remembering_guide import FIRST_NUMBER, RememberingGuide
+from .rivals import ARRAY, OBJECT
+from .words import WordBegin, word_of
+
+
+class Refused(NamedTuple):
+    """Tokens that must not come: those with the rest of a string, or of a word, and what ends it; single ones."""
+
+    endings: tuple[bytes, ...] = ()
+    are_words: bool = False
+    tokens: tuple[int, ...] = ()
+
+
+NOTHING = Refused()
+MOST_HITS = 1024
+FEW = 4000
+"""Up to how many tokens are looked up in a mask one by one."""
+
+
+class RefusingGuide(RememberingGuide):
+    """The masks of a `DistinctGuide`: those of the chart, without the tokens that must not come."""
+
+    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
+        """As `RememberingGuide.watch`."""
+        super().watch(marks, canonical=canonical, by_bytes=by_bytes)
+        # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
+        self._lacking: dict[tuple[int, Refused], int] = {}
+        self._own_keys = count(NO_SIGNATURE - 1, -1)
+
+    def _forget(self, kept: object) -> None:
+        self._moves.forget_signatures()
+        self._lacking.clear()
+        for state in [state for state in self._signatures if state >= FIRST_NUMBER]:
+            del self._signatures[state]
+        for key in [key for key in list(self._rows) if key < NO_SIGNATURE]:
+            self._rows.pop(key, None)
+        super()._forget(kept)
+
+    def _new_row(self, state: int) -> int:
+        """As `row`, where it is not known."""
+        if state < FIRST_NUMBER:
+            return super()._new_row(state)
+        row = self._quick_row(state)
+        return self._slow_row(state) if row is None else row
+
+    def _quick_row(self, state: int) -> int | None:
+        """As `row`, where the tokens that are to be refused are known; None elsewhere."""
+        index = state - FIRST_NUMBER
+        with self._lock, self._tables.lock:
+            if index >= len(self._given) or self._kept is not self._automaton.kept:
+                return None
+            trail = self._given[index]
+            spot: Spot = trail.spot
+            if spot.signature == NO_SIGNATURE or spot.unsafe is None:
+                return None
+            refused = self._quick_refused(spot.unsafe, spot.state, trail)
+            row = None if refused is None else self._row_without(state, spot, refused)
+            hits = hits_of(spot.unsafe, trail)
+            if row is not None and hits is not None:
+                if len(spot.lacking) >= MOST_HITS:
+                    spot.lacking.clear()
+                spot.lacking[hits] = self._signatures[state]
+            return row
+
+    @paused
+    def _slow_row(self, state: int) -> int:
+        """As `row`."""
+        with self._lock:
+            place, trail = self._place(state)
+            assert trail is not None
+            spot: Spot = trail.spot
+            super().row(place)
+            unsafe = self._moves.learn(trail, self._signatures[place])
+            refused = None if unsafe is None else self._quick_refused(unsafe, place, trail)
+            if refused is None:
+                refused = self._look_refused(place, trail)
+            with self._tables.lock:
+                row = self._row_without(state, spot, refused)
+                if row is None:
+                    row = self._store_without(state, place, refused)
+                return row
+
+    def _row_without(self, state: int, spot: Spot, refused: Refused) -> int | None:
+        """The row of a state in which some of its spot's tokens are refused, which is noted; None if there is none."""
+        signature: int | None = spot.signature
+        if refused.endings or refused.tokens:
+            # Many states of equal ones in the chart lack the same tokens.
+            signature = self._lacking.get((spot.state, refused))
+        row = None if signature is None else self._masks.find(self._rows, signature)
+        if row is not None and signature is not None:
+            self._note_signature(state, signature)
+        return row
+
+    def _store_without(self, state: int, place: int, refused: Refused) -> int:
+        """As `_row_without`, of a row that is made."""
+        if len(self._lacking) >= MAX_STEPS:
+            self._lacking.clear()
+        key = self._lacking[place, refused] = next(self._own_keys)
+        allowed = self._tables.masks.masks[super().row(place)]
+        row = self._masks.store(self._rows, key, self._without(allowed.copy(), refused))
+        self._note_signature(state, key)
+        return row
+
+    def _note_signature(self, state: int, signature: int) -> None:
+        if len(self._signatures) >= MAX_STEPS:
+            self._signatures.clear()
+        self._signatures[state] = signature
+
+    def _without(self, mask: Mask, refused: Refused) -> Mask:
+        ending = self._heads.ending_word if refused.are_words else self._heads.ending_string
+        for rest in refused.endings:
+            mask &= ~ending(rest)
+        for token in refused.tokens:
+            mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+        return mask
+
+    def _quick_refused(self, unsafe: Unsafe, state: int, trail: Trail) -> Refused | None:
+        """The tokens that the chart allows in a state and that must not come there, if that is known at once."""
+        frame, mode = trail.frame, trail.mode
+        if mode in STRINGS:
+            if not (self._trails.is_free(trail) or self._is_unlike(state, trail)):
+                return None
+        elif mode == WORD:
+            if not self._trails.is_free(trail) and not self._moves.is_unlike(trail.spot, trail):
+                return None
+        elif frame.rivals or any(word in frame.targets for word in unsafe.words or ()):
+            return None
+        hits = hits_of(unsafe, trail)
+        if hits is None:
+            return NOTHING
+        refused = unsafe.by_hits.get(hits)
+        if refused is None:
+            place = (state, trail)
+            with self._meter:
+                tokens = sorted({token for tokens in unsafe.wholes.values() for token in tokens})
+                refused = Refused(tokens=tuple(each for each in tokens if self._place_after(place, each) is None))
+            if len(unsafe.by_hits) >= MOST_HITS:
+                unsafe.by_hits.clear()
+            unsafe.by_hits[hits] = refused
+        return refused
+
+    def _is_unlike(self, state: int, trail: Trail) -> bool:
+        """Whether no token makes what is there of a string or name in progress, and all others lead on; quick."""
+        frame = trail.frame
+        if frame.rivals or trail.mode in (TEXT_ESCAPE, NAME_ESCAPE) or not self._trails.canonical:
+            return False
+        if not self._ways.variety.is_robust(state):
+            return False
+        written = frame.targets.written
+        return written is None or next(written.ends(self._trails.piece(trail)), None) is None
+
+    @paused
+    def _look_refused(self, state: int, trail: Trail) -> Refused:
+        """As `_quick_refused`, where it is not known."""
+        allowed = self._tables.masks.masks[super().row(state)].copy()
+        with self._meter:
+            return self._find_refused(state, trail, allowed)
+
+    def _find_refused(self, state: int, trail: Trail, allowed: Mask) -> Refused:
+        """As `_quick_refused`. What is told by tables is looked up; all that may be refused beside is tried."""
+        frame, mode = trail.frame, trail.mode
+        unsafe = self._effects.unsafe(state, trail, allowed)
+        endings: tuple[bytes, ...] = ()
+        tried: set[int] = set(unsafe.tested)
+        written = frame.written
+        if written is not None and frame.kind is OBJECT:
+            tried.update(token for name, tokens in unsafe.named.items() if name in written for token in tokens)
+        if written is not None and frame.kind is ARRAY and unsafe.wholes:
+            for hit in written.hits:
+                tried.update(unsafe.wholes.get(hit, ()))
+            if trail.text is not None and size_of(trail.text) <= unsafe.longest:
+                # The item in progress may be one of those that a token has in whole behind its end.
+                tried.update(token for tokens in unsafe.wholes.values() for token in tokens)
+        if not self._ways.is_settled(trail):
+            if mode in (TEXT_ESCAPE, NAME_ESCAPE):
+                tried.update(tokens_of(allowed))
+            elif mode in STRINGS:
+                endings = self._end_string(state, trail, allowed, tried)
+            elif mode == WORD:
+                endings = self._end_word(state, trail, allowed, tried)
+            elif frame.rivals:
+                tried.update(unsafe.loose)
+        spend(len(tried))
+        place = (state, trail)
+        possible = self._allowed_of(tried, allowed)
+        single = [each for each in possible if self._place_after(place, each) is None]
+        return Refused(endings, mode == WORD, tuple(sorted(single)))
+
+    def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
+        """Those of some tokens that are in a mask."""
+        if len(tokens) > FEW:
+            return tokens_of(self._heads.packed(list(tokens)) & allowed)
+        return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
+
+    def _end_string(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
+        """What makes what is there of a string or name in progress, before a quote; tokens to be tried are added."""
+        targets, closers = trail.frame.targets, self._heads.closers
+        piece = self._trails.piece(trail)
+        if not self._trails.canonical:
+            tried.update(tokens_of(allowed & self._heads.quoted))
+        longest = self._heads.longest
+        for text in targets.kept(piece):
+            if len(text) - len(piece) <= longest:
+                tried.update(closers.get(text[len(piece) :], ()))
+        if not self._ways.variety.is_robust(state):
+            if self._trails.canonical:
+                tried.update(self._heads.spelling_on(piece, targets.beginning(piece)))
+            else:
+                tried.update(tokens_of(allowed))
+        if targets.written is None or not self._trails.canonical:
+            return ()
+        return tuple(sorted(targets.written.ends(piece)))
+
+    def _end_word(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
+        """As `_end_string`, of a number, or true, false or null, before what may end one."""
+        frame = trail.frame
+        begin = joined(trail.text)
+        found: list[bytes] = []
+        for head, tokens in self._heads.enders_of(begin).items():
+            spend(20)
+            value = word_of(begin + head)
+            if value in frame.targets:
+                if frame.kind is ARRAY and frame.written is not None and value in frame.written:
+                    found.append(head)
+                else:
+                    tried.update(tokens)
+        narrow = self._effects.narrow(state, allowed)
+        tried.update(narrow.others)
+        if frame.targets.continues_word(WordBegin(begin + b"e")):
+            tried.update(narrow.powers)
+        mantissa, power, _ = begin.lower().partition(b"e")
+        if not mantissa.strip(b"-0."):
+            # Zero is one value whatever the power of ten.
+            tried.update(tokens_of(allowed & (~self._heads.ending if power else self._heads.powers)))
+        return tuple(found)
+
+    def _walk(self, state: int) -> Mask:
+        mask = super()._walk(state)
+        self._automaton.keep(np.array([state], np.int32))
+        tried = self._heads.with_comma if self._differs(state) else self._heads.opening
+        for token in tokens_of(mask & tried):
+            if self._place_after((state, None), token) is None:
+                mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+        return mask

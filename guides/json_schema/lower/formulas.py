@@ -1,0 +1,269 @@
+"""A schema's formulas as rules of a graph: each is worked out when the automaton first reaches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....kernels.chart.layout import CALL, EPSILON
+from ...graph.graph import Graph, Link
+from ...graph.lowering import Lowering
+from ...syntax import Literal as Text
+from ...syntax import Node, Repeat
+from ..algebra.cases import Array, Number, Object, String
+from ..algebra.formula import Formula
+from ..algebra.normalise import as_case
+from ..compiled import CompiledSchema
+from .arrays import Items
+from .constants import FEW, ConstantPlaces, container_kinds
+from .form import Form
+from .fragments import number_fragment, space_fragment, string_fragment
+from .measures import MOST, Measure, Measures
+from .numbers.texts import spelt_numbers
+from .objects.choices import Choices
+from .objects.member_names import MemberNames
+from .objects.member_set import MemberSet, suits
+from .objects.members import Members
+from .strings.lowering import StringLowering
+
+Rules = dict[tuple[Formula, int], int]
+
+
+class FormulaLowering:
+    """Adds the values of a schema's formulas to a graph.
+
+    marks: the nodes that items return to which must differ, and which the graph does not tell apart; filled as they are
+    made; repeating: whether some of these must be there, so that a shortest text of the graph may repeat them
+    """
+
+    def __init__(
+        self,
+        schema: CompiledSchema,
+        form: Form,
+        marks: set[int] | None = None,
+        *,
+        repeating: bool = False,
+        graph: Graph | None = None,
+    ) -> None:
+        self.schema = schema
+        self.marks: set[int] = set() if marks is None else marks
+        self.form = form
+        self.graph = Graph() if graph is None else graph
+        self.lowering = Lowering(self.graph)
+        # Taken over: what is made again, after an exception, begins with none that may be in the middle of a change.
+        conjunctions, schema.conjunctions = schema.conjunctions, {}
+        self.strings = StringLowering(self.lowering, form.escapes, conjunctions)
+        self._values: Rules = {}
+        self._members: Rules = {}
+        self._shortest: dict[Formula, Measure] = {}
+        self._is_indented = form.spacing.depends_on_depth
+        indent = form.spacing.indent if self._is_indented else None
+        self._measures = Measures(indent, form.spelling, uniform=repeating, of_strings=self.strings.shortest)
+        self._spaces: dict[int, int] = {}
+        self._strings: dict[String, int | None] = {}
+        self._numbers: dict[Number, int] = {}
+
+    def root(self) -> int:
+        """The rule of the whole text."""
+        around = self.form.spacing.around()
+        value = self.value(self.schema.root, 0)
+        if around == Text(b""):
+            return value
+        with self.graph.new_rule() as start:
+            end = self.gap(around, self.graph.final())
+            call = self.graph.node(links=((CALL, value, end),))
+            self.graph.define(start, links=((EPSILON, self.gap(around, call), 0),))
+        return start
+
+    def value(self, formula: Formula, depth: int) -> int:
+        """The rule of the values of a formula, in a container at `depth`."""
+        return self._rule(self._values, LazyValue, formula, depth)
+
+    def member(self, formula: Formula, depth: int) -> int:
+        """The rule of colon and value, after the name of a member of an object at `depth`."""
+        return self._rule(self._members, LazyMember, formula, depth)
+
+    def _rule(self, known: Rules, kind: type[LazyValue], formula: Formula, depth: int) -> int:
+        """The rule of a formula at a depth; its body is defined when it is reached."""
+        if not self._is_indented:
+            depth = 0
+        rule = known.get((formula, depth))
+        if rule is None:
+            lazy = kind(self, formula, depth)
+            rule = known[formula, depth] = self.graph.lazy(lazy.define, lazy.promise)
+            self.graph.names[rule] = lazy.name
+        return rule
+
+    def shortest(self, formula: Formula, depth: int = 0) -> int:
+        """The bytes of a short text of a formula's values, in a container at `depth`."""
+        known = self._shortest.get(formula)
+        if known is None:
+            known = self._shortest[formula] = self._measures.of(self.schema.minimal_instance(formula))
+        return min(known.length + known.lines * self.form.spacing.indent * depth, MOST)
+
+    def length_of(self, value: Any, depth: int) -> int:
+        """The bytes of a short text of one value, in a container at `depth`."""
+        length, lines = self._measures.of(value)
+        return min(length + lines * self.form.spacing.indent * depth, MOST)
+
+    def line(self, depth: int) -> int:
+        """The bytes of white space that must stand before an item or member, in a container at `depth`.
+
+        Nothing may cost more in parts than it was said to cost as a whole, or budgets end in dead ends.
+        """
+        return self.last_line(depth + 1)
+
+    def last_line(self, depth: int) -> int:
+        """The bytes of white space that must stand before the bracket that closes a container at `depth`."""
+        spacing = self.form.spacing
+        return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
+
+    def gap(self, space: Node, target: int) -> int:
+        """The entry of white space before `target`; one rule for each of `Spacing.rules`, copied at the first."""
+        if isinstance(space, Text):
+            return self.graph.literal(space.data, target)
+        if isinstance(space, Repeat) and space.max == 1:
+            return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
+        return self.graph.node(links=((CALL, self.space_rule(space), target),))
+
+    def space_rule(self, space: Node) -> int:
+        """The rule of a kind of white space, of which there is one."""
+        if not self._spaces:
+            fragment, starts = space_fragment(self.form.spacing)
+            first = self.graph.insert(fragment)
+            self._spaces = {node: first + start for node, start in starts.items()}
+        return self._spaces[id(space)]
+
+    def after_name(self, formula: Formula, depth: int, target: int) -> int:
+        """The entry of colon and value, after the name of a member of an object at `depth`."""
+        return self.graph.node(links=((CALL, self.member(formula, depth), target),))
+
+    def length_after_name(self, formula: Formula, depth: int) -> int:
+        """The bytes of colon and value, as `after_name`."""
+        return 1 + bool(self.line(0)) + self.shortest(formula, depth + 1)
+
+    def text(self, data: bytes, target: int) -> int:
+        """The entry of fixed bytes before `target`."""
+        return self.graph.literal(data, target)
+
+    def define_value(self, start: int, formula: Formula, depth: int) -> None:
+        """Give the current rule its body: the alternatives of the formula."""
+        self.define_body(start, formula, depth, is_member=False)
+
+    def define_member(self, start: int, formula: Formula, depth: int) -> None:
+        """Give the current rule its body: colon, and the alternatives of the formula."""
+        self.define_body(start, formula, depth + 1, is_member=True)
+
+    def colon(self, value: int, target: int) -> int:
+        """The entry of colon and value, of which the rule is given, before `target`."""
+        spacing = self.form.spacing
+        call = self.graph.node(links=((CALL, value, target),))
+        return self.gap(spacing.before_colon(), self.text(b":", self.gap(spacing.after_colon(), call)))
+
+    def define_body(self, start: int, formula: Formula, depth: int, *, is_member: bool) -> None:
+        """Give the current rule its body, whatever the formula is."""
+        alternatives = self._alternatives(formula, depth)
+        if not is_member:
+            self.graph.define(start, links=alternatives)
+            return
+        spacing = self.form.spacing
+        value = self.graph.promised(alternatives, LazyValue(self, formula, depth).promise)
+        colon = self.text(b":", self.gap(spacing.after_colon(), value))
+        self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
+
+    def _alternatives(self, formula: Formula, depth: int) -> list[Link]:
+        """The links to the values of a formula, at the end of which is the end of the current rule."""
+        normal = self.schema.cases(formula)
+        final = self.graph.final()
+        words = [b"null"] if normal.null else []
+        words += [b"true" if value else b"false" for value in sorted(normal.booleans)]
+        entries: list[int | None] = [self.graph.literal(word, final) for word in words]
+        # What many places have in common is a rule of its own: there it is worked out once.
+        links: list[Link] = [(CALL, self.number_rule(case), final) for case in normal.numbers]
+        for case in normal.strings:
+            if case.values is None:
+                rule = self.string_rule(case)
+                if rule is not None:
+                    links.append((CALL, rule, final))
+            else:
+                entries.append(self.strings.entry(case, final))
+        many = len(normal.constants) > FEW
+        for kind in container_kinds(normal.constants) if many else ():
+            places = ConstantPlaces(self, kind, depth, final, [final] * len(kind), lambda _: 0)
+            entries.append(places.entry())
+        constants = () if many else [as_case(constant, self.schema.formulas) for constant in normal.constants]
+        for case in (*normal.arrays, *normal.objects, *constants):
+            entries.append(self._container(case, formula, depth, final))
+        links += [(EPSILON, entry, 0) for entry in entries if entry is not None]
+        return links
+
+    def _container(self, case: Array | Object, formula: Formula, depth: int, target: int) -> int | None:
+        """The node before an array or object of a formula that goes on at `target`; None if there is none."""
+        if isinstance(case, Array):
+            return Items(self, case, formula, depth, target).entry()
+        if case.either:
+            return Choices(self, case, depth, target).entry()
+        names = MemberNames(self, case, depth)
+        kind = (
+            MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)
+        )
+        return kind.entry()
+
+    def number_rule(self, case: Number) -> int:
+        """The rule of a set of numbers, of which there is one."""
+        if case not in self._numbers:
+            fragment = number_fragment(case, self.form.spelling)
+            if fragment is not None:
+                self._numbers[case] = self.graph.insert(fragment)
+            else:
+                self._numbers[case] = self.lowering.rule(spelt_numbers(case, self.form.spelling))
+        return self._numbers[case]
+
+    def string_rule(self, case: String) -> int | None:
+        """The rule of a set of strings, of which there is one; None if no string is in it."""
+        if case not in self._strings:
+            fragment = string_fragment(case, self.form.escapes)
+            if fragment is not None:
+                self._strings[case] = rule = self.graph.insert(fragment)
+                return rule
+            with self.graph.new_rule() as rule:
+                entry = self.strings.entry(case, self.graph.final())
+                self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
+            self._strings[case] = None if entry is None else rule
+        return self._strings[case]
+
+
+class LazyValue:
+    """The rule of a formula's values in a container at a depth, as long as it is not reached: one object for each."""
+
+    __slots__ = ("_depth", "_formula", "_lowering")
+
+    def __init__(self, lowering: FormulaLowering, formula: Formula, depth: int) -> None:
+        self._lowering = lowering
+        self._formula = formula
+        self._depth = depth
+
+    def define(self, start: int) -> None:
+        """Give the rule its body."""
+        self._lowering.define_value(start, self._formula, self._depth)
+
+    def promise(self) -> int:
+        """The bytes of a short text."""
+        return self._lowering.shortest(self._formula, self._depth)
+
+    def name(self) -> str:
+        """What people know the rule by."""
+        return self._lowering.schema.formulas.place_of(self._formula)
+
+
+class LazyMember(LazyValue):
+    """The rule of colon and value in an object at a depth."""
+
+    __slots__ = ()
+
+    def define(self, start: int) -> None:
+        """Give the rule its body."""
+        self._lowering.define_member(start, self._formula, self._depth)
+
+    def promise(self) -> int:
+        """The bytes of a short text."""
+        return self._lowering.length_after_name(self._formula, self._depth)
