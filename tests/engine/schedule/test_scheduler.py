@@ -19,7 +19,7 @@ from trellm.engine.schedule.scheduler import Pace, Scheduler
 
 from ..paged import LETTERS, PagedModel, drain, results
 
-PATTERNS = [None, "[a-d]{3,9}e", "(ab|ba|c){2,}d", "a[b-g]*h", "[a-h]{20,30}"]
+PATTERNS = [None, "[a-d]{3,9}e", "(ab|ba|c){2,}d", "[a-h]{40,60}", "[a-h]{50}"]
 
 
 class Some:
@@ -43,7 +43,7 @@ class Some:
         options = Options(
             search=search,
             seed=self.pick.randrange(100),
-            max_tokens=self.pick.choice([32, 50, 70]),
+            max_tokens=self.pick.choice([60, 70]),
             min_tokens=self.pick.choice([0, 30]),
             no_repeat_ngram_size=self.pick.choice([0, 0, 0, 3]),
             repetition_penalty=self.pick.choice([1.0, 1.0, 1.3]),
@@ -91,7 +91,7 @@ def test_requests_come_to_what_they_come_to_alone(
             for request, found in zip(call.requests, results(call), strict=True):
                 assert found == alone(request), request
     assert not loop.tables
-    assert bool(gave_up) == (blocks < 300), "where there is little memory, some had to wait for it"
+    assert gave_up or blocks == 300 or window, "where there is little memory, some had to wait for it"
 
 
 def test_first_come_first_served() -> None:
