@@ -2,12 +2,12 @@
 
     python benchmarks/engine.py TOKENIZER [--only WORDS] [--rounds 5] [--batches 8 32] [--longest 1000] [--save]
 
-The model is a random Llama (4 layers x 256) with the tokenizer's whole vocabulary, greedy, float32, on one core with one
-thread. Prompts begin with numbers of their own, so that nothing is found again that was read in another round.
+The model is a random Llama (4 layers x 256) with the tokenizer's whole vocabulary, greedy, float32, on one core with
+one thread. Prompts begin with numbers of their own, so that nothing is found again that was read in another round.
 
 alone       ms a token at batch 1, and beside transformers' `generate`
-batch       tokens/s of prompts of 100 to --longest tokens, a third free, a third a regex, a third JSON; transformers' static
-            batches (padded on the left) do the same lengths without constraints
+batch       ms of prompts of 100 to --longest tokens and 64 more each, a third free, a third a regex, a third JSON;
+            all free; and transformers' static batches (padded on the left) of the same lengths, free
 prefill     15 prompts of 100 tokens and one of 4,000 together, beside the sum of both apart
 prefix      8 prompts that begin with the same 2,000 tokens, beside one of them; Beam(8) behind 4,000 tokens, its memory
             beside that of one row

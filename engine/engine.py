@@ -102,7 +102,7 @@ class Engine:
         """Let a thread of the engine's own take the steps, until it is closed."""
         with self._news:
             self._check_open()
-            if self._thread is None:
+            if not self._is_served:
                 self._thread = threading.Thread(target=self._serve, name="trellm engine", daemon=True)
                 self._thread.start()
         return self
@@ -154,7 +154,7 @@ class Engine:
 
         every_step: return after each step, for what has become certain in it
         """
-        if self._thread is not None:
+        if self._is_served:
             with self._news:
                 seen = self._loop.steps
                 self._news.wait_for(
@@ -192,6 +192,11 @@ class Engine:
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of a model has no engine yet."""
         return _none, ()
+
+    @property
+    def _is_served(self) -> bool:
+        """Whether a thread of its own takes the steps; in the child of a fork there is none."""
+        return self._thread is not None and self._thread.is_alive()
 
     @property
     def _leads(self) -> bool:
@@ -262,4 +267,4 @@ def _remember(model: Any, engine: Engine) -> None:
 
 def _forget(model: Any) -> None:
     if hasattr(model, "__dict__"):
-        vars(model).pop(_NAME, None)
+        model.__dict__.pop(_NAME, None)

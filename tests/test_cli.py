@@ -16,7 +16,7 @@ from trellm.cli import demo as demo_module
 from trellm.cli import main
 from trellm.cli.flags import in_flags
 from trellm.cli.generate import generate as generate_command
-from trellm.engine import running
+from trellm.engine.handle import Handle
 from trellm.engine.models.function import FunctionModel
 
 MODEL_TEXT = "On 2024-05-17 the answer was yes. On 2023-01-02 the answer was no.\n" * 3
@@ -490,13 +490,13 @@ class TestGenerate:
     def test_an_interrupt_keeps_what_is_finished(
         self, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        run_all = running.run_all
+        finished = Handle.finished
 
-        def interrupted(loop: Any) -> Any:
-            yield next(iter(run_all(loop)))
+        def interrupted(handle: Any) -> Any:
+            yield next(finished(handle))
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(running, "run_all", interrupted)
+        monkeypatch.setattr(Handle, "finished", interrupted)
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"On "\n"The "\n', encoding="utf-8")
         command = ["generate", "-m", model, "-r", "[0-9]", "--prompts", str(prompts), "--out", str(out)]

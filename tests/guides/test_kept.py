@@ -107,6 +107,7 @@ FEW = {
     "_dtype_name": "the types of logits",
     "_free_string": "none",
     "_line": "how far lines may be indented",
+    "_pool": "none",
     "ascii_class": "the letters of classes",
     "byte_level_alphabet": "none",
     "characters": "two",

@@ -14,7 +14,7 @@ from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, ma
 from trellm.guides.chart import arrays as chart_arrays
 from trellm.guides.chart import automaton, compaction
 from trellm.guides.graph.graph import Graph
-from trellm.guides.json_schema.lower import schema as lowering
+from trellm.guides.json_schema.lower import formulas as lowering
 from trellm.guides.limits import Cancellation, Limits
 from trellm.guides.protocol import tokens_of
 from trellm.tokenizers_adapter import Vocabulary
