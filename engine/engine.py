@@ -22,6 +22,9 @@ from .schedule.loop import Loop
 from .schedule.scheduler import Pace
 
 LONGEST = 1 << 20
+CHUNK = 64
+"""On the CPU so many tokens of a prompt take about as long as a step of eight texts that are being written."""
+CHUNK_OF_DEVICES = 512
 
 
 class Engine:
@@ -31,17 +34,19 @@ class Engine:
         several threads share its steps; it is made when it is first needed, by `Engine(model, ...)` with other sizes.
     memory: bytes for keys and values; by default half of what is free. On the CPU only what is used is really taken.
     texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where nothing is being
-        written, and beside what is.
+        written, and beside what is; a chunk is by default 64 on the CPU, and 512 elsewhere.
     No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all. After
     `start()` a thread of its own does. Usable in a `with` block, which closes it.
     Raises OptionError.
     """
 
     def __init__(
-        self, model: Model, *, memory: int | None = None, texts: int = 256, tokens: int = 2048, chunk: int = 256
+        self, model: Model, *, memory: int | None = None, texts: int = 256, tokens: int = 2048, chunk: int | None = None
     ) -> None:
         check_model(model, "Engine")
         self.model = model
+        if chunk is None:
+            chunk = CHUNK if str(getattr(model, "device", "cpu")) == "cpu" else CHUNK_OF_DEVICES
         self._pace = Pace(
             whole(texts, "texts", 1, LONGEST), whole(tokens, "tokens", 16, LONGEST), whole(chunk, "chunk", 16, LONGEST)
         )

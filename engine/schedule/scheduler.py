@@ -31,7 +31,7 @@ class Pace:
 
     texts: int = 256
     tokens: int = 2048
-    chunk: int = 256
+    chunk: int = 64
 
 
 Leads = dict[tuple[int, tuple[int, ...]] | None, Reader]
