@@ -22,7 +22,7 @@ from .schedule.loop import Loop
 from .schedule.scheduler import Pace
 
 LONGEST = 1 << 20
-CHUNK = 64
+CHUNK = 32
 """On the CPU so many tokens of a prompt take about as long as a step of eight texts that are being written."""
 CHUNK_OF_DEVICES = 512
 
@@ -33,8 +33,8 @@ class Engine:
     model: what `generate.regex(model, ...)` and the others take. They run on the model's engine, so that calls from
         several threads share its steps; it is made when it is first needed, by `Engine(model, ...)` with other sizes.
     memory: bytes for keys and values; by default half of what is free. On the CPU only what is used is really taken.
-    texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where nothing is being
-        written, and beside what is; a chunk is by default 64 on the CPU, and 512 elsewhere.
+    texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where it holds up no
+        text of another call that is being written, and where it does; a chunk is by default 32 on the CPU, else 512.
     No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all. After
     `start()` a thread of its own does. Usable in a `with` block, which closes it.
     Raises OptionError.

@@ -1,10 +1,10 @@
 """The scheduler: who reads how much in a step, who joins, and who gives its memory up.
 
 First come, first served. Texts that have few tokens to read, as those have that are being written, all read in every
-step. What is left of a step's tokens goes to longer ones, prompts, in chunks, so that writing never waits for
-more than a chunk; then to requests that join, as long as there is room for all that they have to read. Where a text
-needs a block and none is available the request that came last gives up its own and waits, first in line; it reads
-again what is not known any more.
+step. What is left of a step's tokens goes to longer ones, prompts: as much as it has where only texts of the same call
+are held up by that, else a chunk; then to requests that join, as long as there is room for all that they have to read.
+Where a text needs a block and none is available the request that came last gives up its own and waits, first in line;
+it reads again what is not known any more.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SHORT = BLOCK
 class Pace:
     """How much is read in a step.
 
-    texts: at most so many at once; tokens: of prompts, where nothing is being written; chunk: beside what is
+    texts: at most so many at once; tokens: of prompts, where no texts of other calls are held up; chunk: where some are
     """
 
     texts: int = 256
     tokens: int = 2048
-    chunk: int = 64
+    chunk: int = 32
 
 
 Leads = dict[tuple[int, tuple[int, ...]] | None, Reader]
@@ -43,12 +43,15 @@ class Plan:
     """A step: who takes part, whose texts are read, and of each what; three lists of the same length.
 
     twins: texts that begin like another, their lead, of which they take over what it reads
+    writing: the calls of which texts are being written; prompted: how many tokens of prompts are read
     """
 
     entries: list[Entry] = field(default_factory=list[Entry])
     readers: list[Reader] = field(default_factory=list[Reader])
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     twins: list[tuple[Entry, Reader, Reader]] = field(default_factory=list[tuple[Entry, Reader, Reader]])
+    writing: set[Call] = field(default_factory=set[Call])
+    prompted: int = 0
 
     def add(self, entry: Entry, reader: Reader, tokens: list[int]) -> None:
         """Let a text be read; all that is pending is not copied."""
@@ -87,15 +90,15 @@ class Scheduler:
             if any(len(reader.pending) > SHORT for reader in readers):
                 prompts.append(entry)
             elif all(self._pool.has_slack(each.table, len(each.pending)) for each in readers) or self._make_room(entry):
+                plan.writing.add(entry.call)
                 for each in readers:
                     if each.pending:
                         plan.add(entry, each, each.pending)
-        left = self.pace.chunk if plan.entries else self.pace.tokens
         for entry in prompts:
             if not entry.gave_up:
-                left = self._read_on(entry, left, plan, leads)
+                self._read_on(entry, plan, leads)
         if self.back or any(call.is_waiting for call in calls):
-            self._join(calls, left, plan, leads)
+            self._join(calls, plan, leads)
         return plan
 
     def drop(self, entry: Entry) -> None:
@@ -128,11 +131,17 @@ class Scheduler:
         entry.work = self._again(entry)
         self.back.appendleft(entry)
 
-    def _read_on(self, entry: Entry, left: int, plan: Plan, leads: Leads) -> int:
-        """Let an entry read up to `left` tokens, of which the rest is returned.
+    def _left(self, call: Call, plan: Plan) -> int:
+        """How many more tokens of prompts a call may read in a step; it may hold up its own texts, not others'."""
+        holds_up = len(plan.writing) > (call in plan.writing)
+        return max(0, (self.pace.chunk if holds_up else self.pace.tokens) - plan.prompted)
+
+    def _read_on(self, entry: Entry, plan: Plan, leads: Leads) -> None:
+        """Let an entry read as much as it may.
 
         Beams read their last tokens in the same step, since they are continued together.
         """
+        left = self._left(entry.call, plan)
         last = int(sum(len(reader.pending) for reader in entry.work.readers) > left and len(entry.work.readers) > 1)
         for reader in entry.work.readers:
             if len(reader.pending) <= last or left == 0:
@@ -152,7 +161,7 @@ class Scheduler:
             if begin is not None and count == len(reader.pending):
                 leads[begin] = reader
             left -= count
-        return left
+            plan.prompted += count
 
     def _gives_way(self, entry: Entry, reader: Reader, count: int, plan: Plan) -> bool:
         """Where nobody else reads in this step, let others give up their blocks for the first in line."""
@@ -162,10 +171,10 @@ class Scheduler:
             self._give_up(self.running[-1])
         return self._pool.missing(reader.table, count) <= self._pool.available
 
-    def _join(self, calls: Sequence[Call], left: int, plan: Plan, leads: Leads) -> None:
+    def _join(self, calls: Sequence[Call], plan: Plan, leads: Leads) -> None:
         """Take up those that gave up, and then requests, while there is room for all that they have to read."""
         texts = sum(entry.width for entry in self.running)
-        while left > 0 and self.back:
+        while self.back and self._left(self.back[0].call, plan):
             entry = self.back[0]
             if not self._has_room(entry, texts):
                 return
@@ -174,9 +183,9 @@ class Scheduler:
             self.back.popleft()
             entry.gave_up = False
             texts += entry.width
-            left = self._read_on(entry, left, plan, leads)
+            self._read_on(entry, plan, leads)
         for call in calls:
-            while left > 0 and call.is_waiting:
+            while call.is_waiting and self._left(call, plan):
                 request = call.requests[call.begun]
                 needed = -(-len(request.start.prompt) // BLOCK) + request.width
                 if self.running and (
@@ -187,7 +196,7 @@ class Scheduler:
                 self.running.append(entry)
                 if not entry.work.done:
                     texts += entry.width
-                    left = self._read_on(entry, left, plan, leads)
+                    self._read_on(entry, plan, leads)
 
     def _has_room(self, entry: Entry, texts: int) -> bool:
         if not self.running:
