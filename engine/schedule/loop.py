@@ -114,7 +114,9 @@ class Loop:
                     call.entries.pop(number, None)
                     continue
                 work = entry.work
-                if work.error is None:
+                # A row is at its end by one assignment, the last of those that lead there.
+                is_ended = work.done if isinstance(work, Row) else work.error is not None
+                if not is_ended:
                     # Beams may have been left half continued; their search comes to the same again.
                     again = self._again(entry) if isinstance(work, Row) else self._start(work.request, _source(work))
                     left.append(Entry(call, number, entry.arrival, again, gave_up=True))

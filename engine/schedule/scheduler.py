@@ -112,15 +112,19 @@ class Scheduler:
 
     def _make_room(self, entry: Entry) -> bool:
         """Reserve blocks for all that an entry has to read; False where it had to give up its own."""
-        readers = [reader for reader in entry.work.readers if reader.pending]
-        while sum(self._pool.missing(reader.table, len(reader.pending)) for reader in readers) > self._pool.available:
+        while self._missing(entry) > self._pool.available:
             last = self.running[-1]
             self._give_up(last)
             if last is entry:
                 return False
-        for reader in readers:
-            self._pool.reserve(reader.table, reader.pending)
+        for reader in entry.work.readers:
+            if reader.pending:
+                self._pool.reserve(reader.table, reader.pending)
         return True
+
+    def _missing(self, entry: Entry) -> int:
+        """How many blocks all that an entry has to read would take."""
+        return sum(self._pool.missing(each.table, len(each.pending)) for each in entry.work.readers if each.pending)
 
     def _give_up(self, entry: Entry) -> None:
         """Free an entry's blocks, and let it wait."""
@@ -141,20 +145,21 @@ class Scheduler:
 
         Beams read their last tokens in the same step, since they are continued together.
         """
-        left = self._left(entry.call, plan)
-        last = int(sum(len(reader.pending) for reader in entry.work.readers) > left and len(entry.work.readers) > 1)
-        for reader in entry.work.readers:
+        left, readers = self._left(entry.call, plan), entry.work.readers
+        is_much = sum(len(reader.pending) for reader in readers) > left or self._missing(entry) > self._pool.available
+        last = int(is_much and len(readers) > 1)
+        for reader in readers:
             if len(reader.pending) <= last or left == 0:
                 continue
-            begin = None if reader.table.tokens else (reader.table.node, tuple(reader.pending))
+            begin = None if reader.table.tokens or last else (reader.table.node, tuple(reader.pending))
             if begin in leads:
                 plan.twins.append((entry, reader, leads[begin]))
                 continue
             del reader.pending[: self._pool.adopt(reader.table, reader.pending)]
             count = min(left, len(reader.pending) - last)
-            if self._pool.missing(reader.table, count) > self._pool.available and not self._gives_way(
-                entry, reader, count, plan
-            ):
+            if self._pool.missing(reader.table, count) > self._pool.available:
+                count = self._gives_way(entry, reader, count, plan)
+            if count == 0:
                 continue
             self._pool.reserve(reader.table, reader.pending[:count])
             plan.add(entry, reader, reader.pending[:count])
@@ -163,13 +168,18 @@ class Scheduler:
             left -= count
             plan.prompted += count
 
-    def _gives_way(self, entry: Entry, reader: Reader, count: int, plan: Plan) -> bool:
-        """Where nobody else reads in this step, let others give up their blocks for the first in line."""
+    def _gives_way(self, entry: Entry, reader: Reader, count: int, plan: Plan) -> int:
+        """Where nobody else reads in this step, let others give up their blocks for the first in line.
+
+        Returns how many of its `count` tokens it may read: behind a window, all of a text never lies in memory.
+        """
         if plan.entries or self.running[0] is not entry:
-            return False
+            return 0
         while len(self.running) > 1 and self._pool.missing(reader.table, count) > self._pool.available:
             self._give_up(self.running[-1])
-        return self._pool.missing(reader.table, count) <= self._pool.available
+        while count > 0 and self._pool.missing(reader.table, count) > self._pool.available:
+            count -= min(count, BLOCK)
+        return count
 
     def _join(self, calls: Sequence[Call], plan: Plan, leads: Leads) -> None:
         """Take up those that gave up, and then requests, while there is room for all that they have to read."""
@@ -182,8 +192,10 @@ class Scheduler:
             self.running.sort(key=_arrival)
             self.back.popleft()
             entry.gave_up = False
-            texts += entry.width
-            self._read_on(entry, plan, leads)
+            # Read again, a text that was broken off may turn out to be at its end.
+            if not entry.work.done:
+                texts += entry.width
+                self._read_on(entry, plan, leads)
         for call in calls:
             while call.is_waiting and self._left(call, plan):
                 request = call.requests[call.begun]

@@ -30,12 +30,17 @@ class PackedReader:
 
     def __init__(self, body: Any, config: Any, run: Callable[..., Tensor]) -> None:
         self._body = body
+        self._config = config
         self._run = run
         self._reaches = layer_reaches(config)
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
         self._lock = _locks.setdefault(body, RLock())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is one of the copied model, with that one's configurations and a lock of its own."""
+        return type(self), (self._body, self._config, self._run)
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
@@ -48,15 +53,28 @@ class PackedReader:
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
             try:
-                for config in self._configs:
-                    config["_attn_implementation_internal"] = _NAME
-                states = self._run(
-                    numbers[:1], position_ids=positions, attention_mask=None, use_cache=False, trellm_step=step, **more
-                )[0]
-            finally:
-                for config, name in zip(self._configs, before, strict=True):
-                    config["_attn_implementation_internal"] = name
+                try:
+                    for config in self._configs:
+                        config["_attn_implementation_internal"] = _NAME
+                    states = self._run(
+                        numbers[:1],
+                        position_ids=positions,
+                        attention_mask=None,
+                        use_cache=False,
+                        trellm_step=step,
+                        **more,
+                    )[0]
+                finally:
+                    self._restore(before)
+            except BaseException:
+                self._restore(before)  # once more, since Ctrl-C may have come in the midst of it
+                raise
         return states if len(states) == len(step.last) else states[step.last]
+
+    def _restore(self, names: Sequence[Any]) -> None:
+        """Give the model its own attention back."""
+        for config, name in zip(self._configs, names, strict=True):
+            config["_attn_implementation_internal"] = name
 
 
 class _Positions:

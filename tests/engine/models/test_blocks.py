@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import sys
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from trellm import generate
 from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
 from trellm.engine.models.blocks.packed import PackedReader
 from trellm.engine.models.blocks.padded import EqualReader, PaddedReader
@@ -274,3 +277,51 @@ def test_logits_of_few_tokens_are_those_of_all(name: str, tokenizer: Any) -> Non
     everything = model.logits(hidden, [1, 0], None)
     torch.testing.assert_close(model.logits(hidden, [1, 0], ids), everything[:, ids])
     torch.testing.assert_close(model.logits(hidden, [0], None), everything[1:])
+
+
+def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any) -> None:
+    network = build("llama")
+    model = DecoderModel(network, tokenizer)
+    before = network.config._attn_implementation
+
+    def read(line: int) -> bool:
+        """Read a text, with an interrupt at one line; whether there are so many."""
+        seen = 0
+
+        def within(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal seen
+            seen += event == "line"
+            if seen == line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return within
+
+        table = BlockTable()
+        table.blocks.append(0)
+        codes = {PackedReader.read.__code__, PackedReader._restore.__code__}
+        memory = model.make_memory(1)
+        traced = sys.gettrace()
+        sys.settrace(lambda frame, event, argument: within if frame.f_code in codes else None)
+        try:
+            with torch.inference_mode():
+                model.forward([Chunk(table, [1, 2, 3])], memory)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(traced)
+        return False
+
+    line = 1
+    while read(line):
+        assert network.config._attn_implementation == before, line
+        line += 1
+    assert line > 15
+
+
+def test_a_copied_model_reads_as_the_first(tokenizer: Any) -> None:
+    model = DecoderModel(build("llama"), tokenizer)
+    twin = copy.deepcopy(model)
+    found = [generate.text(each)("a", max_tokens=5, min_tokens=5) for each in (model, twin)]
+    assert found[0] == found[1]
+    assert isinstance(twin._reader, PackedReader) and twin._reader._lock is not model._reader._lock
+    assert twin._reader._configs[0] is vars(twin.model.config)
