@@ -115,3 +115,16 @@ def test_cancelling_what_is_done_keeps_its_results() -> None:
     before = handle.result()
     handle.cancel()
     assert handle.result() is before
+
+
+@pytest.mark.parametrize(("tokens", "most", "width", "length"), [(16, 40, 3, 20), (16, 70, 2, 3), (64, 40, 2, 20)])
+def test_beams_that_gave_up_their_blocks_read_again_in_parts(tokens: int, most: int, width: int, length: int) -> None:
+    model = PagedModel()
+    generator = generate.text(model)
+    options = {"max_tokens": most, "min_tokens": most, "search": Beam(width)}
+    prompts = [letter * length for letter in "abc"]
+    expected = generator(prompts, **options)
+    engine = Engine(model, memory=14 * model.block_bytes, tokens=tokens, chunk=16)
+    handles = [engine.submit(generator, prompt, **options) for prompt in prompts]
+    assert drained(engine) == 0
+    assert [handle.result().text for handle in handles] == expected and engine.held_bytes == 0
