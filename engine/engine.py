@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,6 +54,7 @@ class Engine:
         self._news = threading.Condition(new_lock())
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        _engines.add(self)
         before = _engine_of(model)
         if before is None or not before._leads:
             if before is not None and before.is_busy:
@@ -83,6 +86,7 @@ class Engine:
 
     def step(self) -> bool:
         """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
+        self._check_not_leading()
         with self._lock:
             self._step()
             return self.is_busy
@@ -154,6 +158,7 @@ class Engine:
 
         every_step: return after each step, for what has become certain in it
         """
+        self._check_not_leading()
         if self._thread is not None:
             with self._news:
                 seen = self._loop.steps
@@ -179,6 +184,11 @@ class Engine:
             entries = list(call.entries.items())
             return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
 
+    def after_fork(self) -> None:
+        """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
+        self._thread = None
+        self._news = threading.Condition(new_lock())
+
     def __enter__(self) -> Engine:
         return self
 
@@ -201,6 +211,14 @@ class Engine:
     def _check_open(self) -> None:
         if self._is_closed:
             raise OptionError("the engine is closed; make another: Engine(model)")
+
+    def _check_not_leading(self) -> None:
+        """Raise OptionError in the midst of a step of this thread's, which would wait for itself."""
+        if self._leads:
+            raise OptionError(
+                "a step of this engine is under way in this thread, so that its model, constraint or signal handler "
+                "cannot wait for another; call the generator instead, which then has an engine of its own"
+            )
 
     def _enter(self, call: Call) -> None:
         self._check_open()
@@ -245,6 +263,18 @@ def _none() -> None:
     return None
 
 
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _forget_threads() -> None:
+    """In a forked process, whose engines' threads have stayed behind: whoever waits takes the steps."""
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
 _NAME = "_trellm_engine"
 _MAKING = new_lock()
 
@@ -262,4 +292,5 @@ def _remember(model: Any, engine: Engine) -> None:
 
 def _forget(model: Any) -> None:
     if hasattr(model, "__dict__"):
-        vars(model).pop(_NAME, None)
+        attributes: dict[str, Any] = vars(model)
+        attributes.pop(_NAME, None)
