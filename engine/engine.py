@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
@@ -184,6 +185,11 @@ class Engine:
             entries = list(call.entries.items())
             return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
 
+    @property
+    def is_started(self) -> bool:
+        """Whether a thread of its own takes the steps."""
+        return self._thread is not None
+
     def after_fork(self) -> None:
         """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
         self._thread = None
@@ -274,6 +280,15 @@ def _forget_threads() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Python cannot end a thread in the midst of a model's native code; the whole process would be aborted."""
+    for engine in list(_engines):
+        if engine.is_started:
+            engine.close()
+
 
 _NAME = "_trellm_engine"
 _MAKING = new_lock()
