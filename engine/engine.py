@@ -306,6 +306,5 @@ def _remember(model: Any, engine: Engine) -> None:
 
 
 def _forget(model: Any) -> None:
-    if hasattr(model, "__dict__"):
-        attributes: dict[str, Any] = vars(model)
-        attributes.pop(_NAME, None)
+    if _NAME in getattr(model, "__dict__", {}):
+        delattr(model, _NAME)
