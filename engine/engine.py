@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -57,6 +60,7 @@ class Engine:
         self._news = threading.Condition(new_lock())
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        _engines.add(self)
         before = _engine_of(model)
         if before is None or not before._leads:
             if before is not None and before.is_busy:
@@ -88,6 +92,7 @@ class Engine:
 
     def step(self) -> bool:
         """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
+        self._check_not_leading()
         with self._lock:
             self._step()
             return self.is_busy
@@ -159,6 +164,7 @@ class Engine:
 
         every_step: return after each step, for what has become certain in it
         """
+        self._check_not_leading()
         if self._is_served:
             with self._news:
                 seen = self._loop.steps
@@ -183,6 +189,16 @@ class Engine:
         with self._lock:
             entries = list(call.entries.items())
             return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a thread of its own takes the steps."""
+        return self._thread is not None
+
+    def after_fork(self) -> None:
+        """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
+        self._thread = None
+        self._news = threading.Condition(new_lock())
 
     def __enter__(self) -> Engine:
         return self
@@ -211,6 +227,14 @@ class Engine:
     def _check_open(self) -> None:
         if self._is_closed:
             raise OptionError("the engine is closed; make another: Engine(model)")
+
+    def _check_not_leading(self) -> None:
+        """Raise OptionError in the midst of a step of this thread's, which would wait for itself."""
+        if self._leads:
+            raise OptionError(
+                "a step of this engine is under way in this thread, so that its model, constraint or signal handler "
+                "cannot wait for another; call the generator instead, which then has an engine of its own"
+            )
 
     def _enter(self, call: Call) -> None:
         self._check_open()
@@ -255,6 +279,27 @@ def _none() -> None:
     return None
 
 
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _forget_threads() -> None:
+    """In a forked process, whose engines' threads have stayed behind: whoever waits takes the steps."""
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Python cannot end a thread in the midst of a model's native code; the whole process would be aborted."""
+    for engine in list(_engines):
+        if engine.is_started:
+            engine.close()
+
+
 _NAME = "_trellm_engine"
 _MAKING = new_lock()
 
@@ -271,5 +316,5 @@ def _remember(model: Any, engine: Engine) -> None:
 
 
 def _forget(model: Any) -> None:
-    if hasattr(model, "__dict__"):
-        model.__dict__.pop(_NAME, None)
+    if _NAME in getattr(model, "__dict__", {}):
+        delattr(model, _NAME)

@@ -139,8 +139,9 @@ class Handle:
         return self._call.done
 
     def cancel(self) -> None:
-        """Let nothing more come; a second time does nothing."""
-        self._engine.cancel(self._call)
+        """Let nothing more come; a second time, or when all is there, does nothing."""
+        if not self._call.done:
+            self._engine.cancel(self._call)
 
     def result(self) -> Any:
         """A `Generation`, or a list of them for a list of prompts, and for each prompt if `search.n > 1`.
@@ -172,6 +173,10 @@ class Handle:
         """What becomes certain of each text, step by step, and at its end the result. One text for each prompt."""
         if self._samples != 1:
             raise OptionError(f"search={self._options.search!r}: a stream is one text for each prompt; use n=1")
+        if self._options.retries:
+            raise OptionError(
+                f"retries={self._options.retries}: a stream cannot take back what it has given; take result() instead"
+            )
         streams = [_Stream() for _ in self._pairs]
         while True:
             with gc_restored():

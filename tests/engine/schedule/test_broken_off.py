@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -115,3 +117,34 @@ def test_cancelling_what_is_done_keeps_its_results() -> None:
     before = handle.result()
     handle.cancel()
     assert handle.result() is before
+
+
+@pytest.mark.parametrize(("tokens", "most", "width", "length"), [(16, 40, 3, 20), (16, 70, 2, 3), (64, 40, 2, 20)])
+def test_beams_that_gave_up_their_blocks_read_again_in_parts(tokens: int, most: int, width: int, length: int) -> None:
+    model = PagedModel()
+    generator = generate.text(model)
+    options = {"max_tokens": most, "min_tokens": most, "search": Beam(width)}
+    prompts = [letter * length for letter in "abc"]
+    expected = generator(prompts, **options)
+    engine = Engine(model, memory=14 * model.block_bytes, tokens=tokens, chunk=16)
+    handles = [engine.submit(generator, prompt, **options) for prompt in prompts]
+    assert drained(engine) == 0
+    assert [handle.result().text for handle in handles] == expected and engine.held_bytes == 0
+
+
+AT_EXIT = """
+import atexit, threading
+atexit.register(lambda: print([each.name for each in threading.enumerate() if each.name == "trellm engine"]))
+import trellm
+vocabulary = trellm.Vocabulary([b"a", b"b", None], eos_ids=(2,))
+begun = threading.Event()
+model = trellm.models.from_function(lambda ids: begun.set() or [1.0, 2.0, 0.0], vocabulary)
+engine = trellm.Engine(model).start()
+handle = engine.submit(trellm.generate.text(model), "a", max_tokens=100_000)
+begun.wait()
+"""
+
+
+def test_a_thread_of_an_engine_ends_before_the_process() -> None:
+    found = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout) == (0, "[]\n")
