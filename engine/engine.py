@@ -112,7 +112,7 @@ class Engine:
         """Let a thread of the engine's own take the steps, until it is closed."""
         with self._news:
             self._check_open()
-            if not self._is_served:
+            if not self.is_started:
                 self._thread = threading.Thread(target=self._serve, name="trellm engine", daemon=True)
                 self._thread.start()
         return self
@@ -165,7 +165,7 @@ class Engine:
         every_step: return after each step, for what has become certain in it
         """
         self._check_not_leading()
-        if self._is_served:
+        if self.is_started:
             with self._news:
                 seen = self._loop.steps
                 self._news.wait_for(
@@ -193,7 +193,7 @@ class Engine:
     @property
     def is_started(self) -> bool:
         """Whether a thread of its own takes the steps."""
-        return self._thread is not None
+        return self._thread is not None and self._thread.is_alive()
 
     def after_fork(self) -> None:
         """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
@@ -207,17 +207,12 @@ class Engine:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "started" if self._thread is not None else "open"
+        state = "closed" if self._is_closed else "started" if self.is_started else "open"
         return f"<Engine of {self.model!r}, {state}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of a model has no engine yet."""
         return _none, ()
-
-    @property
-    def _is_served(self) -> bool:
-        """Whether a thread of its own takes the steps; in the child of a fork there is none."""
-        return self._thread is not None and self._thread.is_alive()
 
     @property
     def _leads(self) -> bool:
@@ -239,7 +234,7 @@ class Engine:
     def _enter(self, call: Call) -> None:
         self._check_open()
         self._entering.append(call)
-        if self._thread is not None:
+        if self.is_started:
             with self._news:
                 self._news.notify_all()
 
