@@ -21,6 +21,9 @@ from ..search import Beam
 from .call import Call, Entry, Outcome, Work
 from .scheduler import Pace, Plan, Scheduler
 
+CAREFUL = 256
+"""So many steps after memory ran out, as many texts are tried again as before."""
+
 
 class Loop:
     """All that runs on one model. Call `step` as long as there are `calls`; not from two threads at once.
@@ -35,7 +38,8 @@ class Loop:
         self.calls: list[Call] = []
         self.steps = 0
         self._blocks = blocks
-        self._pace = pace
+        self._full_pace = self._pace = pace
+        self._careful_until = 0
         self._memory = model.make_memory(blocks)
         self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
         self._rows = RowSearch(model)
@@ -60,6 +64,8 @@ class Loop:
         if not self._is_whole:
             self._recover()
         self._is_whole = False
+        if self._pace is not self._full_pace and self.steps >= self._careful_until:
+            self._pace = self._scheduler.pace = self._full_pace
         self._forget()
         plan = self._scheduler.plan(self.calls)
         try:
@@ -213,6 +219,7 @@ class Loop:
             self._pace = replace(
                 self._pace, texts=len(entries) // 2, tokens=tokens, chunk=min(self._pace.chunk, tokens)
             )
+            self._careful_until = self.steps + CAREFUL
             return
         for entry in entries:
             entry.work.error = error

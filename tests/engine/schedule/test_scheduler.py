@@ -191,6 +191,14 @@ def test_out_of_memory_a_step_is_made_again_with_fewer_texts() -> None:
     model.raises = [None, MemoryError(), None, MemoryError(), None]
     drain(loop)
     assert results(call) == [alone(request) for request in requests]
+    careful = Call(requests_of(model, [generator.job("a")], Options(max_tokens=300, min_tokens=300)), 16)
+    loop.calls.append(careful)
+    drain(loop)
+    model.most = 0
+    others = [generator.job(f"{letter}{LETTERS}{letter}" * 2) for letter in LETTERS]
+    loop.calls.append(Call(requests_of(model, others, Options(max_tokens=9)), 16))
+    drain(loop)
+    assert model.most == 20 * len(others), "after some steps as many are read at once as before"
     model.raises = [MemoryError()]
     last = Call([replace(requests[0], number=0)], 16)
     loop.calls.append(last)
