@@ -20,8 +20,8 @@ from .decode.row import Row
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
-from .results import Generation, Interrupted
-from .running import Told, keep_results, listed, run_together
+from .results import Generation, Interrupted, keep_results
+from .running import Told, listed, run_together
 from .search import Sample
 
 Order = Literal["document", "score"]

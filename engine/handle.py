@@ -17,7 +17,7 @@ from .decode.row import Request, Row
 from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
-from .results import Generation
+from .results import Generation, Interrupted, keep_results
 from .schedule.call import Call, Outcome
 
 MOST_TEXTS = 1 << 20
@@ -146,10 +146,17 @@ class Handle:
     def result(self) -> Any:
         """A `Generation`, or a list of them for a list of prompts, and for each prompt if `search.n > 1`.
 
-        Raises what went wrong, with the results so far as its `finished`; Cancelled for a handle that was cancelled.
+        Raises what went wrong, with the results so far as its `finished`; Interrupted for Ctrl-C, which has them too, and
+        Cancelled for a handle that was cancelled.
         """
-        for _ in self.finished():
-            pass
+        try:
+            for _ in self.finished():
+                pass
+        except KeyboardInterrupt:
+            raise Interrupted(self.saved()) from None
+        except BaseException as error:
+            keep_results(error, self.saved())
+            raise
         results = self.results()
         return results[0] if self._is_single else results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -98,6 +99,13 @@ def finished_of(finished: Sequence[Any]) -> str:
     """How much of what was asked for is there, in words."""
     done = sum(result is not None and not (isinstance(result, list) and None in result) for result in finished)
     return f"{done} of {len(finished)} prompts were finished"
+
+
+def keep_results(error: BaseException, saved: list[Any]) -> None:
+    """Attach the results to what was raised midway, which may be an exception of the model's own."""
+    with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+        error.finished = saved  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+        error.add_note(f"{finished_of(saved)} before; see .finished of this exception")
 
 
 def _short(value: object) -> str:

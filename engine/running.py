@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any, cast
 
 from ..checks import brief
@@ -13,7 +13,7 @@ from .engine import Engine
 from .gc_restored import gc_restored
 from .handle import Handle, Pairs
 from .options import Options
-from .results import Generation, Interrupted, finished_of
+from .results import Generation, Interrupted, keep_results
 
 Told = Callable[[int, int, Generation[Any]], None]
 """What is told of every text as it is finished: the number of its prompt, that of the sample, and the result."""
@@ -76,13 +76,6 @@ def listed(entry: Any) -> list[Any]:
 
 def _value(entry: Any) -> Any:
     return [_value(result) for result in listed(entry)] if isinstance(entry, list) else entry.value
-
-
-def keep_results(error: BaseException, saved: list[Any]) -> None:
-    """Attach the results to what was raised midway, which may be an exception of the model's own."""
-    with suppress(AttributeError, TypeError):  # an exception that takes no attributes
-        error.finished = saved  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-        error.add_note(f"{finished_of(saved)} before; see .finished of this exception")
 
 
 def _bar(total: int, progress: bool | None) -> Any:

@@ -207,6 +207,12 @@ def test_logits_that_are_unusable_fail_alone() -> None:
     good, bad = engine.submit(generator, "a", max_tokens=9), engine.submit(generator, "c", max_tokens=9)
     with pytest.raises(trellm.ModelError, match="step 2 of prompt 0"):
         bad.result()
+    both = engine.submit(generator, ["a", "c"], max_tokens=2)
+    assert [result.text for result in both.result()] == generator(["a", "c"], max_tokens=2)
+    both = engine.submit(generator, ["c", "a", "c"], max_tokens=9, batch_size=1)
+    with pytest.raises(trellm.ModelError) as caught:
+        both.result()
+    assert caught.value.finished == [None, None, None]  # type: ignore[attr-defined]
     assert good.result().text == generator("a", max_tokens=9)
 
 
