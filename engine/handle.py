@@ -146,7 +146,7 @@ class Handle:
     def result(self) -> Any:
         """A `Generation`, or a list of them for a list of prompts, and for each prompt if `search.n > 1`.
 
-        Raises what went wrong, with the results so far as its `finished`; Interrupted for Ctrl-C, which has them too, and
+        Raises what went wrong, with the results so far as its `finished`; for Ctrl-C Interrupted, which has them too;
         Cancelled for a handle that was cancelled.
         """
         try:
