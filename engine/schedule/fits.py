@@ -6,7 +6,7 @@ from ...errors import OptionError
 from ..decode.row import Request
 from ..memory.free import free_bytes, shown_size
 from ..memory.tables import BLOCK
-from ..models.protocol import Model
+from ..models.protocol import Model, SourceModel
 
 SHARE = 0.5
 """Of what is free, what an engine takes where it is not told; on the CPU only what is used is really taken."""
@@ -37,13 +37,15 @@ def blocks_for(model: Model, memory: int | None) -> int:
 
 def check_fits(model: Model, request: Request, blocks: int) -> None:
     """Raise OptionError for a request that could not run even if nothing else did."""
-    width = request.width
+    width, source = request.width, request.start.source
     logits = width * model.vocabulary.size * 4
-    free = free_bytes(getattr(model, "device", None)) if logits >= LARGE else None
-    if free is not None and logits > free:
+    apart = model.source_bytes(len(source)) if source and isinstance(model, SourceModel) else 0
+    free = free_bytes(getattr(model, "device", None)) if logits + apart >= LARGE else None
+    if free is not None and logits + apart > free:
+        encoded = f" and the prompt of {len(source)} tokens, encoded," if apart else ""
         raise OptionError(
-            f"search={request.search!r}: the logits of {width} beams take {shown_size(logits)}, and "
-            f"{shown_size(free)} are free; ask for fewer beams"
+            f"search={request.search!r}: the logits of {width} beams{encoded} take {shown_size(logits + apart)}, and "
+            f"{shown_size(free)} are free; ask for fewer beams, or shorten the prompt"
         )
     if blocks == 0:
         return

@@ -14,6 +14,7 @@ from tokenizers.models import Unigram
 from trellm import Beam, Generator, Greedy, OptionError, Sample, generate, models
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.encoder_decoder import EncoderDecoderModel
+from trellm.engine.schedule import fits
 
 PROMPTS = ["the 12", "an inning then", "23", "in the on the in the on"]
 T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4}
@@ -203,3 +204,15 @@ def test_texts_of_several_sources_share_blocks_and_calls(adapter: Callable[..., 
     read(Chunk(fork, [1]), Chunk(tables[0], [2]), Chunk(tables[1], [3]), Chunk(other, [4]))
     assert model.source_bytes(17) == sum(k.nbytes + v.nbytes for k, v in encoded[1].layers)
     assert memory.bytes == 16 * model.block_bytes and model.window is None
+
+
+def test_what_the_encoder_makes_of_a_prompt_counts(
+    adapter: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = adapter("t5")
+    enough = model.source_bytes(20) + 4 * model.vocabulary.size
+    monkeypatch.setattr(fits, "LARGE", 1)
+    monkeypatch.setattr(fits, "free_bytes", lambda device: enough)
+    assert Generator(model)("on" * 10, max_tokens=3) is not None
+    with pytest.raises(OptionError, match=r"1 beams and the prompt of \d+ tokens, encoded, take"):
+        Generator(model)("on" * 30, max_tokens=3)
