@@ -11,7 +11,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import Unigram
-from trellm import Beam, Generator, Greedy, OptionError, Sample, generate, models
+from trellm import Beam, Engine, Generator, Greedy, OptionError, Sample, generate, models
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.encoder_decoder import EncoderDecoderModel
 from trellm.engine.schedule import fits
@@ -210,6 +210,7 @@ def test_what_the_encoder_makes_of_a_prompt_counts(
     adapter: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = adapter("t5")
+    Engine(model)
     enough = model.source_bytes(20) + 4 * model.vocabulary.size
     monkeypatch.setattr(fits, "LARGE", 1)
     monkeypatch.setattr(fits, "free_bytes", lambda device: enough)
