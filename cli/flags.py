@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -31,6 +31,7 @@ _GIVEN = {
     "include": "--include",
     "heal": "--no-heal, in Python heal",
     "model": "--model",
+    "memory": "--memory",
     "device": "--device",
     "dtype": "--dtype",
     "order": "--order",
@@ -118,3 +119,22 @@ def lone_surrogate(text: str) -> int | None:
     except UnicodeEncodeError as error:
         return error.start
     return None
+
+
+class Size(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+    """An amount of memory, such as 500MB or 2GiB, in bytes."""
+
+    name = "SIZE"
+    _UNITS: ClassVar[dict[str, int]] = {
+        "": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40,
+    }  # fmt: skip
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes. Fails for anything else."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]I?)?B?", value.upper())
+        size = 0 if found is None else int(float(found[1]) * self._UNITS[found[2] or ""])
+        if size < 1:
+            self.fail(f"{value!r} is no amount of memory; write it as 500MB or 2GiB", param, ctx)
+        return size

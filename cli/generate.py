@@ -10,7 +10,7 @@ import click
 
 from .constraint import Constraint, constraint_options
 from .ending import Ending, ending
-from .flags import Text
+from .flags import Size, Text
 from .models import load_model
 from .output import Output, StandardOutput, writing
 from .prompts import Prompt, plain_lines, read_prompts, report_page, result_line, result_lines
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 @click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
+@click.option("--memory", type=Size(), help="For keys and values, such as 2GiB; by default half of what is free.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
 def generate(
     constraint: Constraint,
@@ -63,6 +64,7 @@ def generate(
     logprobs: bool,
     diagnose: str | None,
     device: str | None,
+    memory: int | None,
     dtype: str | None,
 ) -> int:
     """Generate texts with a model; with --regex, --choice, --format, --grammar, --schema,
@@ -92,7 +94,7 @@ def generate(
     options |= {"heal": not no_heal, "include": include}
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
-            _print_stream(make_generator(name, device, dtype, constraint), prompt, options)
+            _print_stream(make_generator(name, device, dtype, constraint, memory), prompt, options)
         return 0
     options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}
     with ExitStack() as files:
@@ -100,7 +102,7 @@ def generate(
         output = files.enter_context(writing("-" if out is None else out))
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         end = files.enter_context(ending())
-        generator = make_generator(name, device, dtype, constraint)
+        generator = make_generator(name, device, dtype, constraint, memory)
 
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
@@ -111,13 +113,18 @@ def generate(
         return _run(generator, asked, options, end, output, keep)
 
 
-def make_generator(name: str, device: str | None, dtype: str | None, constraint: Constraint) -> Generator[Any]:
-    """The named model under the constraint."""
+def make_generator(
+    name: str, device: str | None, dtype: str | None, constraint: Constraint, memory: int | None = None
+) -> Generator[Any]:
+    """The named model under the constraint. memory: bytes of its engine, None for the default"""
+    from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
     from ..guides import SubstringGuide
 
     model = load_model(name, device, dtype)
+    if memory is not None:
+        Engine(model, memory=memory)
     guide = None if constraint.is_free else constraint.guide(model.vocabulary)
     limits = constraint.limits
     if isinstance(guide, SubstringGuide):

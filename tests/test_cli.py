@@ -16,6 +16,7 @@ from trellm.cli import demo as demo_module
 from trellm.cli import main
 from trellm.cli.flags import in_flags
 from trellm.cli.generate import generate as generate_command
+from trellm.engine import engine
 from trellm.engine.handle import Handle
 from trellm.engine.models.function import FunctionModel
 
@@ -487,6 +488,13 @@ class TestGenerate:
         assert main(["generate", "-m", model, "-r", "[0-9]", "--prompts", "-"]) == 0
         assert json.loads(capsys.readouterr().out)["output"].isdigit()
 
+    @pytest.mark.parametrize(("size", "count"), [("7", 7), ("2GiB", 2 << 30), ("1.5 kb", 1500), ("3m", 3 * 10**6)])
+    def test_memory_is_given_in_units(self, model: str, size: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: list[Any] = []
+        monkeypatch.setattr(engine, "blocks_for", lambda model, memory: given.append(memory) or 0)
+        assert main(["generate", "-m", model, "-p", "On ", "--max-tokens", "2", "--memory", size]) == 0
+        assert given == [count]
+
     def test_an_interrupt_keeps_what_is_finished(
         self, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -530,6 +538,8 @@ class TestGenerate:
             (["-p", "x", "--beams", "2", "--top-k", "3"], "leave out --top-k"),
             (["-p", "x", "--length-penalty", "2"], "--length-penalty goes with --beams"),
             (["-p", "x", "--device", "cpu"], "--device and --dtype are for models of transformers"),
+            (["-p", "x", "--memory", "lots"], "'lots' is no amount of memory; write it as 500MB or 2GiB"),
+            (["-p", "x", "--memory", "0"], "no amount of memory"),
             (["-p", "x", "--out", "no/such/folder/file"], "cannot be written: No such file or directory"),
             (["-p", "x", "--out", "."], "is a folder"),
         ],
