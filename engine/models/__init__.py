@@ -38,9 +38,10 @@ def transformers(
     Raises OptionError for an architecture that cannot be run, VocabularyError for a tokenizer.
     """
     from ...checks import switch
-    from .loading import adapted, load
 
     switch(cache, "cache")
+    from .loading import adapted, load  # which takes two seconds the first time
+
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         model, tokenizer = load(model, tokenizer, device=device, dtype=dtype)
     return adapted(model, tokenizer, cache=cache)
