@@ -17,7 +17,7 @@ from .decode.row import Request, Row
 from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
-from .results import Generation, Interrupted, keep_results
+from .results import Generation, keeping
 from .schedule.call import Call, Outcome
 
 MOST_TEXTS = 1 << 20
@@ -149,14 +149,9 @@ class Handle:
         Raises what went wrong, with the results so far as its `finished`; for Ctrl-C Interrupted, which has them too;
         Cancelled for a handle that was cancelled.
         """
-        try:
+        with keeping(self.saved):
             for _ in self.finished():
                 pass
-        except KeyboardInterrupt:
-            raise Interrupted(self.saved()) from None
-        except BaseException as error:
-            keep_results(error, self.saved())
-            raise
         results = self.results()
         return results[0] if self._is_single else results
 

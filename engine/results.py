@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -99,6 +99,18 @@ def finished_of(finished: Sequence[Any]) -> str:
     """How much of what was asked for is there, in words."""
     done = sum(result is not None and not (isinstance(result, list) and None in result) for result in finished)
     return f"{done} of {len(finished)} prompts were finished"
+
+
+@contextmanager
+def keeping(saved: Callable[[], list[Any]]) -> Generator[None]:
+    """A block whose exceptions have the results so far, which `saved` tells: Ctrl-C becomes Interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(saved()) from None
+    except BaseException as error:
+        keep_results(error, saved())
+        raise
 
 
 def keep_results(error: BaseException, saved: list[Any]) -> None:

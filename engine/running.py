@@ -13,7 +13,7 @@ from .engine import Engine
 from .gc_restored import gc_restored
 from .handle import Handle, Pairs
 from .options import Options
-from .results import Generation, Interrupted, keep_results
+from .results import Generation, keeping
 
 Told = Callable[[int, int, Generation[Any]], None]
 """What is told of every text as it is finished: the number of its prompt, that of the sample, and the result."""
@@ -29,15 +29,9 @@ def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> li
         return []
     with gc_restored():
         handle = Handle(Engine.of(pairs[0][0].model), pairs, options)
-    try:
-        with gc_restored():
-            go_on(handle, len(pairs) * options.search.n, options.progress, told)
-            return handle.results()
-    except KeyboardInterrupt:
-        raise Interrupted(handle.saved()) from None
-    except BaseException as error:
-        keep_results(error, handle.saved())
-        raise
+    with keeping(handle.saved), gc_restored():
+        go_on(handle, len(pairs) * options.search.n, options.progress, told)
+        return handle.results()
 
 
 def go_on(handle: Handle, total: int, progress: bool | None, told: Told | None) -> None:
