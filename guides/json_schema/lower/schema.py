@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ....kernels.chart.layout import EPSILON, UNBOUNDED
-from ...graph.graph import Graph
 from ..algebra.cases import ANY_NUMBER, ANY_STRING, Array, Normal
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
-from ..compiled import CompiledSchema
-from .form import Form
 from .formulas import FormulaLowering, LazyValue
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .stencil_graph import COUNT, ITEMS, NAMES, NUMBER, SPACE, STRING, Hole
 from .stencil_lowering import StencilLowering
-from .stencils import ANYTHING, Stencil, is_common, keep, shape_of, stencils, turns
+from .stencils import ANYTHING, Shape, Stencil, is_common, keep, shape_of, stencils, turns
 
 
 class SchemaLowering(FormulaLowering):
     """As its base, with stencils."""
 
-    def __init__(
-        self,
-        schema: CompiledSchema,
-        form: Form,
-        marks: set[int] | None = None,
-        *,
-        repeating: bool = False,
-        graph: Graph | None = None,
-    ) -> None:
-        super().__init__(schema, form, marks, repeating=repeating, graph=graph)
-        self._stencils = stencils(form)
+    @cached_property
+    def _stencils(self) -> dict[Shape, Stencil]:
+        return stencils(self.form)
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
