@@ -139,11 +139,6 @@ class Row(Reader):
         return self.finish is not None or self.error is not None
 
     @property
-    def results(self) -> list[Row]:
-        """What has come of it, once it is done."""
-        return [self]
-
-    @property
     def left(self) -> int:
         """How many more tokens the output may have."""
         return self.request.budget - len(self.tokens) + self.inside

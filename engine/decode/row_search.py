@@ -28,7 +28,10 @@ class RowSearch:
     def start(self, request: Request, table: BlockTable) -> Row:
         """A row at its beginning; finished already where its text follows from the constraint without a model."""
         row = Row(table, list(request.start.prompt), request, request.first_state)
-        self._settle_safely(row)
+        try:
+            self._settle(row)
+        except Exception as error:
+            row.error = error
         return row
 
     def restart(self, row: Row, table: BlockTable) -> Row:
@@ -221,12 +224,6 @@ class RowSearch:
                 return
             else:
                 self._append(row, allowed.forced)
-
-    def _settle_safely(self, row: Row) -> None:
-        try:
-            self._settle(row)
-        except Exception as error:
-            row.error = error
 
 
 def place_of(row: Row) -> str:

@@ -19,7 +19,7 @@ from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam
 from .call import Call, Entry, Outcome, Work
-from .scheduler import Pace, Plan, Scheduler
+from .scheduler import Pace, Plan, Scheduler, by_arrival
 
 CAREFUL = 256
 """So many steps after memory ran out, as many texts are tried again as before."""
@@ -129,7 +129,7 @@ class Loop:
                     call.entries[number] = left[-1]
                 else:
                     self._finish(entry)
-        self._scheduler.back.extend(sorted(left, key=_arrival))
+        self._scheduler.back.extend(sorted(left, key=by_arrival))
 
     def _forget(self) -> None:
         """Drop what is wanted no more."""
@@ -243,7 +243,3 @@ def _source(work: Work) -> Any:
 
 def _beams_of(group: Group) -> int:
     return len(group.beams)
-
-
-def _arrival(entry: Entry) -> int:
-    return entry.arrival

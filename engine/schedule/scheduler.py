@@ -186,10 +186,12 @@ class Scheduler:
         texts = sum(entry.width for entry in self.running)
         while self.back and self._left(self.back[0].call, plan):
             entry = self.back[0]
-            if not self._has_room(entry, texts):
+            readers = entry.work.readers
+            needed = sum(-(-len(reader.pending) // BLOCK) + 1 for reader in readers)
+            if not self._has_room(texts + entry.width, needed):
                 return
             self.running.append(entry)
-            self.running.sort(key=_arrival)
+            self.running.sort(key=by_arrival)
             self.back.popleft()
             entry.gave_up = False
             # Read again, a text that was broken off may turn out to be at its end.
@@ -200,9 +202,7 @@ class Scheduler:
             while call.is_waiting and self._left(call, plan):
                 request = call.requests[call.begun]
                 needed = -(-len(request.start.prompt) // BLOCK) + request.width
-                if self.running and (
-                    texts + request.width > self.pace.texts or needed + len(self.running) > self._pool.available
-                ):
+                if not self._has_room(texts + request.width, needed):
                     return
                 entry = self._begin(call)
                 self.running.append(entry)
@@ -210,12 +210,12 @@ class Scheduler:
                     texts += entry.width
                     self._read_on(entry, plan, leads)
 
-    def _has_room(self, entry: Entry, texts: int) -> bool:
-        if not self.running:
-            return True
-        needed = sum(-(-len(reader.pending) // BLOCK) + 1 for reader in entry.work.readers)
-        return texts + entry.width <= self.pace.texts and needed + len(self.running) <= self._pool.available
+    def _has_room(self, texts: int, blocks: int) -> bool:
+        """Whether one more may join, with which there are so many texts, and that needs so many blocks."""
+        fits = texts <= self.pace.texts and blocks + len(self.running) <= self._pool.available
+        return fits or not self.running
 
 
-def _arrival(entry: Entry) -> int:
+def by_arrival(entry: Entry) -> int:
+    """What entries are put in line by."""
     return entry.arrival
