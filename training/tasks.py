@@ -1,0 +1,299 @@
+"""Tasks on scenes: what is asked, the answer, and the constraint under which it may be given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from . import tools
+from .forms import expand, is_held_out, side
+from .scenes import DOMAINS, MOODS, PHRASES, Scene, distractor, draw, mood_sentence, questions
+from .schemas import described, field_name, record
+from .values import Value, make
+
+DATE, TIME, NUMBER = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}", r"\d{1,6}(\.\d{2})?"
+
+
+@dataclass(slots=True)
+class Task:
+    """A request about a passage (or about nothing, where that is empty), and its answer.
+
+    constraint: how `generate` is called, a name with its argument: json, extract, sentence, choice, regex, words, text
+    value: the answer as that gives it
+    """
+
+    kind: str
+    passage: str
+    request: str
+    answer: str
+    constraint: tuple[str, Any]
+    value: Any
+    thought: str = ""
+    tools: list[dict[str, Any]] | None = None
+    leads: tuple[str, ...] = ("Answer:\n", "Answer: ", "\n", "Result:\n", "Output: ")
+
+
+def record_task(random: Random, scene: Scene, held_out: bool, unseen: bool = False) -> Task:
+    """A record of the passage as JSON."""
+    schema, value = record(random, scene, unseen)
+    shown, is_compact = described(random, schema)
+    request = _asked(random, "record", held_out)
+    if scene.second is not None and not any(isinstance(inner, list) for inner in value.values()):
+        request += f" It is about {scene.key.text}."
+    written = json.dumps(value, separators=(",", ":") if is_compact else None)
+    text = f"{request}\n{shown}" if random.random() < 0.7 else f"{shown}\n{request}"
+    kind = "record, unseen fields" if unseen else "record"
+    return Task(
+        kind, scene.passage, text, written, ("json", schema), value, leads=("JSON:\n", "\n", "JSON: ", "Answer:\n")
+    )
+
+
+def quotation_task(random: Random, scene: Scene, held_out: bool) -> Task:
+    """A quotation that answers a question: a few words, or a sentence."""
+    slot = _slot(random, scene, ("flag",))
+    question = _question(random, scene, slot, held_out)
+    if random.random() < 0.2:
+        request = f"{_asked(random, 'sentence', held_out)} {question}"
+        return Task(
+            "quotation", scene.passage, request, scene.places[slot], ("sentence", scene.passage), scene.places[slot]
+        )
+    text = scene.values[slot].text
+    request = f"{question}{_asked(random, 'quotation', held_out)}"
+    return Task("quotation", scene.passage, request, text, ("extract", scene.passage), text)
+
+
+def choice_task(random: Random, scene: Scene, held_out: bool) -> Task:
+    """One of several: a mood, a topic, yes or no, a name."""
+    ways = [_yes_or_no, _topic, _name]
+    return (_mood if scene.mood is not None and random.random() < 0.6 else random.choice(ways))(random, scene, held_out)
+
+
+def normal_task(random: Random, scene: Scene | None, held_out: bool) -> Task:
+    """A date, time or number in its normal form, alone or out of a passage."""
+    if scene is not None:
+        fitting = [slot for slot, value in scene.values.items() if value.kind in _NORMAL]
+        if fitting:
+            slot = random.choice(fitting)
+            value = scene.values[slot]
+            request = (
+                f"{_question(random, scene, slot, held_out)} {_asked(random, 'as_' + _NORMAL[value.kind], held_out)}"
+            )
+            return _normal(value, scene.passage, request)
+    value = make(random.choice(("date", "date", "date", "time", "time", "number", "amount", "count")), random, held_out)
+    request = _asked(random, "write_" + _NORMAL[value.kind], held_out).replace("{it}", value.text)
+    return _normal(value, "", request)
+
+
+def tool_task(random: Random, held_out: bool) -> Task:
+    """A call of one of several tools."""
+    several, request, call = tools.drawn(random, held_out)
+    schema = tools.call_schema(several)
+    return Task("tool call", "", request, json.dumps(call), ("json", schema), call, tools=several, leads=("Call:\n",))
+
+
+def words_task(random: Random, held_out: bool) -> Task:
+    """A sentence that contains given words."""
+    scene = draw(random, held_out)
+    sentence = random.choice([*scene.sentences, distractor(random, held_out)])
+    several = [word.strip(".,?") for word in sentence.split()]
+    fitting = [word for word in dict.fromkeys(several) if len(word) > 3 and word.isalpha()]
+    words = random.sample(fitting, min(len(fitting), random.randrange(1, 4)))
+    request = f"{_asked(random, 'words', held_out)} {', '.join(words)}"
+    return Task("given words", "", request, sentence, ("words", words), words)
+
+
+def sum_task(random: Random, held_out: bool) -> Task:
+    """Arithmetic of two small numbers, after a thought."""
+    while True:
+        first, second, sign = random.randrange(100), random.randrange(100), random.choice("++--*")
+        if sign == "*":
+            first, second = first % 13, second % 13
+        if sign == "-" and first < second:
+            first, second = second, first
+        if is_held_out(f"{first}{sign}{second}") == held_out:
+            break
+    result = {"+": first + second, "-": first - second, "*": first * second}[sign]
+    shown = f"{first} {sign} {second}"
+    words = {"+": ("plus", "and"), "-": ("minus", "less"), "*": ("times", "times")}[sign]
+    way = random.random()
+    asked = f"{first} {random.choice(words)} {second}" if way < 0.4 else shown
+    request = _asked(random, "sum", held_out).replace("{it}", asked)
+    return Task(
+        "arithmetic",
+        "",
+        request,
+        str(result),
+        ("regex", r"\d{1,4}"),
+        str(result),
+        _thought(first, second, sign, result),
+    )
+
+
+def next_task(random: Random, scene: Scene, held_out: bool) -> Task:
+    """The sentence that comes next, among sentences of other passages."""
+    if len(scene.sentences) < 2:
+        return quotation_task(random, scene, held_out)
+    cut = random.randrange(1, len(scene.sentences))
+    right = scene.sentences[cut]
+    options = [right, *(random.choice(draw(random, held_out).sentences) for _ in range(3))]
+    random.shuffle(options)
+    passage = " ".join(scene.sentences[:cut])
+    return Task("next sentence", passage, _asked(random, "next", held_out), right, ("choice", options), right)
+
+
+SCENE_TASKS: tuple[tuple[Callable[[Random, Scene, bool], Task], float], ...] = (
+    (record_task, 0.34),
+    (quotation_task, 0.24),
+    (choice_task, 0.2),
+    (normal_task, 0.14),
+    (next_task, 0.08),
+)
+
+_NORMAL = {"date": "date", "time": "time", "number": "number", "count": "number", "year": "number", "amount": "number"}
+
+# What is asked, in many wordings; those of one task are split like forms of sentences.
+_ASKED = {
+    "record": "[Write|Give|Return|Make|Fill in] [a record|the record|the data|the facts] [of|from|in] [the text|the passage|this text|this] as JSON.|[Extract|Read|Take] [the fields|the data|the record] from [the text|this passage|it] as JSON.",
+    "quotation": "| [Quote|Answer in the words of|Copy the words from|Cite] [the text|the passage].| [Use|Give] [the exact words|a quotation][ of the text|].",
+    "sentence": "[Quote|Copy|Give|Find] the [sentence|whole sentence] that [answers|tells|says]:",
+    "choose": "[Choose|Pick|Select|Answer with] one[ of these|]:|[Options|Choices|Possible answers]:",
+    "mood": "[What is|Which is|Tell me] the mood[ of the text| of the passage| here|]?|How does [this person|somebody here] feel?|[Mood|Feeling]?",
+    "topic": "[What is|Which is|Tell me] the topic[ of the text| of the passage|]?|[What is|Of what is] [this|the text|the passage] about?|[Topic|Subject]?",
+    "true": "[Is it true|Is it right|Is this true|Does the text say]: {it}",
+    "as_date": "[Write|Give|Answer with|Put] [it|the date] as [YYYY-MM-DD|an ISO date|year-month-day].|[As|In the form] YYYY-MM-DD.",
+    "as_time": "[Write|Give|Answer with|Put] [it|the time] as HH:MM.|[As|In the form] HH:MM.|[Use|Write] the 24-hour clock.",
+    "as_number": "[Write|Give|Answer with|Put] [it|the number] [in digits|as digits|as a plain number].|[Only|In] digits.",
+    "write_date": "[Write|Normalise|Convert|Put] [the date |]{it} [as|to|into] [YYYY-MM-DD|an ISO date|year-month-day].",
+    "write_time": "[Write|Normalise|Convert|Put] [the time |]{it} [as|to|into] [HH:MM|the 24-hour clock].",
+    "write_number": "[Write|Normalise|Convert|Put] [the number |]{it} [as|to|into] [digits|a plain number].",
+    "words": "[Write|Make|Give me|Say] a sentence [with|that contains|that has|using] the words",
+    "sum": "[What is|How much is|Compute|Calculate|Work out] {it}[?|.]",
+    "next": "[What comes next|How does it go on|What is the next sentence|Which sentence follows]?|[Continue|Go on|Write the next sentence].",
+}  # fmt: skip
+
+
+def _asked(random: Random, kind: str, held_out: bool) -> str:
+    return random.choice(side(_ASKED[kind], held_out))
+
+
+def _slot(random: Random, scene: Scene, but: tuple[str, ...]) -> str:
+    """A slot that the passage tells of, not of these kinds."""
+    return random.choice([slot for slot, value in scene.values.items() if value.kind not in but])
+
+
+def _question(random: Random, scene: Scene, slot: str, held_out: bool) -> str:
+    """A question for a slot; with the key where the passage tells of two."""
+    domain = scene.domain
+    fitting = [text for text in questions(domain.name, slot, held_out) if _is_answerable(text, scene, slot)]
+    if fitting and random.random() < 0.75:
+        text = random.choice(fitting)
+        for name, value in scene.texts.items():
+            text = text.replace(f"{{{name}}}", value)
+    else:
+        name = field_name(random, domain, slot, held_out)
+        text = random.choice(("What is the {}?", "The {}?", "Give the {}.", "Tell me the {}.", "Which {}?")).format(
+            name
+        )
+    if scene.second is not None and scene.key.text not in text:
+        text = f"About {scene.key.text}: {text}" if slot != domain.key else text
+    return text
+
+
+def _is_answerable(text: str, scene: Scene, slot: str) -> bool:
+    """Whether a question has only what the passage tells, and not its own answer."""
+    from .forms import slots_of
+
+    return slots_of(text) <= scene.values.keys() - {slot}
+
+
+def _chosen(
+    random: Random,
+    scene: Scene,
+    question: str,
+    options: list[str],
+    right: str,
+    held_out: bool,
+    passage: str | None = None,
+) -> Task:
+    options = list(dict.fromkeys([right, *options]))
+    random.shuffle(options)
+    request = f"{question} {_asked(random, 'choose', held_out)} {', '.join(options)}."
+    return Task("choice", scene.passage if passage is None else passage, request, right, ("choice", options), right)
+
+
+def _mood(random: Random, scene: Scene, held_out: bool) -> Task:
+    right = scene.mood or random.choice(MOODS)
+    others = random.sample(MOODS, random.randrange(2, 6))
+    return _chosen(random, scene, _asked(random, "mood", held_out), others, right, held_out)
+
+
+def _topic(random: Random, scene: Scene, held_out: bool) -> Task:
+    several = [domain.topic for domain in DOMAINS.values()]
+    others = random.sample(several, random.randrange(2, 6))
+    return _chosen(random, scene, _asked(random, "topic", held_out), others, scene.domain.topic, held_out)
+
+
+def _name(random: Random, scene: Scene, held_out: bool) -> Task:
+    """Which of several values it is; the others are of the same kind, from the passage or made up."""
+    slot = _slot(random, scene, ("flag", "people"))
+    value = scene.values[slot]
+    others = [make(value.kind, random, held_out).text for _ in range(random.randrange(1, 4))]
+    others += [other.text for name, other in scene.values.items() if name != slot and other.kind == value.kind]
+    if scene.second is not None and slot in scene.second.values:
+        others.append(scene.second.values[slot].text)
+    # Two spellings of one value would both be right.
+    others = [text for text in others if text.lower() != value.text.lower() and "," not in text]
+    return _chosen(random, scene, _question(random, scene, slot, held_out), others, value.text, held_out)
+
+
+def _yes_or_no(random: Random, scene: Scene, held_out: bool) -> Task:
+    slot = _slot(random, scene, ("people",))
+    value = scene.values[slot]
+    is_true = random.random() < 0.5
+    if value.kind == "flag":
+        name = field_name(random, scene.domain, slot, held_out)
+        said, is_true = f"the answer to {name} is yes", bool(value.json)
+    else:
+        other = value
+        while not is_true and other.json == value.json:
+            other = make(value.kind, random, held_out)
+        name = field_name(random, scene.domain, slot, held_out)
+        said = f"the {name} is {other.text}"
+    if scene.second is not None:
+        said = f"for {scene.key.text}, {said}" if slot != scene.domain.key else said
+    question = _asked(random, "true", held_out).replace("{it}", said + "?")
+    right, wrong = random.choice((("yes", "no"), ("yes", "no"), ("true", "false")))[:: 1 if is_true else -1]
+    if scene.second is not None and slot == scene.domain.key and not is_true:
+        return _topic(random, scene, held_out)
+    return _chosen(random, scene, question, [wrong], right, held_out)
+
+
+def _normal(value: Value, passage: str, request: str) -> Task:
+    kind = _NORMAL[value.kind]
+    answer = str(value.json)
+    if value.kind == "amount" and "." in answer:
+        answer = f"{value.json:.2f}"
+    pattern = {"date": DATE, "time": TIME, "number": NUMBER}[kind]
+    return Task("normal form", passage, request, answer, ("regex", pattern), answer)
+
+
+def _thought(first: int, second: int, sign: str, result: int) -> str:
+    """The sum worked out: units, then tens; a product by adding."""
+    if sign == "*":
+        return (
+            f"{first} times {second}: " + " ".join(str(first * turn) for turn in range(1, second + 1)) + f" so {result}"
+        )
+    tens, units = (first // 10, second // 10), (first % 10, second % 10)
+    if sign == "+":
+        low = sum(units)
+        carry = low // 10
+        return f"{units[0]} + {units[1]} = {low}, carry {carry}, {tens[0]} + {tens[1]} + {carry} = {sum(tens) + carry} so {result}"
+    borrow = int(units[0] < units[1])
+    low = units[0] + 10 * borrow - units[1]
+    return (
+        f"{units[0] + 10 * borrow} - {units[1]} = {low}, borrow {borrow}, "
+        f"{tens[0]} - {tens[1]} - {borrow} = {tens[0] - tens[1] - borrow} so {result}"
+    )
