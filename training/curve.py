@@ -19,7 +19,8 @@ def draw_curve(rows: Sequence[dict[str, float]], file: Path) -> None:
 
     points = " ".join(place(row["tokens"], row["loss"]) for row in rows)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"',
+        ' font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
     ]
     for quarter in range(5):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from functools import lru_cache
+from functools import cache, lru_cache
 
 HELD_OUT = 8
 """One in this many things is held out."""
@@ -18,9 +18,9 @@ def is_held_out(text: str) -> bool:
     return zlib.crc32(text.encode()) % HELD_OUT == 0
 
 
-@lru_cache(maxsize=None)
+@cache
 def expand(form: str) -> tuple[str, ...]:
-    """All texts that a form stands for: `[a|b][|c]` is a, ac, b, bc. Brackets may be nested, and the outermost left out."""
+    """All texts that a form stands for: `[a|b][|c]` is a, ac, b, bc. The outermost brackets may be left out."""
     pieces = [piece for piece in _PIECES.split(form) if piece]
     texts, at = _alternatives(pieces, 0)
     if at != len(pieces):
@@ -45,14 +45,14 @@ def _alternatives(pieces: list[str], at: int) -> tuple[list[str], int]:
     return done + texts, at
 
 
-@lru_cache(maxsize=None)
+@cache
 def side(form: str, held_out: bool) -> tuple[str, ...]:
     """The texts of a form on one side of the split; all of them where that side would be empty, as with one text."""
     texts = expand(form)
     return tuple(text for text in texts if is_held_out(text) == held_out) or texts
 
 
-@lru_cache(maxsize=None)
+@cache
 def slots_of(text: str) -> frozenset[str]:
     """The names of the places in a text."""
     return frozenset(_SLOTS.findall(text))
@@ -64,7 +64,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def fill(text: str, values: dict[str, str]) -> str:
-    """The text with values in its places; a place such as `{paid+}` says that a flag is set and is written as nothing."""
+    """The text with values in its places; one such as `{paid+}`, which says that a flag is set, is empty."""
     parts = _parts(text)
     if len(parts) == 1:
         return text

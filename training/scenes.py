@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -122,7 +122,7 @@ def distractor(random: Random, held_out: bool) -> str:
     """A sentence that has nothing to do with the scene, half of the time with a name, a date or an amount."""
     kind = "distractors" if random.random() < 0.5 else "fillers"
     form = random.choice(side(random.choice(_OTHERS[kind]), held_out))
-    return fill(form, {slot: make(slot[2:], random, held_out).text for slot in slots_of(form)})
+    return fill(form, {slot: make(slot[2:], random, held_out).text for slot in sorted(slots_of(form))})
 
 
 def _tell(random: Random, domain: Domain, size: int, with_key: bool, held_out: bool) -> Scene:
@@ -172,7 +172,7 @@ def _merged(random: Random, first: list[str], second: list[str]) -> list[str]:
     return [next(ones) if turn else next(others) for turn in turns]
 
 
-@lru_cache(maxsize=None)
+@cache
 def questions(domain: str, slot: str, held_out: bool) -> tuple[str, ...]:
     """The questions for a slot on one side of the split."""
     return side(DOMAINS[domain].questions[slot], held_out)

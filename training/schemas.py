@@ -11,8 +11,8 @@ from .scenes import Domain, Scene
 from .values import Value
 
 TIME = "^[0-2][0-9]:[0-5][0-9]$"
-_GROUPS = "details info data main more about record basics entry summary".split()
-_LISTS = "items entries records list results rows".split()
+_GROUPS = ("details", "info", "data", "main", "more", "about", "record", "basics", "entry", "summary")
+_LISTS = ("items", "entries", "records", "list", "results", "rows")
 _STYLES = ("_", "_", "_", "", " ", "-")
 
 Pair = tuple[dict[str, Any], Any]

@@ -9,10 +9,11 @@ from random import Random
 from typing import Any
 
 from . import tools
-from .forms import expand, is_held_out, side
-from .scenes import DOMAINS, MOODS, PHRASES, Scene, distractor, draw, mood_sentence, questions
+from .forms import is_held_out, side, slots_of
+from .scenes import DOMAINS, MOODS, Scene, distractor, draw, questions
 from .schemas import described, field_name, record
 from .values import Value, make
+from .words import ASKED
 
 DATE, TIME, NUMBER = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}", r"\d{1,6}(\.\d{2})?"
 
@@ -154,29 +155,9 @@ SCENE_TASKS: tuple[tuple[Callable[[Random, Scene, bool], Task], float], ...] = (
 
 _NORMAL = {"date": "date", "time": "time", "number": "number", "count": "number", "year": "number", "amount": "number"}
 
-# What is asked, in many wordings; those of one task are split like forms of sentences.
-_ASKED = {
-    "record": "[Write|Give|Return|Make|Fill in] [a record|the record|the data|the facts] [of|from|in] [the text|the passage|this text|this] as JSON.|[Extract|Read|Take] [the fields|the data|the record] from [the text|this passage|it] as JSON.",
-    "quotation": "| [Quote|Answer in the words of|Copy the words from|Cite] [the text|the passage].| [Use|Give] [the exact words|a quotation][ of the text|].",
-    "sentence": "[Quote|Copy|Give|Find] the [sentence|whole sentence] that [answers|tells|says]:",
-    "choose": "[Choose|Pick|Select|Answer with] one[ of these|]:|[Options|Choices|Possible answers]:",
-    "mood": "[What is|Which is|Tell me] the mood[ of the text| of the passage| here|]?|How does [this person|somebody here] feel?|[Mood|Feeling]?",
-    "topic": "[What is|Which is|Tell me] the topic[ of the text| of the passage|]?|[What is|Of what is] [this|the text|the passage] about?|[Topic|Subject]?",
-    "true": "[Is it true|Is it right|Is this true|Does the text say]: {it}",
-    "as_date": "[Write|Give|Answer with|Put] [it|the date] as [YYYY-MM-DD|an ISO date|year-month-day].|[As|In the form] YYYY-MM-DD.",
-    "as_time": "[Write|Give|Answer with|Put] [it|the time] as HH:MM.|[As|In the form] HH:MM.|[Use|Write] the 24-hour clock.",
-    "as_number": "[Write|Give|Answer with|Put] [it|the number] [in digits|as digits|as a plain number].|[Only|In] digits.",
-    "write_date": "[Write|Normalise|Convert|Put] [the date |]{it} [as|to|into] [YYYY-MM-DD|an ISO date|year-month-day].",
-    "write_time": "[Write|Normalise|Convert|Put] [the time |]{it} [as|to|into] [HH:MM|the 24-hour clock].",
-    "write_number": "[Write|Normalise|Convert|Put] [the number |]{it} [as|to|into] [digits|a plain number].",
-    "words": "[Write|Make|Give me|Say] a sentence [with|that contains|that has|using] the words",
-    "sum": "[What is|How much is|Compute|Calculate|Work out] {it}[?|.]",
-    "next": "[What comes next|How does it go on|What is the next sentence|Which sentence follows]?|[Continue|Go on|Write the next sentence].",
-}  # fmt: skip
-
 
 def _asked(random: Random, kind: str, held_out: bool) -> str:
-    return random.choice(side(_ASKED[kind], held_out))
+    return random.choice(side(ASKED[kind], held_out))
 
 
 def _slot(random: Random, scene: Scene, but: tuple[str, ...]) -> str:
@@ -204,8 +185,6 @@ def _question(random: Random, scene: Scene, slot: str, held_out: bool) -> str:
 
 def _is_answerable(text: str, scene: Scene, slot: str) -> bool:
     """Whether a question has only what the passage tells, and not its own answer."""
-    from .forms import slots_of
-
     return slots_of(text) <= scene.values.keys() - {slot}
 
 
@@ -290,7 +269,8 @@ def _thought(first: int, second: int, sign: str, result: int) -> str:
     if sign == "+":
         low = sum(units)
         carry = low // 10
-        return f"{units[0]} + {units[1]} = {low}, carry {carry}, {tens[0]} + {tens[1]} + {carry} = {sum(tens) + carry} so {result}"
+        high = sum(tens) + carry
+        return f"{units[0]} + {units[1]} = {low}, carry {carry}, {tens[0]} + {tens[1]} + {carry} = {high} so {result}"
     borrow = int(units[0] < units[1])
     low = units[0] + 10 * borrow - units[1]
     return (

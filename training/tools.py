@@ -10,31 +10,7 @@ from .forms import expand, fill, side, slots_of
 from .scenes import DOMAINS, Domain
 from .schemas import closed, field_name, styled, typed
 from .values import make
-
-# Tools of no domain: name, the kinds of their arguments, requests.
-_GENERAL: tuple[tuple[str, dict[str, str], str], ...] = (
-    ("[set|create|add]_[alarm|reminder]", {"time": "time"}, "[Wake me|Call me|Remind me] at {time}.|[Set|I need] an alarm for {time}."),
-    ("[get|find|look_up]_[weather|forecast]", {"city": "city", "date": "date"}, "[What will the weather be like|How is the weather|Will it rain] in {city}[ on {date}|]?"),
-    ("[send|write]_[message|mail|note]", {"to": "person", "code": "code"}, "[Write|Send] {to} [a message|a note][ about case {code}|].|[Tell|Let] {to} [about|know of] case {code}."),
-    ("[play|start|find]_[music|song|track]", {"title": "title", "artist": "person"}, "[Play|I want to hear|Put on] {title}[ by {artist}|].|[Play|Put on] something by {artist}."),
-    ("[convert|change]_[money|currency]", {"amount": "amount", "date": "date"}, "[How much is|What is|Convert] {amount}[ on {date}|]?"),
-    ("[find|search|look_up]_[address|person|number]", {"name": "person", "city": "city"}, "[Where does|In which street does] {name} live[ in {city}|]?|[Find|Look up] {name}[ in {city}|]."),
-    ("[translate|look_up]_[text|title|words]", {"title": "title", "language": "one:French|German|Spanish|Italian|Dutch|Polish"}, "[Translate|What is] {title} in[to|] {language}[, please|]."),
-    ("[check|track|find]_[parcel|shipment|order]", {"code": "code"}, "[Where is|Track|What happened to] [parcel|shipment|order] {code}?"),
-)  # fmt: skip
-
-_FIELDS = {
-    "time": "[time|at|hour]",
-    "city": "[city|place|town]",
-    "date": "[date|day|on]",
-    "to": "[to|recipient|person]",
-    "code": "[case|number|id|code]",
-    "title": "[title|work|song]",
-    "artist": "[artist|by|musician]",
-    "amount": "[amount|sum|money]",
-    "name": "[name|person|who]",
-    "language": "[language|target|to language]",
-}
+from .words import ARGUMENTS, TOOLS
 
 
 def drawn(random: Random, held_out: bool) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
@@ -42,7 +18,7 @@ def drawn(random: Random, held_out: bool) -> tuple[list[dict[str, Any]], str, di
     tools: list[dict[str, Any]] = []
     request, call = "", {}
     wanted = random.randrange(random.randrange(2, 6))
-    sources = random.sample([*DOMAINS.values(), *_GENERAL], 5)[: max(2, wanted + 1 + random.randrange(2))]
+    sources = random.sample([*DOMAINS.values(), *TOOLS], 5)[: max(2, wanted + 1 + random.randrange(2))]
     for number, source in enumerate(sources):
         text, slots, name, names = _request(random, source, held_out)
         values = {slot: make(kind, random, held_out) for slot, kind in slots.items()}
@@ -88,4 +64,4 @@ def _request(
     name, kinds, form = source
     text = random.choice(side(form, held_out))
     slots = {slot: kind for slot, kind in kinds.items() if slot in slots_of(text)}
-    return text, slots, name, {slot: random.choice(expand(_FIELDS[slot])) for slot in slots}
+    return text, slots, name, {slot: random.choice(expand(ARGUMENTS[slot])) for slot in slots}

@@ -10,12 +10,15 @@ from typing import Any
 from . import names
 from .forms import is_held_out
 
-MONTHS = "January February March April May June July August September October November December".split()
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 _ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_TENS = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("_", "_", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _FIRST_DAY = datetime.date(1950, 1, 1).toordinal()
 _LAST_DAY = datetime.date(2039, 12, 31).toordinal()
 
@@ -79,7 +82,7 @@ def spell_time(hour: int, minute: int, random: Random) -> str:
     following = in_words(hour % 12 + 1)
     if minute == 0:
         return f"{in_words(short)} o'clock {part}"
-    past = {15: "a quarter", 30: "half", 45: "a quarter"}.get(minute if minute <= 30 else minute)
+    past = {15: "a quarter", 30: "half", 45: "a quarter"}.get(minute)
     if minute <= 30:
         return f"{past or in_words(minute)} past {in_words(short)} {part}"
     return f"{past or in_words(60 - minute)} to {following} {part}"
