@@ -17,11 +17,9 @@ def main(arguments: list[str] | None = None) -> None:
     show.add_argument("--documents", type=int, default=5)
     show.add_argument("--seed", type=int, default=1)
     show.add_argument("--held-out", action="store_true", help="of names, values and forms that are held out")
+    _add_evaluate(commands.add_parser("evaluate", help="answer tasks that are held out"))
     given = parser.parse_args(arguments)
-    if given.command == "train":
-        _train(given)
-    else:
-        _show(given)
+    {"train": _train, "evaluate": _evaluate, "show": _show}[given.command](given)
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +56,22 @@ def _train(given: argparse.Namespace) -> None:
     options = {name: value for name, value in vars(given).items() if name != "command"}
     options["checkpoint"] = given.checkpoint or given.out / "checkpoint"
     Training(Plan(**options)).run()
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="of the model")
+    parser.add_argument("--tasks", type=int, default=500, help="of each kind")
+    parser.add_argument("--kinds", nargs="*", help="of tasks; all by default")
+    parser.add_argument("--ways", nargs="*", help="in which answers are found; trellm's and the model's own by default")
+    parser.add_argument("--save", type=Path, help="CSV to write")
+
+
+def _evaluate(given: argparse.Namespace) -> None:
+    from ..engine import models
+    from .evaluation import KINDS, evaluate
+
+    model = models.transformers(str(given.folder), dtype="float32")
+    evaluate(model, given.tasks, given.ways or ("trellm", "no constraint"), given.kinds or KINDS, given.save)
 
 
 def _show(given: argparse.Namespace) -> None:

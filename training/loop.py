@@ -8,7 +8,7 @@ import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from . import network as networks
 from . import tokenizer as tokenizers
@@ -82,7 +82,7 @@ class Training:
         self.network.train()
         flat = [weight for weight in self.network.parameters() if weight.ndim < 2]
         full = [weight for weight in self.network.parameters() if weight.ndim >= 2]
-        self.optimiser = torch.optim.AdamW(
+        self.optimiser: Any = torch.optim.AdamW(
             [{"params": full, "weight_decay": plan.decay}, {"params": flat, "weight_decay": 0.0}],
             lr=plan.rate,
             betas=(0.9, 0.95),
@@ -90,8 +90,8 @@ class Training:
         )
         self.weights = torch.tensor([0.0, plan.given, 1.0], device=self.device)
         torch.set_float32_matmul_precision("high")
-        body = self.network.model
-        self.body: Any = torch.compile(body) if plan.compiled else body
+        body, compiler = self.network.model, cast(Any, torch)
+        self.body: Any = compiler.compile(body) if plan.compiled else body
         self._resume()
 
     def run(self) -> None:
@@ -103,9 +103,8 @@ class Training:
         began, saved = time.monotonic() - self.spent, time.monotonic()
         losses: list[Any] = []
         try:
-            while (done := self._progress()) < 1:
-                losses.append(self._update(done))
-                self.step += 1
+            while self._progress() < 1:
+                losses.append(self.advance())
                 if self.step % 50 == 0 or self.step == 1:
                     loss = float(sum(losses)) / len(losses)
                     losses = []
@@ -116,7 +115,7 @@ class Training:
                     shown.update(int(100 * self._progress()) - shown.n)
                 self.spent = time.monotonic() - began
                 if time.monotonic() - saved > 60:
-                    self._checkpoint()
+                    self.checkpoint()
                     saved = time.monotonic()
         finally:
             self.workers.close()
@@ -129,10 +128,11 @@ class Training:
             return self.step / self.plan.steps
         return self.spent / (60 * self.plan.minutes)
 
-    def _update(self, done: float) -> Any:
+    def advance(self) -> Any:
         """One step; its loss as a tensor."""
         import torch
 
+        done = self._progress()
         rate = (
             self.plan.rate
             * min(1, (self.step + 1) / self.plan.warmup)
@@ -149,6 +149,7 @@ class Training:
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
+        self.step += 1
         return total
 
     def _batch(self, chunks: int) -> tuple[Any, Any]:
@@ -156,8 +157,9 @@ class Training:
         import numpy as np
         import torch
 
+        library: Any = torch
         taken = [self.workers.take() for _ in range(chunks)]
-        ids, kinds = (torch.from_numpy(np.concatenate([pair[part] for pair in taken])) for part in (0, 1))
+        ids, kinds = (library.from_numpy(np.concatenate([pair[part] for pair in taken])) for part in (0, 1))
         if self.device.type == "cuda":
             ids, kinds = ids.view(torch.int16).pin_memory(), kinds.pin_memory()
             return ids.to(self.device, non_blocking=True).long(), kinds.to(self.device, non_blocking=True)
@@ -214,7 +216,7 @@ class Training:
             ROWS * self.plan.length
         )
 
-    def _checkpoint(self) -> None:
+    def checkpoint(self) -> None:
         """Write all that it takes to go on; what was there stays whole until the new one is."""
         import torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 CONTEXT = 1024
 
@@ -14,9 +14,10 @@ def make(vocabulary: int, *, width: int, layers: int, seed: int, end: int, stop:
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-    torch.manual_seed(seed)
+    library: Any = torch
+    library.manual_seed(seed)
     heads = width // 32
-    config = Qwen3Config(
+    config = cast(Any, Qwen3Config)(
         vocab_size=vocabulary,
         hidden_size=width,
         intermediate_size=width * 5 // 2,
@@ -30,8 +31,8 @@ def make(vocabulary: int, *, width: int, layers: int, seed: int, end: int, stop:
         bos_token_id=None,
         eos_token_id=[stop, end],
         pad_token_id=end,
-        attn_implementation="sdpa",
     )
+    config._attn_implementation = "sdpa"
     network: Any = Qwen3ForCausalLM(config)
     with torch.no_grad():  # what residual branches add must not grow with depth (GPT-2)
         for name, weight in network.named_parameters():

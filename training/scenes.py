@@ -34,7 +34,7 @@ class Domain:
         self.tool: str = table["tool"]
         self.requests: list[str] = table["requests"]
         self._forms: list[str] = table["forms"]
-        self._groups = {held_out: self._grouped(held_out) for held_out in (False, True)}
+        self._forms_by_slots = {held_out: self._grouped(held_out) for held_out in (False, True)}
         self._possible: dict[tuple[bool, bool, frozenset[str]], list[tuple[frozenset[str], tuple[str, ...]]]] = {}
 
     def _grouped(self, held_out: bool) -> Groups:
@@ -46,9 +46,13 @@ class Domain:
                     groups.setdefault(slots_of(text), []).append(text)
         return {slots: tuple(texts) for slots, texts in groups.items()}
 
+    def groups(self, held_out: bool) -> Groups:
+        """The forms of a side of the split, by the slots that they tell of."""
+        return self._forms_by_slots[held_out]
+
     def told(self, held_out: bool) -> frozenset[str]:
         """The slots, flags with + or -, that this side's forms can tell of."""
-        return frozenset().union(*self._groups[held_out])
+        return frozenset[str]().union(*self._forms_by_slots[held_out])
 
     def sentence(self, random: Random, left: frozenset[str], with_key: bool, held_out: bool) -> str | None:
         """A form that tells of some of what is left, and of nothing else but the key; None if there is none."""
@@ -57,7 +61,7 @@ class Domain:
             key = {self.key}
             self._possible[case] = [
                 (slots, forms)
-                for slots, forms in self._groups[held_out].items()
+                for slots, forms in self._forms_by_slots[held_out].items()
                 if slots & left and slots <= left | key and (self.key in slots or not with_key)
             ]
         possible = self._possible[case]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import Any
+from typing import Any, cast
 
-from .forms import side
+from .forms import expand, is_held_out, side
 from .scenes import Domain, Scene
 from .values import Value
 
@@ -22,6 +22,11 @@ Pair = tuple[dict[str, Any], Any]
 def field_name(random: Random, domain: Domain, slot: str, held_out: bool) -> str:
     """A name for a slot in words, on one side of the split."""
     return random.choice(side(domain.fields[slot], held_out))
+
+
+def has_held_out_name(domain: Domain, slot: str) -> bool:
+    """Whether some name of the slot's fields is held out."""
+    return any(map(is_held_out, expand(domain.fields[slot])))
 
 
 def styled(name: str, joint: str) -> str:
@@ -60,14 +65,18 @@ def closed(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def record(random: Random, scene: Scene, unseen: bool) -> Pair:
-    """A schema for some of what a scene tells, and the record. unseen: with names of fields that are held out."""
+    """A schema for some of what a scene tells, and the record.
+
+    unseen: with none but names of fields that are held out, of slots that have any; the schema may have no fields
+    """
     second = scene.second
+    told = [slot for slot in scene.values if not unseen or has_held_out_name(scene.domain, slot)]
     if second is not None and random.random() < 0.5:
-        shared = [slot for slot in scene.values if slot in second.values and scene.domain.kinds[slot] != "people"]
+        shared = [slot for slot in told if slot in second.values and scene.domain.kinds[slot] != "people"]
         return _listed(random, scene, second, shared, unseen)
-    slots = random.sample(list(scene.values), random.randrange(1, len(scene.values) + 1))
+    slots = random.sample(told, random.randrange(min(1, len(told)), len(told) + 1))
     members = _members(random, scene, slots, unseen)
-    if random.random() < 0.08:
+    if random.random() < 0.08 and not unseen:
         members[f"{random.choice(_GROUPS)}_{random.choice(('note', 'remark', 'comment'))}"] = (
             {"type": ["string", "null"]},
             None,
@@ -162,3 +171,15 @@ def _listing(schema: dict[str, Any]) -> str:
         else:
             texts.append(f"{name} ({_kind(inner)})")
     return ", ".join(texts)
+
+
+def fields_of(value: Any, path: str = "") -> dict[str, Any]:
+    """The fields of a record, those within others too, by where they stand: {"order/date": ..., "guests": [...]}."""
+    if isinstance(value, dict):
+        members = cast(dict[str, Any], value)
+        inner = [fields_of(each, f"{path}/{name}") for name, each in members.items()]
+    elif isinstance(value, list) and any(isinstance(each, dict) for each in cast(list[Any], value)):
+        inner = [fields_of(each, f"{path}/{number}") for number, each in enumerate(cast(list[Any], value))]
+    else:
+        return {path: value}
+    return {name: each for several in inner for name, each in several.items()}

@@ -41,7 +41,8 @@ def save(tokenizer: Any, folder: Path, context: int) -> None:
     """Write it as a tokenizer of transformers, with its chat template."""
     from transformers import PreTrainedTokenizerFast
 
-    PreTrainedTokenizerFast(
+    wrapper: Any = PreTrainedTokenizerFast
+    wrapper(
         tokenizer_object=tokenizer,
         eos_token=STOP,
         pad_token=END,

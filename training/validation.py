@@ -37,7 +37,7 @@ def held_out_task(random: Random, kind: str) -> Task:
     """A task of a kind with names, values and sentence forms that training has not seen."""
     while True:
         task = _task(random, kind)
-        if task.kind == kind:
+        if task.kind == kind and task.value not in ({}, []):
             return task
 
 
