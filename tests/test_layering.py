@@ -1,4 +1,4 @@
-"""Imports run one way: {engine, adapters, training} -> guides -> {tokenizers_adapter, kernels}; and there is no cycle."""
+"""Imports run one way: {engine, adapters, training} -> guides -> {tokenizers_adapter, kernels}, without a cycle."""
 
 import ast
 from graphlib import TopologicalSorter

@@ -75,7 +75,7 @@ def _evaluate(given: argparse.Namespace) -> None:
 
 
 def _show(given: argparse.Namespace) -> None:
-    from .documents import ANSWER, drawn
+    from .text.documents import ANSWER, drawn
 
     random = Random(given.seed)
     for _ in range(given.documents):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .documents import END, Segments, drawn
+from .text.documents import END, Segments, drawn
 
 ROWS = 16
 """Rows of a chunk."""

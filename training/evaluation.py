@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from .documents import chat_prompt, messages_of, plain_prompt
 from .scoring import Score
-from .tasks import Task
+from .text.documents import chat_prompt, messages_of, plain_prompt
+from .text.tasks import Task
 from .validation import KINDS, held_out_task
 
 MOST_TOKENS = 256
@@ -171,7 +171,7 @@ def measure(several: Sequence[Case], answer: Callable[[Sequence[Case]], list[str
 
 def ways(model: Any) -> dict[str, Callable[[Sequence[Case]], list[str]]]:
     """How answers are found, by name."""
-    from .. import Beam
+    from ..engine.search import Beam
 
     return {
         "trellm": lambda several: constrained(model, several),

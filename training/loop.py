@@ -14,7 +14,7 @@ from . import network as networks
 from . import tokenizer as tokenizers
 from .batches import ROWS, Workers
 from .curve import draw_curve
-from .documents import END, STOP
+from .text.documents import END, STOP
 from .validation import Validation
 
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from .schemas import fields_of
-from .tasks import Task
+from .text.schemas import fields_of
+from .text.tasks import Task
 
 
 @dataclass

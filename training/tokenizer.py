@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from .documents import CHAT_TEMPLATE, END, START, STOP, THINK, THOUGHT, drawn
+from .text.documents import CHAT_TEMPLATE, END, START, STOP, THINK, THOUGHT, drawn
 
 # A space belongs to the word in small letters or to the mark behind it, as usual; but a name begins without it and a
 # digit is a token of its own, so that names and numbers are the same tokens wherever they stand, and can be copied.

@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 from .batches import encoded
-from .documents import ANSWER, END, Segments, chat, plain
-from .scenes import draw
-from .tasks import (
+from .text.documents import ANSWER, END, Segments, chat, plain
+from .text.scenes import draw
+from .text.tasks import (
     Task,
     choice_task,
     next_task,

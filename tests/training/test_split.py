@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
-from trellm.training import names
-from trellm.training.forms import expand, fill, is_held_out, slots_of
-from trellm.training.scenes import DOMAINS, draw
-from trellm.training.schemas import has_held_out_name, record, styled
-from trellm.training.values import make
+from trellm.training.text import names
+from trellm.training.text.forms import expand, fill, is_held_out, slots_of
+from trellm.training.text.scenes import DOMAINS, draw
+from trellm.training.text.schemas import has_held_out_name, record, styled
+from trellm.training.text.values import make
 
 NAMED = ("person", "city", "company", "street", "product", "title", "code", "team")
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from trellm.training.documents import chat_prompt, messages_of, plain_prompt, written
-from trellm.training.scenes import draw
-from trellm.training.schemas import described, fields_of, record
 from trellm.training.scoring import Score
-from trellm.training.tasks import Task, sum_task
-from trellm.training.tools import call_schema, drawn
+from trellm.training.text.documents import chat_prompt, messages_of, plain_prompt, written
+from trellm.training.text.scenes import draw
+from trellm.training.text.schemas import described, fields_of, record
+from trellm.training.text.tasks import Task, sum_task
+from trellm.training.text.tools import call_schema, drawn
+from trellm.training.text.values import in_words, make, ordinal, spell_date, spell_time
 from trellm.training.validation import KINDS, held_out_task
-from trellm.training.values import in_words, make, ordinal, spell_date, spell_time
 
 
 @pytest.mark.parametrize("kind", KINDS)

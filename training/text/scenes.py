@@ -167,11 +167,12 @@ def _insert(random: Random, scene: Scene, sentence: str) -> None:
 
 
 def _merged(random: Random, first: list[str], second: list[str]) -> list[str]:
-    """Two lists of sentences in one, one after the other or mixed, each in its order."""
+    """Two lists of sentences in one, one after the other or mixed, each in its order; the first begins."""
     if random.random() < 0.6:
         return first + second
-    turns = [True] * len(first) + [False] * len(second)
+    turns = [True] * (len(first) - 1) + [False] * len(second)
     random.shuffle(turns)
+    turns.insert(0, True)
     ones, others = iter(first), iter(second)
     return [next(ones) if turn else next(others) for turn in turns]
 

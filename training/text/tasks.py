@@ -68,8 +68,10 @@ def quotation_task(random: Random, scene: Scene, held_out: bool) -> Task:
 
 def choice_task(random: Random, scene: Scene, held_out: bool) -> Task:
     """One of several: a mood, a topic, yes or no, a name."""
-    ways = [_yes_or_no, _topic, _name]
-    return (_mood if scene.mood is not None and random.random() < 0.6 else random.choice(ways))(random, scene, held_out)
+    if scene.mood is not None and random.random() < 0.4:
+        return _mood(random, scene, held_out)
+    # To compare a name with all that a passage says takes the most practice.
+    return random.choice((_yes_or_no, _yes_or_no, _yes_or_no, _topic, _name))(random, scene, held_out)
 
 
 def normal_task(random: Random, scene: Scene | None, held_out: bool) -> Task:
@@ -146,11 +148,11 @@ def next_task(random: Random, scene: Scene, held_out: bool) -> Task:
 
 
 SCENE_TASKS: tuple[tuple[Callable[[Random, Scene, bool], Task], float], ...] = (
-    (record_task, 0.34),
-    (quotation_task, 0.24),
-    (choice_task, 0.2),
-    (normal_task, 0.14),
-    (next_task, 0.08),
+    (record_task, 0.3),
+    (quotation_task, 0.2),
+    (choice_task, 0.36),
+    (normal_task, 0.08),
+    (next_task, 0.06),
 )
 
 _NORMAL = {"date": "date", "time": "time", "number": "number", "count": "number", "year": "number", "amount": "number"}

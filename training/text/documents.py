@@ -133,7 +133,7 @@ def _tool_document(random: Random, task: Task, is_chat: bool) -> Segments:
 def _scene_document(random: Random, is_chat: bool, held_out: bool) -> Segments:
     """One or, in a chat, several tasks on a passage."""
     scene = draw(random, held_out)
-    turns = random.choice((1, 1, 2, 3, 4)) if is_chat else 1
+    turns = random.randrange(1, 7) if is_chat else 1
     makers, weights = zip(*SCENE_TASKS, strict=True)
     chosen = random.choices(makers, weights, k=turns)
     several = [maker(random, scene, held_out) for maker in chosen]
