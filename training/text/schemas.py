@@ -73,7 +73,8 @@ def record(random: Random, scene: Scene, unseen: bool) -> Pair:
     told = [slot for slot in scene.values if not unseen or has_held_out_name(scene.domain, slot)]
     if second is not None and random.random() < 0.5:
         shared = [slot for slot in told if slot in second.values and scene.domain.kinds[slot] != "people"]
-        return _listed(random, scene, second, shared, unseen)
+        if shared:
+            return _listed(random, scene, second, shared, unseen)
     slots = random.sample(told, random.randrange(min(1, len(told)), len(told) + 1))
     members = _members(random, scene, slots, unseen)
     if random.random() < 0.08 and not unseen:
