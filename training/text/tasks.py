@@ -141,7 +141,8 @@ def next_task(random: Random, scene: Scene, held_out: bool) -> Task:
         return quotation_task(random, scene, held_out)
     cut = random.randrange(1, len(scene.sentences))
     right = scene.sentences[cut]
-    options = [right, *(random.choice(draw(random, held_out).sentences) for _ in range(3))]
+    others = [random.choice(draw(random, held_out).sentences) for _ in range(3)]
+    options = list(dict.fromkeys([right, *others]))
     random.shuffle(options)
     passage = " ".join(scene.sentences[:cut])
     return Task("next sentence", passage, _asked(random, "next", held_out), right, ("choice", options), right)
