@@ -12,7 +12,7 @@ from trellm.training.scoring import Score
 from trellm.training.text.documents import chat_prompt, messages_of, plain_prompt, written
 from trellm.training.text.scenes import draw
 from trellm.training.text.schemas import described, fields_of, record
-from trellm.training.text.tasks import Task, sum_task
+from trellm.training.text.tasks import Task, checks_task, sum_task
 from trellm.training.text.tools import call_schema, drawn
 from trellm.training.text.values import in_words, make, ordinal, spell_date, spell_time
 from trellm.training.validation import KINDS, held_out_task
@@ -101,6 +101,21 @@ def _minutes(text: str) -> int:
         minute = 60 * (words[hour] % 12) - words[to]
     minute %= 720
     return minute if part == "morning" else minute + 720
+
+
+def test_statements_are_true_or_not() -> None:
+    random, found = Random(9), {True: 0, False: 0}
+    for _ in range(200):
+        scene = draw(random, False)
+        task = checks_task(random, scene, False)
+        assert re.fullmatch(task.constraint[1], task.answer)
+        for line, answer in zip(task.request.splitlines()[1:], task.answer.splitlines(), strict=True):
+            said, is_true = line.split(". ", 1)[1], answer.endswith("yes")
+            value = said.rpartition(" is ")[2].removesuffix(".")
+            if value != "yes" and scene.second is None and value != scene.domain.topic:
+                assert is_true == (value in scene.texts.values())
+                found[is_true] += 1
+    assert min(found.values()) > 100
 
 
 def test_numbers_in_words() -> None:

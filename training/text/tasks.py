@@ -148,14 +148,6 @@ def next_task(random: Random, scene: Scene, held_out: bool) -> Task:
     return Task("next sentence", passage, _asked(random, "next", held_out), right, ("choice", options), right)
 
 
-SCENE_TASKS: tuple[tuple[Callable[[Random, Scene, bool], Task], float], ...] = (
-    (record_task, 0.3),
-    (quotation_task, 0.2),
-    (choice_task, 0.36),
-    (normal_task, 0.08),
-    (next_task, 0.06),
-)
-
 _NORMAL = {"date": "date", "time": "time", "number": "number", "count": "number", "year": "number", "amount": "number"}
 
 
@@ -231,26 +223,59 @@ def _name(random: Random, scene: Scene, held_out: bool) -> Task:
     return _chosen(random, scene, _question(random, scene, slot, held_out), others, value.text, held_out)
 
 
+def checks_task(random: Random, scene: Scene, held_out: bool) -> Task:
+    """Several statements, each to be answered with yes or no. It is practice for `_yes_or_no`, and not evaluated."""
+    lines: list[str] = []
+    answers: list[str] = []
+    for number in range(1, random.randrange(3, 7)):
+        said, is_true = _statement(random, scene, held_out)
+        lines.append(f"{number}. {said[0].upper()}{said[1:]}.")
+        answers.append(f"{number}. {'yes' if is_true else 'no'}")
+    request = f"{_asked(random, 'checks', held_out)}\n" + "\n".join(lines)
+    answer = "\n".join(answers)
+    return Task(
+        "checks", scene.passage, request, answer, ("regex", r"(\d\. (yes|no)\n?)+"), answer, leads=("Answer:\n",)
+    )
+
+
+SCENE_TASKS: tuple[tuple[Callable[[Random, Scene, bool], Task], float], ...] = (
+    (record_task, 0.26),
+    (quotation_task, 0.18),
+    (choice_task, 0.3),
+    (checks_task, 0.12),
+    (normal_task, 0.08),
+    (next_task, 0.06),
+)
+
+
 def _yes_or_no(random: Random, scene: Scene, held_out: bool) -> Task:
-    slot = _slot(random, scene, ("people",))
-    value = scene.values[slot]
-    is_true = random.random() < 0.5
+    said, is_true = _statement(random, scene, held_out)
+    question = _asked(random, "true", held_out).replace("{it}", said + "?")
+    right, wrong = random.choice((("yes", "no"), ("yes", "no"), ("true", "false")))[:: 1 if is_true else -1]
+    return _chosen(random, scene, question, [wrong], right, held_out)
+
+
+def _statement(random: Random, scene: Scene, held_out: bool) -> tuple[str, bool]:
+    """Something that may be said of a scene, and whether it is true."""
+    # Of two scenes the key alone cannot be said to be wrong: it might be the other's.
+    fitting = [
+        slot
+        for slot, value in scene.values.items()
+        if value.kind != "people" and (scene.second is None or slot != scene.domain.key)
+    ]
+    if not fitting:
+        return f"the topic is {scene.domain.topic}", True
+    slot = random.choice(fitting)
+    value, is_true = scene.values[slot], random.random() < 0.5
+    name = field_name(random, scene.domain, slot, held_out)
     if value.kind == "flag":
-        name = field_name(random, scene.domain, slot, held_out)
         said, is_true = f"the answer to {name} is yes", bool(value.json)
     else:
         other = value
         while not is_true and other.json == value.json:
             other = make(value.kind, random, held_out)
-        name = field_name(random, scene.domain, slot, held_out)
         said = f"the {name} is {other.text}"
-    if scene.second is not None:
-        said = f"for {scene.key.text}, {said}" if slot != scene.domain.key else said
-    question = _asked(random, "true", held_out).replace("{it}", said + "?")
-    right, wrong = random.choice((("yes", "no"), ("yes", "no"), ("true", "false")))[:: 1 if is_true else -1]
-    if scene.second is not None and slot == scene.domain.key and not is_true:
-        return _topic(random, scene, held_out)
-    return _chosen(random, scene, question, [wrong], right, held_out)
+    return (said if scene.second is None else f"for {scene.key.text}, {said}"), is_true
 
 
 def _normal(value: Value, passage: str, request: str) -> Task:
