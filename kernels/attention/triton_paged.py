@@ -8,7 +8,7 @@ merges these. Nothing is read from the device to decide how: such a launch may b
 """
 # What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
 # pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
-# pyright: reportMissingImports=false, reportGeneralTypeIssues=false
+# pyright: reportMissingImports=false, reportAssignmentType=false
 
 from __future__ import annotations
 
