@@ -145,7 +145,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: t
         seen = random_history(model, seed)
         assert len(seen) > 20
         for state, _, text in seen:
-            torch.testing.assert_close(state, last_state(network, text), rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=tolerance, atol=tolerance)
         _, logits, text = seen[-1]
         expected = network(torch.tensor([text]), use_cache=False).logits[0, -1].float()
         torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-3)
@@ -168,7 +168,7 @@ def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: A
     network = build(name)
     model = DecoderModel(network, tokenizer)
     for state, _, text in random_history(model, 3):
-        torch.testing.assert_close(state, last_state(network, text), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=1e-3, atol=1e-3)
 
 
 @torch.inference_mode()
