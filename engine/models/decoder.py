@@ -18,6 +18,7 @@ from .blocks.padded import EqualReader, PaddedReader, Reader, WholeReader
 from .blocks.reach import layer_reaches
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
+from .fused.reader import fused_reader
 from .head import Head, find_head
 from .no_memory import NoMemory
 from .protocol import Memory
@@ -97,6 +98,8 @@ class DecoderModel:
     def _ways(self) -> Iterator[Callable[[], Reader]]:
         """The ways to run the model with a cache, best first."""
         body = self._body
+        if self._head is not None and (fused := fused_reader(body, self._config, self._run)) is not None:
+            yield lambda: fused
         yield lambda: PackedReader(body, self._config, self._run)
         takes_positions = "position_ids" in inspect.signature(body.forward).parameters
         # With windows under other names a model cuts them out by the number of columns, not by positions.

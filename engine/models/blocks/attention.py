@@ -34,14 +34,19 @@ class Scoring(NamedTuple):
 
 
 def attend(
-    step: Step, layer: LayerBlocks, reach: Reach, new: tuple[Tensor, Tensor, Tensor], scoring: Scoring
+    step: Step,
+    layer: LayerBlocks,
+    reach: Reach,
+    new: tuple[Tensor, Tensor | None, Tensor | None],
+    scoring: Scoring,
 ) -> Tensor:
     """What the new tokens get: [tokens, query heads, size of values].
 
-    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already
+    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already, from where
+        they are read if they are not given
     """
     queries, keys, values = new
-    out = queries.new_empty(*queries.shape[:2], values.shape[2])
+    out = queries.new_empty(*queries.shape[:2], layer.values.shape[3])
     if step.short:
         if layer.arrays is not None and queries.dtype == layer.keys.dtype:
             _in_place(out, queries.contiguous(), step, layer, reach, scoring)
@@ -50,7 +55,7 @@ def attend(
                 _padded(out, queries, step, chosen, layer, reach, scoring)
     for chunk in step.long:
         first, last, start = step.firsts[chunk], step.firsts[chunk] + step.widths[chunk], step.starts[chunk]
-        if start == 0:
+        if start == 0 and keys is not None and values is not None:
             own, its = keys[first:last].transpose(0, 1), values[first:last].transpose(0, 1)
         else:
             own, its = (part[0] for part in step.gather([chunk]).of_layer(layer))

@@ -31,8 +31,7 @@ class LayerBlocks:
 
     def write(self, keys: Tensor, values: Tensor, places: Places) -> None:
         """Store the keys and values [tokens, heads, size] of new tokens."""
-        if not self.keys.numel():
-            self._allocate(keys, values)
+        self.allocate(keys, values)
         if self.arrays is not None:
             write_blocks(self.arrays[0], keys.contiguous().numpy(), places.slots)
             write_blocks(self.arrays[1], values.contiguous().numpy(), places.slots)
@@ -41,7 +40,10 @@ class LayerBlocks:
             self.keys[blocks, :, within] = keys
             self.values[blocks, :, within] = values
 
-    def _allocate(self, keys: Tensor, values: Tensor) -> None:
+    def allocate(self, keys: Tensor, values: Tensor) -> None:
+        """Make room for keys and values such as these [tokens, heads, size], unless there is."""
+        if self.keys.numel():
+            return
         self.keys = _zeros(self.blocks, keys)
         self.values = _zeros(self.blocks, values)
         if keys.device.type == "cpu" and keys.dtype == values.dtype and keys.dtype in IN_PLACE:

@@ -139,7 +139,7 @@ def last_state(network: Any, text: list[int]) -> torch.Tensor:
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: torch.dtype, tokenizer: Any) -> None:
     network = build(name, dtype)
     model = DecoderModel(network, tokenizer)
-    assert type(model._reader) is READERS.get(name, PackedReader)
+    assert isinstance(model._reader, READERS.get(name, PackedReader))
     tolerance = 1e-3 if dtype == torch.float32 else 1e-4 if name in NOT_EXACT else 1e-9
     for seed in range(3):
         seen = random_history(model, seed)
