@@ -221,7 +221,7 @@ def test_logits_on_a_gpu_are_handled_there() -> None:
     ]
     choice = kernels.masked_sample(moved[0], 0.3, *moved[1:], given[3], top_p=0.9, logprobs=True)
     assert choice.tokens.device.type == "cuda"
-    expected = kernels.masked_sample(given[0], 0.3, *given[1:], top_p=0.9)
+    expected = kernels.masked_sample(given[0], 0.3, *given[1:], top_p=0.9, logprobs=True)
     np.testing.assert_array_equal(choice.tokens.cpu().numpy(), expected.tokens)
     best = kernels.masked_topk(moved[0], 4, *moved[1:], given[3], group=2)
     np.testing.assert_array_equal(
