@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..models.blocks.packed import PackedReader
 from ..models.blocks.step import DeviceRows
 from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
-from .backend import LANES, Launch
+from .backend import LANES, TOP_K, TOP_P, Launch
 from .characters import charsets
 from .records import News, Records
 
@@ -37,9 +38,9 @@ class Shape(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """A captured launch. It reads `rows` and `choices`, and writes `answer`."""
+    """A launch to be repeated. It reads `rows` and `choices`, and writes `answer`."""
 
-    graph: torch.cuda.CUDAGraph
+    replay: Callable[[], Any]
     rows: Tensor
     choices: Tensor
     answer: Tensor
@@ -49,14 +50,15 @@ class Begin(NamedTuple):
     """A launch under way: its answer on the host, valid after the event."""
 
     answer: Tensor
-    event: torch.cuda.Event
+    event: torch.cuda.Event | None
 
 
 class GraphBackend:
     """Runs lanes of a packed model by CUDA graphs, one for each `Shape` that was met.
 
     Everything goes through one stream, in order: what is written for a launch is there when it runs, and blocks that a
-    row gave back are written by others only later.
+    row gave back are written by others only later. On a CPU, where Triton's interpreter takes the place of a GPU,
+    nothing is captured.
     """
 
     def __init__(
@@ -82,8 +84,10 @@ class GraphBackend:
         )
         self._graphs: dict[Shape, Graph] = {}
         self._pool: Any = None
-        self._answers = [torch.empty((LANES, 2), dtype=torch.int32, pin_memory=True) for _ in range(_RING)]
-        self._events = [torch.cuda.Event() for _ in range(_RING)]
+        self._is_captured = device.type == "cuda"
+        shape = (LANES, 2)
+        self._answers = [torch.empty(shape, dtype=torch.int32, pin_memory=self._is_captured) for _ in range(_RING)]
+        self._events = [torch.cuda.Event() if self._is_captured else None for _ in range(_RING)]
         self._turn = 0
 
     def launch(self, launch: Launch) -> Begin:
@@ -94,18 +98,20 @@ class GraphBackend:
         graph = self._graphs.get(shape) or self._captured(shape)
         self._turn = turn = (self._turn + 1) % _RING
         self._write(launch.news)
-        graph.rows.copy_(_staged(launch.rows), non_blocking=True)
+        graph.rows.copy_(self._staged(launch.rows), non_blocking=True)
         if not shape.is_greedy:
-            graph.choices.copy_(_staged(launch.choices), non_blocking=True)
-        graph.graph.replay()
-        answer = self._answers[turn][:lanes]
+            graph.choices.copy_(self._staged(launch.choices), non_blocking=True)
+        graph.replay()
+        answer, event = self._answers[turn][:lanes], self._events[turn]
         answer.copy_(graph.answer, non_blocking=True)
-        self._events[turn].record()
-        return Begin(answer, self._events[turn])
+        if event is not None:
+            event.record()
+        return Begin(answer, event)
 
     def answer(self, begun: Begin) -> NDArray[np.int32]:
         """Wait for a launch."""
-        begun.event.synchronize()
+        if begun.event is not None:
+            begun.event.synchronize()
         return begun.answer.numpy().copy()
 
     def _write(self, news: News) -> None:
@@ -128,13 +134,24 @@ class GraphBackend:
         return self._moved(np.array(numbers, np.int64))
 
     def _moved(self, given: NDArray[Any]) -> Tensor:
-        return _staged(given).to(self._device, non_blocking=True)
+        return self._staged(given).to(self._device, non_blocking=True)
+
+    def _staged(self, given: NDArray[Any]) -> Tensor:
+        """A copy in memory that the device reads by itself; torch keeps it until it has."""
+        staged = torch.empty(given.shape, dtype=_KINDS[given.dtype.name], pin_memory=self._is_captured)
+        staged.numpy()[...] = given
+        return staged
 
     def _captured(self, shape: Shape) -> Graph:
-        """Run such a launch once, in which kernels are compiled, and capture it. No lane reads anything in either."""
+        """Run such a launch, in which kernels are compiled, and capture it. No lane reads anything in either."""
         rows = torch.zeros((shape.lanes, HEADER + shape.width + shape.blocks), dtype=torch.int32, device=self._device)
         choices = torch.zeros((5, shape.lanes), dtype=torch.float64, device=self._device)
-        choices[1], choices[2] = self._size, 1
+        choices[TOP_K], choices[TOP_P] = self._size, 1
+        if not self._is_captured:
+            answer = torch.empty((shape.lanes, 2), dtype=torch.int32)
+            found = Graph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
+            self._graphs[shape] = found
+            return found
         kept = Kept(*(each.clone() for each in self._kept))
         stream = torch.cuda.Stream(self._device)
         stream.wait_stream(torch.cuda.current_stream(self._device))
@@ -148,7 +165,7 @@ class GraphBackend:
         self._pool = graph.pool()
         for mine, before in zip(self._kept, kept, strict=True):
             mine.copy_(before)
-        found = self._graphs[shape] = Graph(graph, rows, choices, answer)
+        found = self._graphs[shape] = Graph(graph.replay, rows, choices, answer)
         return found
 
     def _run(self, rows: Tensor, choices: Tensor, shape: Shape) -> Tensor:
@@ -167,13 +184,6 @@ class GraphBackend:
         else:
             tokens, _ = sample_rows(given, choices, filtered=shape.is_filtered)
         return triton_lanes.advance(tokens, begun, self._known, self._kept)
-
-
-def _staged(given: NDArray[Any]) -> Tensor:
-    """A copy in memory that the device reads by itself; torch keeps it until it has."""
-    staged = torch.empty(given.shape, dtype=_KINDS[given.dtype.name], pin_memory=True)
-    staged.numpy()[...] = given
-    return staged
 
 
 _KINDS = {"int32": torch.int32, "int64": torch.int64, "float64": torch.float64}
