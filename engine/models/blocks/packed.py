@@ -48,18 +48,25 @@ class PackedReader:
         """The states [chunks, size] of the last tokens."""
         device = self._body.device
         step = Step(chunks, storage, self._reaches, device)
-        numbers = torch.tensor([step.ids, step.positions], device=device)
-        states = self._states(numbers[0], numbers[1], step)
+        ids, positions = torch.tensor([step.ids, step.positions], device=device)
+        states = self._states(ids, positions, step)
         return states if len(states) == len(step.last) else states[step.last]
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
-        """The states [tokens, size] of all tokens of static tensors; where there are kernels a CUDA graph may hold it.
+        """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
 
-        ids, positions: int64 [tokens]; of tokens that have no slot and are in no row the states mean nothing
+        ids, positions: int64 [tokens]; those of tokens that are nobody's are read, and their states mean nothing
+        storage: in which something was written before
         """
         return self._states(ids, positions, DeviceStep(storage.layers, self._reaches, rows))
 
+    @property
+    def baked(self) -> tuple[int, ...]:
+        """Where the weights lie, which graphs that were captured rely on."""
+        return tuple(weights.data_ptr() for weights in self._body.parameters())
+
     def _states(self, ids: Tensor, positions: Tensor, step: Step | DeviceStep) -> Tensor:
+        """The states [tokens, size] of a step's tokens."""
         more = {"past_key_values": _Positions(positions)} if self._tuned else {}
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
