@@ -101,6 +101,9 @@ def multiply(states: Any, weight: Any, bias: Any = None, tile: tuple[int, int, i
 def tile_of(count: int, width: int, size: int) -> tuple[int, int, int, int]:
     """How a matrix [count, width] of numbers of `size` bytes is cut: see `multiply`."""
     warps = 4
-    columns = min(triton.next_power_of_2(width), warps * 32 * 16 // size)
+    most = warps * 32 * 16 // size  # a row of these is 16 bytes for each thread
+    divisor = min(width & -width, most)
+    # Without a remainder nothing has to be asked about columns; where that would make rows of programs too short it is.
+    columns = divisor if 4 * divisor >= most else min(triton.next_power_of_2(width), most)
     rows = 1 if count <= 2048 else 2 if count <= 8192 else 4
-    return rows, columns, 4, warps
+    return max(rows, most // columns) if count > 1 else 1, columns, 4, warps
