@@ -19,7 +19,7 @@ from .blocks.reach import layer_reaches
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .fused.reader import fused_reader
-from .head import find_head
+from .head import Head, find_head
 from .no_memory import NoMemory
 from .protocol import Memory
 from .rotary import unscaled_context
@@ -147,6 +147,12 @@ class DecoderModel:
         if self._head is not None:
             return self._head(chosen, ids)
         return chosen.float() if ids is None else chosen.index_select(1, ids).float()
+
+    @property
+    def parts(self) -> tuple[PackedReader, Head] | None:
+        """What reads packed steps, and the head, where they are apart."""
+        head, reader = self._head, self._reader
+        return (reader, head) if head is not None and isinstance(reader, PackedReader) else None
 
     def _run(self, ids: Tensor, **arguments: Any) -> Tensor:
         if self._head is not None:

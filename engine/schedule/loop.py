@@ -15,7 +15,8 @@ from ..decode.beam_search import place_of as place_of_group
 from ..decode.reading import Reading
 from ..decode.row import Reader, Request, Row
 from ..decode.row_search import RowSearch, place_of
-from ..device.backend import LANES, LaneModel
+from ..device.backend import LANES
+from ..device.choosing import backend_of
 from ..device.lanes import Lanes
 from ..device.records import Records
 from ..memory.pool import BlockPool, TokenPool
@@ -119,10 +120,10 @@ class Loop:
 
     def _make_lanes(self) -> Lanes | None:
         """What lets rows go on by themselves, where the model's device can do that."""
-        if not isinstance(self.model, LaneModel) or not isinstance(self._pool, BlockPool):
+        if not isinstance(self._pool, BlockPool):
             return None
         records = Records(LANES)
-        backend = self.model.lanes(self._memory, records)
+        backend = backend_of(self.model, self._memory, records)
         size = self.model.vocabulary.size
         return None if backend is None else Lanes(self._rows, self._pool, backend, records, size)
 

@@ -60,7 +60,7 @@ def seen_from(position, window, chunk):
     return begin
 
 
-@triton.jit(do_not_specialize=["window", "chunk", "most", "tiles"])
+@triton.jit(do_not_specialize=["tables", "firsts", "widths", "starts", "window", "chunk", "most", "tiles"])
 def attend_tiles(
     out, queries, keys, values, tables, firsts, widths, starts, sinks, partial, peaks, sums,
     window, chunk, most, tiles,
@@ -161,7 +161,7 @@ def attend_tiles(
         tl.store(to, mixed, mask=stored & (total != 0)[:, None])
 
 
-@triton.jit(do_not_specialize=["widest"])
+@triton.jit(do_not_specialize=["firsts", "widths", "widest"])
 def merge_parts(
     out, firsts, widths, sinks, partial, peaks, sums, widest, out_token, out_head,
     VALUE_SIZE: tl.constexpr, PARTS: tl.constexpr, PART_LANES: tl.constexpr,  # noqa: N803

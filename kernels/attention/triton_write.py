@@ -28,7 +28,7 @@ def put(
     tl.store(to + (heads * step_head)[:, None] + lanes[None, :], given, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["slots"])
 def write_tokens(
     keys, values, new_keys, new_values, slots,
     key_block, key_head, key_place, value_block, value_head, value_place,

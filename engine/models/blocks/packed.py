@@ -14,7 +14,7 @@ from transformers import AttentionInterface
 from ...memory.tables import Chunk
 from .attention import Scoring, attend
 from .reach import layer_reaches
-from .step import Step
+from .step import DeviceStep, Step
 
 _NAME = "trellm_blocks"
 _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
@@ -104,7 +104,7 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    trellm_step: Step | None = None,
+    trellm_step: Step | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that layers call; [1, heads, tokens, size] each. Raises NotPackedError."""
@@ -122,7 +122,7 @@ def _attention(
         raise NotPackedError(f"{type(module).__name__} passes {', '.join(strange)} to its attention")
     new = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     layer = trellm_step.layers[number]
-    layer.write(new[1], new[2], trellm_step.places)
+    trellm_step.write(layer, new[1], new[2])
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))[None], None
 
