@@ -25,7 +25,10 @@ from triton.testing import do_bench
 
 DTYPE = torch.bfloat16
 PLACES = 16
-TILES = [(1, 1024, 4, 4), (2, 512, 4, 4), (2, 1024, 4, 4), (4, 512, 4, 4), (4, 1024, 2, 8), (1, 2048, 2, 8)]
+TILES = [
+    triton_matvec.Tile(*tile)
+    for tile in ((1, 1024, 4, 4), (2, 512, 4, 4), (2, 1024, 4, 4), (4, 512, 4, 4), (4, 1024, 2, 8), (1, 2048, 2, 8))
+]
 
 
 class Shape(NamedTuple):
@@ -101,17 +104,16 @@ def products(shape: Shape, tiles: bool) -> Iterator[dict[str, Any]]:
         for tokens in (1,) if tiles else (1, 2, 4):
             states = made(tokens, width)
             theirs = microseconds(lambda a=states, b=weight: linear(a, b))
-            chosen = triton_matvec.tile_of(out, width, weight.element_size())
+            chosen = triton_matvec.tile_of(out, width, weight.element_size(), tokens)
             for tile in dict.fromkeys([chosen, *(TILES if tiles else ())]):
-                torch.testing.assert_close(
-                    triton_matvec.multiply(states, weight, None, tile), linear(states, weight), rtol=2e-2, atol=1
-                )
-                ours = microseconds(lambda a=states, b=weight, tile=tile: triton_matvec.multiply(a, b, None, tile))
+                found = triton_matvec.multiply(states, weight, tile=tile)
+                torch.testing.assert_close(found, linear(states, weight), rtol=2e-2, atol=1)
+                ours = microseconds(lambda a=states, b=weight, tile=tile: triton_matvec.multiply(a, b, tile=tile))
                 yield {
                     "model": shape.name,
                     "what": name,
                     "tokens": tokens,
-                    "tile": f"{tile}{' *' if tile == chosen and tiles else ''}",
+                    "tile": f"{tuple(tile)}{' *' if tile == chosen and tiles else ''}",
                     "ours, us": ours,
                     "torch, us": theirs,
                     "ours, GB/s": weight.nbytes / ours / 1000,
