@@ -37,6 +37,10 @@ class Launch(NamedTuple):
 class Backend(Protocol):
     """Runs launches in their order. Arrays that it is given are its own."""
 
+    def prepare(self) -> None:
+        """See to it that what was prepared for launches still holds; none is under way."""
+        ...
+
     def launch(self, launch: Launch) -> Any:
         """Begin a launch, without waiting for it: what `answer` takes."""
         ...

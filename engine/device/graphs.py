@@ -15,8 +15,8 @@ from ...kernels.lanes.layout import EMPTY, FREE, HEADER, Begun, Kept, Known
 from ...kernels.logits.triton_mask import Rows
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
+from ..models.blocks.devices import DeviceRows
 from ..models.blocks.packed import PackedReader
-from ..models.blocks.step import DeviceRows
 from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
 from .backend import LANES, TOP_K, TOP_P, Launch
@@ -83,12 +83,21 @@ class GraphBackend:
             torch.full((LANES,), -1, dtype=torch.int32, device=device),
         )
         self._graphs: dict[Shape, Graph] = {}
+        self._baked: tuple[Any, ...] = ()
         self._pool: Any = None
         self._is_captured = device.type == "cuda"
         shape = (LANES, 2)
         self._answers = [torch.empty(shape, dtype=torch.int32, pin_memory=self._is_captured) for _ in range(_RING)]
         self._events = [torch.cuda.Event() if self._is_captured else None for _ in range(_RING)]
         self._turn = 0
+
+    def prepare(self) -> None:
+        """Drop graphs that were captured over weights, or blocks, which lie elsewhere now."""
+        layers = ((layer.keys.data_ptr(), layer.values.data_ptr()) for layer in self._storage.layers)
+        baked = (*self._reader.baked, self._head.baked, *layers)
+        if baked != self._baked:
+            self._graphs.clear()
+            self._baked = baked
 
     def launch(self, launch: Launch) -> Begin:
         """Begin a launch, without waiting for it."""

@@ -37,6 +37,9 @@ class HostBackend:
         self._answers: dict[int, NDArray[np.int32]] = {}
         self._launched = 0
 
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
     def launch(self, launch: Launch) -> int:
         """Remember a launch; returns its number."""
         self._waiting.append(launch)

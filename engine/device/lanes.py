@@ -84,6 +84,7 @@ class Lanes:
         """Up to `most` launches, fewer once `is_over` or when half of the lanes are done."""
         if self._records.is_crowded:
             self._records.forget()
+        self._backend.prepare()
         lanes = [Lane(row, len(row.pending)) for row in works]
         under_way: deque[tuple[Any, list[Part]]] = deque()
         launched = 0

@@ -13,8 +13,10 @@ from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
 from .attention import Scoring, attend
+from .devices import DeviceRows
 from .reach import layer_reaches
 from .step import DeviceStep, Step
+from .storage import BlockStorage
 
 _NAME = "trellm_blocks"
 _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
@@ -46,9 +48,26 @@ class PackedReader:
         """The states [chunks, size] of the last tokens."""
         device = self._body.device
         step = Step(chunks, storage, self._reaches, device)
-        numbers = torch.tensor([step.ids, step.positions], device=device)
-        positions = numbers[1:]
-        more = {"past_key_values": _Positions(positions[0])} if self._tuned else {}
+        ids, positions = torch.tensor([step.ids, step.positions], device=device)
+        states = self._states(ids, positions, step)
+        return states if len(states) == len(step.last) else states[step.last]
+
+    def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
+        """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
+
+        ids, positions: int64 [tokens]; those of tokens that are nobody's are read, and their states mean nothing
+        storage: in which something was written before
+        """
+        return self._states(ids, positions, DeviceStep(storage.layers, self._reaches, rows))
+
+    @property
+    def baked(self) -> tuple[int, ...]:
+        """Where the weights lie, which graphs that were captured rely on."""
+        return tuple(weights.data_ptr() for weights in self._body.parameters())
+
+    def _states(self, ids: Tensor, positions: Tensor, step: Step | DeviceStep) -> Tensor:
+        """The states [tokens, size] of a step's tokens."""
+        more = {"past_key_values": _Positions(positions)} if self._tuned else {}
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
@@ -56,9 +75,9 @@ class PackedReader:
                 try:
                     for config in self._configs:
                         config["_attn_implementation_internal"] = _NAME
-                    states = self._run(
-                        numbers[:1],
-                        position_ids=positions,
+                    return self._run(
+                        ids[None],
+                        position_ids=positions[None],
                         attention_mask=None,
                         use_cache=False,
                         trellm_step=step,
@@ -69,7 +88,6 @@ class PackedReader:
             except BaseException:
                 self._restore(before)  # once more, since Ctrl-C may have come in the midst of it
                 raise
-        return states if len(states) == len(step.last) else states[step.last]
 
     def _restore(self, names: Sequence[Any]) -> None:
         """Give the model its own attention back."""

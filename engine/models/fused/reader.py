@@ -10,8 +10,10 @@ from torch import Tensor
 
 from ...memory.tables import Chunk
 from ..blocks.attention import Scoring, attend
+from ..blocks.devices import DeviceRows
 from ..blocks.packed import PackedReader
-from ..blocks.step import Step
+from ..blocks.step import DeviceStep, Step
+from ..blocks.storage import BlockStorage
 from .decoder import FusedDecoder
 
 DEVICES = {"cuda"}
@@ -36,14 +38,22 @@ class FusedReader(PackedReader):
         device = self._body.device
         step = Step(chunks, storage, self._reaches, device)
         ids, positions = torch.tensor([step.ids, step.positions], device=device)
-        slots = torch.as_tensor(step.places.slots).to(device)
+        states = self._fused_states(ids, positions, step.places.on(device), step)
+        return states if len(states) == len(step.last) else states[step.last]
+
+    def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
+        """The states [tokens, size] of all tokens of a step that is on the device only."""
+        if self.fused.prepare() is None:
+            return super().read_static(ids, positions, rows, storage)
+        return self._fused_states(ids, positions, rows.slots, DeviceStep(storage.layers, self._reaches, rows))
+
+    def _fused_states(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step | DeviceStep) -> Tensor:
         scoring = Scoring(self.fused.scale, None, None)
 
         def mix(number: int, queries: Tensor) -> Tensor:
             return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
 
-        states = self.fused.run(ids, positions, slots, step.layers, mix)
-        return states if len(states) == len(step.last) else states[step.last]
+        return self.fused.run(ids, positions, slots, step.layers, mix)
 
 
 def fused_reader(body: Any, config: Any, run: Callable[..., Tensor]) -> FusedReader | None:

@@ -1,4 +1,4 @@
-"""Packed steps through the kernels for devices: in Triton's interpreter where there is none, which has to be chosen first."""
+"""Packed steps by the kernels for devices, in Triton's interpreter if there is none, which has to be chosen first."""
 
 from __future__ import annotations
 
