@@ -6,7 +6,7 @@ one looks between two of them. Sums of blocks are added in order, so that equal 
 """
 # What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
 # pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def _row_by_row(
     out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
 ) -> None:
     """The same without a kernel."""
-    columns = (column.tolist() for column in (rows.firsts, rows.widths, rows.starts))
-    for table, first, width, start in zip(rows.tables, *columns, strict=True):
+    firsts, widths, starts = (as_list(column) for column in (rows.firsts, rows.widths, rows.starts))
+    for table, first, width, start in zip(rows.tables, firsts, widths, starts, strict=True):
         if not width:
             continue
         end = start + width

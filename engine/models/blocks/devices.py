@@ -31,12 +31,13 @@ class DeviceRows(NamedTuple):
         """The same on another device."""
         if self.slots.device == device:
             return self
-        return DeviceRows(*(tensor.to(device) for tensor in self[:5]), *self[5:])
+        slots, tables, firsts, widths, starts = (tensor.to(device) for tensor in self[:5])
+        return DeviceRows(slots, tables, firsts, widths, starts, self.longest, self.widest)
 
     def part(self, low: int, high: int, longest: int, widest: int) -> DeviceRows:
         """Some of the rows."""
-        columns = (column[low:high] for column in (self.tables, self.firsts, self.widths, self.starts))
-        return DeviceRows(self.slots, *columns, longest, widest)
+        tables, firsts, widths, starts = (column[low:high] for column in self[1:5])
+        return DeviceRows(self.slots, tables, firsts, widths, starts, longest, widest)
 
 
 def has_kernels(device: torch.device) -> bool:

@@ -105,7 +105,8 @@ class Step:
 
     def _upload(self, slots: array[int]) -> Uploaded:
         """Bring everything that kernels have to know to the device, in one copy for which nobody waits."""
-        wide, prompts = [], []
+        wide: list[int] = []
+        prompts: list[int] = []
         for row in self.long:
             (prompts if self.starts[row] == 0 and self.widths[row] >= WHOLE else wide).append(row)
         kinds = (self.short, wide, prompts)
@@ -132,7 +133,8 @@ class Step:
             ends, widths = ([column[row] for row in kind] for column in (self.ends, self.widths))
             parts.append(whole.part(low, low + len(kind), max(ends, default=0), max(widths, default=0)))
             low += len(kind)
-        return Uploaded(*parts, prompts)
+        narrow, many, long = parts
+        return Uploaded(narrow, many, long, prompts)
 
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
         """Store the keys and values [tokens, heads, size] of the step's tokens."""
