@@ -282,6 +282,8 @@ def test_logits_of_few_tokens_are_those_of_all(name: str, tokenizer: Any) -> Non
 def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any) -> None:
     network = build("llama")
     model = DecoderModel(network, tokenizer)
+    network = model.model
+    model._reader = PackedReader(model._body, model._config, model._run)
     before = network.config._attn_implementation
 
     def read(line: int) -> bool:
@@ -298,7 +300,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
 
         table = BlockTable()
         table.blocks.append(0)
-        codes = {PackedReader.read.__code__, PackedReader._restore.__code__}
+        codes = {which.__code__ for which in (PackedReader.read, PackedReader._states, PackedReader._restore)}
         memory = model.make_memory(1)
         traced = sys.gettrace()
         sys.settrace(lambda frame, event, argument: within if frame.f_code in codes else None)
