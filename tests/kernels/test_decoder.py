@@ -188,8 +188,8 @@ def test_product_of_a_few_tokens(
 
 
 @needs_triton
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("tokens", [1, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tokens", [1, 4])
 @pytest.mark.parametrize(("count", "width", "tile"), [(5, 24, None), (9, 64, (2, 32, 2, 1)), (8, 37, (4, 16, 2, 1))])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("gate", [False, True])

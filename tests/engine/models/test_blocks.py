@@ -284,6 +284,8 @@ def test_logits_of_few_tokens_are_those_of_all(name: str, tokenizer: Any) -> Non
 def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any) -> None:
     network = build("llama")
     model = DecoderModel(network, tokenizer)
+    network = model.model
+    model._reader = PackedReader(model._body, model._config, model._run)
     before = network.config._attn_implementation
 
     def read(line: int) -> bool:
