@@ -94,6 +94,10 @@ class _BlockLayer(CacheLayerMixin):
         """There is no limit here."""
         return -1
 
+    def get_max_cache_shape(self) -> int:
+        """The same, as older releases of transformers 5 call it."""
+        return self.get_max_length()
+
 
 def by_cut(chunks: Sequence[Chunk]) -> list[list[int]]:
     """Which chunks begin alike and are as long, those that begin first before the others.

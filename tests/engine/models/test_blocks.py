@@ -5,17 +5,21 @@ from __future__ import annotations
 import copy
 import random
 import sys
+from abc import abstractmethod
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from transformers.cache_utils import CacheLayerMixin
 from trellm import generate
 from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
+from trellm.engine.models.blocks import key_values
 from trellm.engine.models.blocks.packed import PackedReader
 from trellm.engine.models.blocks.padded import EqualReader, PaddedReader
 from trellm.engine.models.blocks.storage import BlockStorage
 from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.source_values import SourceLayer
 
 from .architectures import CONFIGS, FEW, LATENT, NAMES, build
 
@@ -329,3 +333,17 @@ def test_a_copied_model_reads_as_the_first(tokenizer: Any) -> None:
     assert found[0] == found[1]
     assert isinstance(twin._reader, PackedReader) and twin._reader._lock is not model._reader._lock
     assert twin._reader._configs[0] is vars(twin.model.config)
+
+
+@pytest.mark.parametrize("layer", [SourceLayer, key_values._BlockLayer])
+def test_a_layer_is_what_any_release_of_transformers_5_calls_one(layer: type[CacheLayerMixin]) -> None:
+    """Abstract there: a layer without the older name cannot be made up to 5.9, one without the newer from 5.14 on."""
+
+    class Older(CacheLayerMixin):
+        get_max_cache_shape = abstractmethod(lambda self: 0)
+
+    class Newer(CacheLayerMixin):
+        get_max_length = abstractmethod(lambda self: 0)
+
+    for release in (Older, Newer):
+        assert not type("Layer", (layer, release), {}).__abstractmethods__
