@@ -27,11 +27,15 @@ class Step:
         in its text, and how many tokens that text then has
     short, long: which chunks are the one and the other
     rows: what the kernel reads of the short ones
+    turn: which layer attends, where layers that share their attention say so; else None
     """
 
-    def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach], device: Any) -> None:
+    def __init__(
+        self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach | None], device: Any
+    ) -> None:
         self.layers: list[LayerBlocks] = storage.layers
-        self.reaches: list[Reach] = reaches
+        self.reaches: list[Reach | None] = reaches
+        self.turn: int | None = None
         self._chunks = chunks
         self._device = device
         self.ids: list[int] = []

@@ -298,7 +298,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
 
         table = BlockTable()
         table.blocks.append(0)
-        codes = {PackedReader.read.__code__, PackedReader._restore.__code__}
+        codes = {each.__code__ for each in (PackedReader.read, PackedReader.run, PackedReader._restore)}
         memory = model.make_memory(1)
         traced = sys.gettrace()
         sys.settrace(lambda frame, event, argument: within if frame.f_code in codes else None)
