@@ -45,7 +45,10 @@ class RecurrentReader:
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
-        return in_passes(chunks, self._groups(chunks), partial(self._group, storage))
+        groups = self._groups(chunks)
+        if len(groups) == 1 and groups[0] == list(range(len(chunks))):
+            return self._group(storage, chunks)
+        return in_passes(chunks, groups, partial(self._group, storage))
 
     def _groups(self, chunks: Sequence[Chunk]) -> list[list[int]]:
         """Which chunks to run together, in the order of their slots."""
@@ -68,22 +71,29 @@ class RecurrentReader:
     def _pass(self, storage: StateStorage, chunks: Sequence[Chunk]) -> Tensor:
         slots = [table.slot for table, _ in chunks]
         before = storage.rows(slots) if chunks[0].table.tokens else None
-        attention: Sequence[Any]
-        run: Run
-        if self._packed is not None:
-            step = self._packed.step(chunks, storage)
-            numbers = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
-            ids, positions = numbers[0], numbers[1]
-            run = self._packed.over(step)
-            attention = [TurnLayer(step, number) for number in range(len(self._kinds))]
-        else:
-            padded = Pass(chunks, storage, self._device)
-            ids, positions, run, attention = padded.ids, padded.positions, self._run, padded.view.layers
-        more = {"position_ids": positions} if self._takes_positions else {}
+        ids, positions, attention, run = self._shown(storage, chunks)
+        more = {"position_ids": positions} if self._takes_positions and positions is not None else {}
         with self._carrier.shown(attention, before) as now:
             states = run(ids, use_cache=True, **now.arguments, **more)
         storage.store(slots, now.found)
         return states[:, -1]
+
+    def _shown(self, storage: StateStorage, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor | None, list[Any], Run]:
+        """Ids and positions [rows, width], the layers of the cache that attend, and how to call the model."""
+        if self._packed is not None:
+            step = self._packed.step(chunks, storage)
+            numbers = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
+            attention: list[Any] = [TurnLayer(step, number) for number in range(len(self._kinds))]
+            return numbers[0], numbers[1], attention, self._packed.over(step)
+        if self._is_cut:
+            alike = Pass(chunks, storage, self._device)
+            return alike.ids, alike.positions, alike.view.layers, self._run
+        ids = torch.tensor([tokens for _, tokens in chunks], device=self._device)
+        positions = None
+        if self._takes_positions:
+            starts = torch.tensor([len(table.tokens) for table, _ in chunks], device=self._device)
+            positions = starts[:, None] + torch.arange(ids.shape[1], device=self._device)
+        return ids, positions, [None] * len(self._kinds), self._run
 
 
 def _one(chunk: Chunk, place: int) -> Chunk:
