@@ -20,7 +20,8 @@ from .blocks.reach import Kind, layer_kinds
 from .blocks.states import StateStorage
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
-from .head import find_head
+from .fused.reader import fused_reader
+from .head import Head, find_head
 from .nearness import distance, tolerance
 from .no_memory import NoMemory
 from .protocol import Memory
@@ -111,6 +112,8 @@ class DecoderModel:
         if self._keeps_states:
             yield from self._recurrent_ways()
             return
+        if self._head is not None and (fused := fused_reader(body, self._config, self._run)) is not None:
+            yield lambda: fused
         yield lambda: PackedReader(body, self._config, self._run)
         takes_positions = "position_ids" in inspect.signature(body.forward).parameters
         # With windows under other names a model cuts them out by the number of columns, not by positions.
@@ -181,6 +184,12 @@ class DecoderModel:
         if self._head is not None:
             return self._head(chosen, ids)
         return chosen.float() if ids is None else chosen.index_select(1, ids).float()
+
+    @property
+    def parts(self) -> tuple[PackedReader, Head] | None:
+        """What reads packed steps, and the head, where they are apart."""
+        head, reader = self._head, self._reader
+        return (reader, head) if head is not None and isinstance(reader, PackedReader) else None
 
     def _run(self, ids: Tensor, **arguments: Any) -> Tensor:
         if self._head is not None:

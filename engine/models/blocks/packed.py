@@ -14,8 +14,10 @@ from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
 from .attention import Scoring, attend
-from .reach import layer_kinds
-from .step import Step
+from .devices import DeviceRows
+from .reach import Reach, layer_kinds
+from .step import DeviceStep, Step
+from .storage import BlockStorage
 
 _NAME = "trellm_blocks"
 _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
@@ -33,7 +35,7 @@ class PackedReader:
         self._body = body
         self._config = config
         self._run = run
-        self._reaches = [kind.reach for kind in layer_kinds(config)]
+        self._reaches = [kind.reach or Reach() for kind in layer_kinds(config)]
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
@@ -46,10 +48,22 @@ class PackedReader:
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
         step = self.step(chunks, storage)
-        numbers = torch.tensor([step.ids, step.positions], device=self._body.device)
-        more = {"past_key_values": _Positions(numbers[1])} if self._tuned else {}
-        states = self.run(numbers[:1], step, position_ids=numbers[1:], use_cache=False, **more)[0]
+        ids, positions = torch.tensor([step.ids, step.positions], device=self._body.device)
+        states = self._states(ids, positions, step)
         return states if len(states) == len(step.last) else states[step.last]
+
+    def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
+        """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
+
+        ids, positions: int64 [tokens]; those of tokens that are nobody's are read, and their states mean nothing
+        storage: in which something was written before
+        """
+        return self._states(ids, positions, DeviceStep(storage.layers, self._reaches, rows))
+
+    @property
+    def baked(self) -> tuple[int, ...]:
+        """Where the weights lie, which graphs that were captured rely on."""
+        return tuple(weights.data_ptr() for weights in self._body.parameters())
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
         """What attention has to know of chunks that are read together."""
@@ -59,7 +73,12 @@ class PackedReader:
         """`run` for the chunks of a step."""
         return partial(self.run, step=step)
 
-    def run(self, ids: Tensor, step: Step, **arguments: Any) -> Tensor:
+    def _states(self, ids: Tensor, positions: Tensor, step: Step | DeviceStep) -> Tensor:
+        """The states [tokens, size] of a step's tokens."""
+        more = {"past_key_values": _Positions(positions)} if self._tuned else {}
+        return self.run(ids[None], step, position_ids=positions[None], use_cache=False, **more)[0]
+
+    def run(self, ids: Tensor, step: Step | DeviceStep, **arguments: Any) -> Tensor:
         """The states [rows, width, size] of ids [rows, width], which are the tokens of the step's chunks in order."""
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
@@ -108,16 +127,16 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    trellm_step: Step | None = None,
+    trellm_step: Step | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that layers call; [rows, heads, width, size] each. Raises NotPackedError."""
     number: int | None = getattr(module, "layer_idx", None)
     if trellm_step is not None and trellm_step.turn is not None:
         number = trellm_step.turn
-    reach = None if trellm_step is None or number is None else trellm_step.reaches[number]
-    if trellm_step is None or number is None or reach is None:
+    if trellm_step is None or number is None:
         raise NotPackedError(f"{type(module).__name__} does not hand on what attention needs")
+    reach = trellm_step.reaches[number]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if attention_mask is not None or dropout or not causal or sliding_window not in (None, reach.window):
         raise NotPackedError(f"{type(module).__name__} is not causal attention as its configuration says")
@@ -133,7 +152,7 @@ def _attention(
         value.transpose(1, 2).flatten(0, 1),
     )
     layer = trellm_step.layers[number]
-    layer.write(new[1], new[2], trellm_step.places)
+    trellm_step.write(layer, new[1], new[2])
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     mixed = attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))
     return mixed.view(rows, width, *mixed.shape[1:]), None

@@ -95,3 +95,11 @@ def layer_kinds(config: Any) -> list[Kind]:
     if names is None:
         return [Kind(reaches(config)["all"])] * count
     return [kind_of(name, config) for name in names[:count]]
+
+
+def layer_reaches(config: Any) -> list[Reach]:
+    """The reach of each layer of a model all of whose layers attend. Raises OptionError as `kind_of` does."""
+    found = [kind.reach for kind in layer_kinds(config) if kind.reach is not None and not kind.states]
+    if len(found) < config.num_hidden_layers:
+        raise OptionError("layers that keep a state, or nothing, are read in another way")
+    return found
