@@ -162,8 +162,7 @@ def _attributes(body: Any) -> Iterator[tuple[tuple[Any, str], Any]]:
 
 
 def _held(what: Any) -> list[tuple[str, Any]]:
-    held: dict[str, Any] = vars(what)
-    return list(held.items())
+    return list(cast("dict[str, Any]", vars(what)).items())
 
 
 def _is_list(value: Any) -> bool:
