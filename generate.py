@@ -18,6 +18,7 @@ from .engine.gc_restored import gc_restored
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
+from .engine.prompts.given import Prompt, prompt_of
 from .engine.structures import structure_of
 from .errors import OptionError
 from .guides.limits import Limits
@@ -302,7 +303,7 @@ def json(
     return Generator(model, guide, structure.convert, limits)
 
 
-def batch(pairs: Iterable[tuple[Generator[Any], str]], **options: Unpack[CallOptions]) -> list[Any]:
+def batch(pairs: Iterable[tuple[Generator[Any], Prompt]], **options: Unpack[CallOptions]) -> list[Any]:
     """Run different generators of one model in one batch: the value for each (generator, prompt).
 
     Options are those of a call. Raises ConversionError, with all results, where a type refuses an output.
@@ -312,15 +313,16 @@ def batch(pairs: Iterable[tuple[Generator[Any], str]], **options: Unpack[CallOpt
     return values_of(run_together(several, chosen), [prompt for _, prompt in several])
 
 
-def _pairs(pairs: Any) -> list[tuple[Generator[Any], str]]:
+def _pairs(pairs: Any) -> list[tuple[Generator[Any], Prompt]]:
     several = items_of(pairs)
     if several is None:
         raise OptionError(f"batch takes (generator, prompt) pairs in a list, not {pairs!r}")
+    found: list[tuple[Generator[Any], Prompt]] = []
     for number, pair in enumerate(several):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], Generator):  # pyright: ignore[reportUnknownArgumentType]
             raise OptionError(f"batch takes (generator, prompt) pairs, not {pair!r}")
-        text_of(pair[1], f"prompt {number}")
-    return several
+        found.append((pair[0], prompt_of(pair[1], f"prompt {number}")))  # pyright: ignore[reportUnknownArgumentType]
+    return found
 
 
 def _check_contexts(contexts: Any) -> None:

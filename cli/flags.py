@@ -53,6 +53,10 @@ _PHRASES = {
     "seconds= of its limits=Limits(...)": "--max-seconds",
     "states= of its limits=Limits(...)": "--max-memory",
     "; for no randomness use Greedy()": "; for no randomness leave it out",
+    "tools= is for": "--tools is for",
+    "documents= is for": "--documents is for",
+    "tools=: the": "--tools: the",
+    "documents=: the": "--documents: the",
     "in `resources={uri: schema}`": "as --resources [URI=]FILE",
 }
 _NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_GIVEN)})=(?=[^=\s])")

@@ -20,6 +20,7 @@ from .decode.row import Row
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
+from .prompts.given import Prompt
 from .results import Generation, Interrupted, keep_results
 from .running import Told, listed, run_together
 from .search import Sample
@@ -53,15 +54,15 @@ class Extractor(Generator[Any]):
         self._quotations = guide
         self._order: Order = order
 
-    def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
+    def __call__(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[CallOptions]) -> Any:
         """The span; a list of them for a list of prompts, and for each prompt where there may be several."""
         return super().__call__(prompts, **options)
 
-    def run(self, prompts: str | Sequence[str], **options: Unpack[RunOptions]) -> Any:
+    def run(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[RunOptions]) -> Any:
         """Like a call, with a `Generation` in place of each span."""
         return super().run(prompts, **options)
 
-    def job(self, prompt: str, include: Any = ()) -> Job:
+    def job(self, prompt: Prompt, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides."""
         if self._most > 1:
             raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
@@ -78,7 +79,7 @@ class Extractor(Generator[Any]):
             chosen = self._likeliest(places, self._prompt_of(row).decode(errors="replace"))
         return guide.source.span(places, chosen)
 
-    def run_texts(self, prompts: Sequence[str], options: Options, told: Told | None = None) -> list[Any]:
+    def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
         """As for every generator, with distinct spans for each prompt."""
         several = options.search.n
         if self._most > 1 and several > 1:
@@ -134,7 +135,7 @@ class _Several:
         self,
         model: Model,
         guide: SubstringGuide,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         options: Options,
         wanted: int,
         order: Order | None,
