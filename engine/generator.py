@@ -15,6 +15,7 @@ from ..guides.pictures import Drawable
 from ..guides.protocol import Guide, Renewable
 from ..guides.quoting.source import Span
 from ..tokenizers_adapter import Vocabulary
+from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
 from .decode.guide_cache import GuideCache
 from .decode.requests import Job
@@ -67,7 +68,7 @@ class Generator(Generic[T]):
         check_guide(guide)
         if convert is not None and not callable(convert):  # pyright: ignore[reportUnnecessaryComparison]
             raise OptionError(f"convert={convert!r}: a function from a text to its value, or None")
-        if guide is not None and not _same(guide.vocabulary, model.vocabulary):
+        if guide is not None and not _same(without_markers(guide.vocabulary), model.vocabulary):
             raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
         self.model = model
         self.limits = None if limits is None else Limits.of(limits)
