@@ -29,6 +29,8 @@ LONGEST = 1 << 20
 CHUNK = 32
 """On the CPU so many tokens of a prompt take about as long as a step of eight texts that are being written."""
 CHUNK_OF_DEVICES = 512
+AHEAD, AHEAD_STARTED = 32, 8
+"""So many tokens rows may get in a step where they go on by themselves: with one caller; with a thread for all."""
 
 
 class Engine:
@@ -174,7 +176,7 @@ class Engine:
         else:
             with self._lock:
                 if not call.outcomes and not call.done and not self._is_closed:
-                    self._step()
+                    self._step(1 if every_step else AHEAD)
         if self._is_closed and not call.outcomes:
             raise Cancelled("the engine was closed before this was finished")
 
@@ -238,13 +240,17 @@ class Engine:
             with self._news:
                 self._news.notify_all()
 
-    def _step(self) -> None:
-        """One step; the lock is held."""
+    def _step(self, most: int = 1) -> None:
+        """One step; the lock is held. most: tokens that a row may get in it."""
         while self._entering:
             if self._entering[0] not in self._loop.calls:
                 self._loop.calls.append(self._entering[0])
             self._entering.popleft()
-        self._loop.step()
+        self._loop.step(most, self._is_wanted)
+
+    def _is_wanted(self) -> bool:
+        """Whether there is something to do that the step under way does not know of."""
+        return self._is_closed or bool(self._entering) or any(call.is_cancelled for call in self._loop.calls)
 
     def _serve(self) -> None:
         """What the engine's own thread does."""
@@ -255,7 +261,7 @@ class Engine:
                     return
             try:
                 with self._lock:
-                    self._step()
+                    self._step(AHEAD_STARTED)
             except BaseException as error:
                 self._fail_all(error)
             with self._news:

@@ -98,6 +98,25 @@ class BlockPool:
         if begin // BLOCK < end // BLOCK:
             self._recognise(table, tokens, begin, end)
 
+    def extend(self, table: BlockTable, end: int) -> bool:
+        """Take blocks for all tokens before `end`, which are not known yet; False if there are too few."""
+        for _ in range(len(table.blocks), -(-end // BLOCK)):
+            if self.available == 0:
+                return False
+            table.blocks.append(self._take())
+        return True
+
+    def recognise(self, table: BlockTable, tokens: Sequence[int]) -> None:
+        """Remember what stands in blocks that these tokens, which have been read, fill."""
+        begin, end = len(table.tokens), len(table.tokens) + len(tokens)
+        if begin // BLOCK < end // BLOCK:
+            self._recognise(table, tokens, begin, end)
+
+    def shrink(self, table: BlockTable) -> None:
+        """Give blocks back that hold none of the table's tokens."""
+        while len(table.blocks) > -(-len(table.tokens) // BLOCK):
+            self._release(table.blocks.pop())
+
     def fork(self, table: BlockTable) -> BlockTable:
         """Another table of the same text."""
         twin = BlockTable(table.source, table.node)

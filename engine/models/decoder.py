@@ -18,7 +18,8 @@ from .blocks.padded import EqualReader, PaddedReader, Reader, WholeReader
 from .blocks.reach import layer_reaches
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
-from .head import find_head
+from .fused.reader import fused_reader
+from .head import Head, find_head
 from .no_memory import NoMemory
 from .protocol import Memory
 from .rotary import unscaled_context
@@ -97,6 +98,8 @@ class DecoderModel:
     def _ways(self) -> Iterator[Callable[[], Reader]]:
         """The ways to run the model with a cache, best first."""
         body = self._body
+        if self._head is not None and (fused := fused_reader(body, self._config, self._run)) is not None:
+            yield lambda: fused
         yield lambda: PackedReader(body, self._config, self._run)
         takes_positions = "position_ids" in inspect.signature(body.forward).parameters
         # With windows under other names a model cuts them out by the number of columns, not by positions.
@@ -144,6 +147,12 @@ class DecoderModel:
         if self._head is not None:
             return self._head(chosen, ids)
         return chosen.float() if ids is None else chosen.index_select(1, ids).float()
+
+    @property
+    def parts(self) -> tuple[PackedReader, Head] | None:
+        """What reads packed steps, and the head, where they are apart."""
+        head, reader = self._head, self._reader
+        return (reader, head) if head is not None and isinstance(reader, PackedReader) else None
 
     def _run(self, ids: Tensor, **arguments: Any) -> Tensor:
         if self._head is not None:

@@ -27,6 +27,15 @@ class Head:
         self._finish = finish
         self.sparse_head_limit = linear.out_features // 32
 
+    @property
+    def baked(self) -> int:
+        """Where the weights lie."""
+        return self._weight.data_ptr()
+
+    def raw(self, hidden: Tensor) -> Tensor:
+        """Logits [n, V] in the type of the hidden states [n, hidden size]."""
+        return self._finish(_product(hidden, self._weight, self._bias))
+
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
         """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""
         weight, bias = self._weight, self._bias

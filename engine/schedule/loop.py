@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -14,6 +15,10 @@ from ..decode.beam_search import place_of as place_of_group
 from ..decode.reading import Reading
 from ..decode.row import Reader, Request, Row
 from ..decode.row_search import RowSearch, place_of
+from ..device.backend import LANES
+from ..device.choosing import backend_of
+from ..device.lanes import Lanes
+from ..device.records import Records
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
@@ -59,8 +64,11 @@ class Loop:
         return self._pool.held
 
     @torch.inference_mode()
-    def step(self) -> None:
-        """Take up requests, read, and continue what has read."""
+    def step(self, most: int = 1, is_over: Callable[[], bool] = bool) -> None:
+        """Take up requests, read, and continue what has read.
+
+        most: so many tokens at once for each row, where they go on by themselves; fewer once `is_over`
+        """
         if not self._is_whole:
             self._recover()
         self._is_whole = False
@@ -69,7 +77,7 @@ class Loop:
         self._forget()
         plan = self._scheduler.plan(self.calls)
         try:
-            self._read(plan)
+            self._read(plan, most, is_over)
         except Exception as error:
             self._fail(plan, error)
             return
@@ -107,7 +115,17 @@ class Loop:
         """Forget all that is held."""
         self._pool = BlockPool(self._blocks, self.model.window) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
+        self._lanes = self._make_lanes()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
+
+    def _make_lanes(self) -> Lanes | None:
+        """What lets rows go on by themselves, where the model's device can do that."""
+        if not isinstance(self._pool, BlockPool):
+            return None
+        records = Records(LANES)
+        backend = backend_of(self.model, self._memory, records)
+        size = self.model.vocabulary.size
+        return None if backend is None else Lanes(self._rows, self._pool, backend, records, size)
 
     def _recover(self) -> None:
         """Begin again with all that was on its way; nothing of what was in memory is relied upon."""
@@ -161,8 +179,8 @@ class Loop:
         table = self._pool.table(_source(work), work.request.start.source or None)
         return self._rows.restart(work, table) if isinstance(work, Row) else self._beams.restart(work, table)
 
-    def _read(self, plan: Plan) -> None:
-        """One forward pass, and what follows from it."""
+    def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> None:
+        """One forward pass, or several of rows that go on by themselves, and what follows."""
         if not plan.entries:
             return
         if self._pool.copies:
@@ -170,6 +188,10 @@ class Loop:
             self._pool.copies = []
         if self._encoder is not None:
             self._encode(self._encoder, plan)
+        works = [entry.work for entry in plan.entries]
+        if self._lanes is not None and not plan.twins and self._lanes.takes(works):
+            self._lanes.run(works, most, is_over)
+            return
         hidden = self.model.forward(plan.chunks, self._memory)
         places: dict[int, int] = {}
         for place, (reader, chunk) in enumerate(zip(plan.readers, plan.chunks, strict=True)):

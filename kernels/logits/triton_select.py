@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from .contracts import Contract
-from .triton_mask import BLOCK, allowed_at, apply_mask, on, rows_of
+from .triton_mask import BLOCK, Rows, allowed_at, mask_rows, on, rows_of
 from .triton_scan import Scan, scan
 
 _LOWEST = tl.constexpr(-125.0)
@@ -100,26 +100,53 @@ def masked_sample(
     logprobs: bool,
 ) -> tuple[Any, ...]:
     """`kernels.masked_sample` for checked arguments on a GPU; `settings` float64 [4, B] as for the CPU."""
-    given, device = rows_of(logits, masks, rows, contract), logits.device
+    given = rows_of(logits, masks, rows, contract)
+    filtered = bool(((settings[1] < contract.size) | (settings[2] < 1)).any())
+    numbers = torch.from_numpy(np.concatenate([settings, uniforms[None]])).to(logits.device)
     found = scan(given, logprobs)
-    cuts, cut_tokens = _cuts(logits, masks, rows, contract, settings, found.peaks)
-    scales = torch.from_numpy(np.minimum(_LOG2E / settings[0], _STEEPEST)).to(device, torch.float32)
-    blocks = triton.cdiv(given.size, BLOCK)
-    masses = torch.empty((contract.batch, blocks), dtype=torch.float64, device=device)
-    tokens = torch.empty_like(found.tokens)
-    leading = (*given[:3], given.width, given.count, given.numbers, given.size, cuts, cut_tokens, found.peaks)
-    if contract.batch:
-        with on(logits):
-            weigh_blocks[(contract.batch, blocks)](*leading, scales, masses, BLOCK=BLOCK)
-            draw_rows[(contract.batch,)](
-                *(*leading, scales, masses, blocks),
-                *(torch.from_numpy(uniforms).to(device), found.status, tokens),
-                SLOTS=triton.next_power_of_2(blocks),
-                BLOCK=BLOCK,
-            )
+    tokens = _draw(given, found, numbers, filtered)
     if not logprobs:
         return tokens, found.status
     return tokens, found.status, *_logprobs(logits, tokens, found)
+
+
+def argmax_rows(given: Rows) -> tuple[Any, Any]:
+    """The best token of each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph."""
+    found = scan(given, False)
+    return found.tokens, found.status
+
+
+def sample_rows(given: Rows, settings: Any, *, filtered: bool) -> tuple[Any, Any]:
+    """A token drawn for each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph.
+
+    settings: float64 [5, B] on the device: temperature, 0 for the best token; top_k, the vocabulary's size for all;
+        top_p; min_p; the uniform number
+    filtered: whether top_k or top_p of any row may leave something out
+    """
+    found = scan(given, False)
+    greedy = settings[0] == 0
+    drawn = _draw(given, found, torch.cat([settings[:1] + greedy, settings[1:]]), filtered)
+    return torch.where(greedy, found.tokens, drawn), found.status
+
+
+def _draw(given: Rows, found: Scan, settings: Any, filtered: bool) -> Any:
+    """The tokens int32 [B] that uniform numbers choose of those that the filters leave."""
+    batch, device = given.logits.shape[0], given.logits.device
+    cuts, cut_tokens = _cuts(given, settings, found.peaks, filtered)
+    scales = (_LOG2E / settings[0]).clamp(max=_STEEPEST).to(torch.float32)
+    blocks = triton.cdiv(given.size, BLOCK)
+    masses = torch.empty((batch, blocks), dtype=torch.float64, device=device)
+    tokens = torch.empty_like(found.tokens)
+    leading = (*given[:3], given.width, given.count, given.numbers, given.size, cuts, cut_tokens, found.peaks)
+    if batch:
+        with on(given.logits):
+            weigh_blocks[(batch, blocks)](*leading, scales, masses, BLOCK=BLOCK)
+            draw_rows[(batch,)](
+                *(*leading, scales, masses, blocks, settings[4], found.status, tokens),
+                SLOTS=triton.next_power_of_2(blocks),
+                BLOCK=BLOCK,
+            )
+    return tokens
 
 
 def masked_topk(
@@ -167,34 +194,29 @@ def _best_of_groups(scores: Any, tokens: Any, groups: int, k: int) -> tuple[Any,
     return scores, rows, tokens
 
 
-def _cuts(logits: Any, masks: Any, rows: Any, contract: Contract, settings: Any, peaks: Any) -> tuple[Any, Any]:
+def _cuts(given: Rows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
     """Where the filters cut each row: a logit float32 [B], and the last token kept of those with that logit."""
-    device, size = logits.device, contract.size
-    temperature, top_k, top_p, min_p = settings
-    cuts = torch.full((contract.batch,), -torch.inf, dtype=torch.float32, device=device)
-    cut_tokens = torch.full((contract.batch,), _LAST_TOKEN, dtype=torch.int32, device=device)
-    if (top_k < size).any() or (top_p < 1).any():
-        values = logits[:, :size].to(torch.float32, copy=True).contiguous()
-        apply_mask(values, masks, rows, contract._replace(width=size, dtype="float32"))
+    temperature, top_k, top_p, min_p = settings[:4]
+    cuts = torch.full_like(peaks, -torch.inf)
+    cut_tokens = torch.full_like(peaks, _LAST_TOKEN, dtype=torch.int32)
+    if filtered:
+        values = given.logits[:, : given.size].to(torch.float32, copy=True).contiguous()
+        mask_rows(given._replace(logits=values, stride=given.size), given.size)
         values, order = torch.sort(values, dim=1, descending=True, stable=True)
-        last = torch.from_numpy(top_k).to(device, torch.int64)[:, None] - 1
-        cuts = torch.where(last[:, 0] < size - 1, values.gather(1, last)[:, 0], cuts)
-        steps = (values - peaks[:, None]).double() / torch.from_numpy(temperature).to(device)[:, None]
+        last = top_k.to(torch.int64)[:, None] - 1
+        cuts = torch.where(last[:, 0] < given.size - 1, values.gather(1, last)[:, 0], cuts)
+        steps = (values - peaks[:, None]).double() / temperature[:, None]
         weights = torch.where(values >= cuts[:, None], torch.exp(steps), 0.0)
-        share = torch.from_numpy(top_p).to(device)
         better = torch.cumsum(weights, dim=1) - weights
-        kept = (better < share[:, None] * weights.sum(dim=1, keepdim=True)).sum(dim=1, keepdim=True)
-        place = (kept - 1).clamp(0, size - 1)
-        narrower = share < 1
+        kept = (better < top_p[:, None] * weights.sum(dim=1, keepdim=True)).sum(dim=1, keepdim=True)
+        place = (kept - 1).clamp(0, given.size - 1)
+        narrower = top_p < 1
         cuts = torch.where(narrower, values.gather(1, place)[:, 0], cuts)
         cut_tokens = torch.where(narrower, order.gather(1, place)[:, 0].to(torch.int32), cut_tokens)
-    if (min_p > 0).any():
-        with np.errstate(divide="ignore"):
-            drop = torch.from_numpy(temperature * np.log(min_p)).to(device)
-        floors = (peaks.double() + drop).to(torch.float32)
-        cut_tokens = torch.where(floors > cuts, _LAST_TOKEN, cut_tokens).to(torch.int32)
-        cuts = torch.maximum(cuts, floors)
-    return cuts, cut_tokens
+    drop = torch.where(min_p > 0, temperature * torch.log(min_p), -torch.inf)
+    floors = (peaks.double() + drop).to(torch.float32)
+    cut_tokens = torch.where(floors > cuts, _LAST_TOKEN, cut_tokens).to(torch.int32)
+    return torch.maximum(cuts, floors), cut_tokens
 
 
 def _logprobs(logits: Any, tokens: Any, found: Scan) -> tuple[Any, Any]:

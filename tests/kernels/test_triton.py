@@ -146,6 +146,30 @@ def test_sampling(width: int, filters: dict[str, Any]) -> None:
 
 
 @needs_triton
+@pytest.mark.parametrize("filters", [FILTERS[0], FILTERS[-1]])
+def test_rows_of_which_some_are_greedy(filters: dict[str, Any]) -> None:
+    """A temperature of 0 on the device, as what is captured in a graph takes it: such rows get their best token."""
+    from trellm.kernels.logits import triton_mask, triton_select
+    from trellm.kernels.logits.select import _sampling
+
+    given = case(BLOCK + 3)
+    moved = on_device(*given)
+    numbers: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0} | filters
+    uniforms, settings = _sampling(moved[3], 0.61, *numbers.values())
+    drawn = kernels.masked_sample(given[0], 0.61, *given[1:], **filters)
+    best = kernels.masked_argmax(*given)
+    greedy = np.arange(6) % 2 == 0
+    settings[0, greedy] = 0
+    rows = triton_mask.rows_of(*moved)
+    both = torch.from_numpy(np.concatenate([settings, uniforms[None]])).to(DEVICE)
+    tokens, status = host(triton_select.sample_rows(rows, both, filtered=bool(filters)))
+    np.testing.assert_array_equal(status, best.status)
+    np.testing.assert_array_equal(tokens, np.where(greedy, best.tokens, drawn.tokens))
+    for one, other in zip(host(triton_select.argmax_rows(rows)), best[:2], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@needs_triton
 @pytest.mark.parametrize("normalise", ["raw", "masked", "none"])
 @pytest.mark.parametrize(("width", "k"), [(BLOCK // 2 + 1, BLOCK + 1), (BLOCK + 3, 3)])
 def test_best_k_of_beams(width: int, k: int, normalise: str) -> None:
@@ -197,7 +221,7 @@ def test_logits_on_a_gpu_are_handled_there() -> None:
     ]
     choice = kernels.masked_sample(moved[0], 0.3, *moved[1:], given[3], top_p=0.9, logprobs=True)
     assert choice.tokens.device.type == "cuda"
-    expected = kernels.masked_sample(given[0], 0.3, *given[1:], top_p=0.9)
+    expected = kernels.masked_sample(given[0], 0.3, *given[1:], top_p=0.9, logprobs=True)
     np.testing.assert_array_equal(choice.tokens.cpu().numpy(), expected.tokens)
     best = kernels.masked_topk(moved[0], 4, *moved[1:], given[3], group=2)
     np.testing.assert_array_equal(

@@ -44,7 +44,7 @@ class Pass:
         self.real = None if self.alike else steps <= self._lasts[:, None]
         tables = [table for table, _ in chunks]
         slots = [slots_of(*each) for each in zip(tables, starts, widths, strict=True)]
-        self.places = Places(np.concatenate(slots))
+        self.places = Places(torch.from_numpy(np.concatenate(slots)))
         self.texts = None if self.start == 0 else Gathered(tables, ends, device)
         self.view = Cache(layers=[_BlockLayer(self, layer) for layer in storage.layers])
 

@@ -13,8 +13,10 @@ from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
 from .attention import Scoring, attend
+from .devices import DeviceRows
 from .reach import layer_reaches
-from .step import Step
+from .step import DeviceStep, Step
+from .storage import BlockStorage
 
 _NAME = "trellm_blocks"
 _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
@@ -46,9 +48,26 @@ class PackedReader:
         """The states [chunks, size] of the last tokens."""
         device = self._body.device
         step = Step(chunks, storage, self._reaches, device)
-        numbers = torch.tensor([step.ids, step.positions], device=device)
-        positions = numbers[1:]
-        more = {"past_key_values": _Positions(positions[0])} if self._tuned else {}
+        ids, positions = torch.tensor([step.ids, step.positions], device=device)
+        states = self._states(ids, positions, step)
+        return states if len(states) == len(step.last) else states[step.last]
+
+    def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
+        """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
+
+        ids, positions: int64 [tokens]; those of tokens that are nobody's are read, and their states mean nothing
+        storage: in which something was written before
+        """
+        return self._states(ids, positions, DeviceStep(storage.layers, self._reaches, rows))
+
+    @property
+    def baked(self) -> tuple[int, ...]:
+        """Where the weights lie, which graphs that were captured rely on."""
+        return tuple(weights.data_ptr() for weights in self._body.parameters())
+
+    def _states(self, ids: Tensor, positions: Tensor, step: Step | DeviceStep) -> Tensor:
+        """The states [tokens, size] of a step's tokens."""
+        more = {"past_key_values": _Positions(positions)} if self._tuned else {}
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
@@ -56,9 +75,9 @@ class PackedReader:
                 try:
                     for config in self._configs:
                         config["_attn_implementation_internal"] = _NAME
-                    states = self._run(
-                        numbers[:1],
-                        position_ids=positions,
+                    return self._run(
+                        ids[None],
+                        position_ids=positions[None],
                         attention_mask=None,
                         use_cache=False,
                         trellm_step=step,
@@ -69,7 +88,6 @@ class PackedReader:
             except BaseException:
                 self._restore(before)  # once more, since Ctrl-C may have come in the midst of it
                 raise
-        return states if len(states) == len(step.last) else states[step.last]
 
     def _restore(self, names: Sequence[Any]) -> None:
         """Give the model its own attention back."""
@@ -104,7 +122,7 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    trellm_step: Step | None = None,
+    trellm_step: Step | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that layers call; [1, heads, tokens, size] each. Raises NotPackedError."""
@@ -122,7 +140,7 @@ def _attention(
         raise NotPackedError(f"{type(module).__name__} passes {', '.join(strange)} to its attention")
     new = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     layer = trellm_step.layers[number]
-    layer.write(new[1], new[2], trellm_step.places)
+    trellm_step.write(layer, new[1], new[2])
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))[None], None
 
