@@ -11,14 +11,20 @@ from typing import Any, cast
 
 import click
 
+from .flags import Text
 from .prompts import Prompt
 
 
 @dataclass(frozen=True)
 class Chatting:
-    """is_on: whether a text is what a user says; tools, documents: what the file of that option holds."""
+    """is_on: whether a text is what a user says; after, thinking: as options of constraints.
+
+    tools, documents: what the file of that option holds.
+    """
 
     is_on: bool
+    after: str | None
+    thinking: int | None
     tools: list[Any] | None
     documents: list[Any] | None
 
@@ -40,11 +46,14 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags to a command, which gets them as `chatting`."""
 
     @click.option("--chat", is_flag=True, help="A text is what a user says: the tokenizer's chat template writes it.")
+    @click.option("--after", type=Text(), metavar="TEXT", help="Free text up to this comes before the constraint.")
+    @click.option("--thinking", type=click.IntRange(0), help="Most tokens of that text. [default: 1024]")
     @click.option("--tools", callback=_read_list, metavar="FILE", help="Of chats: a JSON list of tools.")
     @click.option("--documents", "of_chats", callback=_read_list, metavar="FILE", help="Of chats: a JSON list.")
     @functools.wraps(command)
-    def with_chats(*args: Any, chat: bool, tools: list[Any] | None, of_chats: list[Any] | None, **others: Any) -> Any:
-        return command(*args, chatting=Chatting(chat, tools, of_chats), **others)
+    def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, **others: Any) -> Any:
+        given = {name: others.pop(name) for name in ("after", "thinking", "tools")}
+        return command(*args, chatting=Chatting(chat, documents=of_chats, **given), **others)
 
     return with_chats
 

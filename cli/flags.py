@@ -30,6 +30,8 @@ _GIVEN = {
     "stop": "--stop",
     "include": "--include",
     "heal": "--no-heal, in Python heal",
+    "after": "--after",
+    "thinking": "--thinking",
     "model": "--model",
     "memory": "--memory",
     "device": "--device",

@@ -87,6 +87,7 @@ def generate(
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
     quotations under --schema, --pydantic or --grammar, "unmet" with what of --include is missing where
     --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
+    "thought" and "thought_cut" with --after, what came before and whether --thinking cut it,
     and "sample" if there are several for each prompt. Each is written as soon as it is
     finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished.
     """
@@ -102,7 +103,7 @@ def generate(
     options |= {"heal": not no_heal, "include": include, **chatting.options()}
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
-            _print_stream(make_generator(name, device, dtype, constraint, memory), asked[0].given, options)
+            _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)
         return 0
     options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}
     with ExitStack() as files:
@@ -110,7 +111,7 @@ def generate(
         output = files.enter_context(writing("-" if out is None else out))
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         end = files.enter_context(ending())
-        generator = make_generator(name, device, dtype, constraint, memory)
+        generator = make_generator(name, device, dtype, constraint, memory, chatting)
 
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
@@ -122,9 +123,15 @@ def generate(
 
 
 def make_generator(
-    name: str, device: str | None, dtype: str | None, constraint: Constraint, memory: int | None = None
+    name: str,
+    device: str | None,
+    dtype: str | None,
+    constraint: Constraint,
+    memory: int | None = None,
+    chatting: Chatting | None = None,
 ) -> Generator[Any]:
     """The named model under the constraint. memory: bytes of its engine, None for the default"""
+    from ..engine.decode.after import After
     from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
@@ -135,9 +142,10 @@ def make_generator(
         Engine(model, memory=memory)
     guide = None if constraint.is_free else constraint.guide(model.vocabulary)
     limits = constraint.limits
+    after = None if chatting is None else After.of(chatting.after, chatting.thinking)
     if isinstance(guide, SubstringGuide):
-        return Extractor(model, guide, limits=limits)
-    return Generator(model, guide, limits=limits)
+        return Extractor(model, guide, limits=limits, after=after)
+    return Generator(model, guide, limits=limits, after=after)
 
 
 def _given(prompts: TextIO | None) -> TextIO:

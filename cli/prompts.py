@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RESULT_KEYS = (
     "output",
     "finish_reason",
+    "thought",
+    "thought_cut",
     "unmet",
     "span",
     "spans",
@@ -134,6 +136,8 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
 
     record = prompt.record if sample is None else {**prompt.record, "sample": sample}
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
+    if generation.thought is not None:
+        result |= {"thought": generation.thought, "thought_cut": generation.thought_cut}
     if generation.unmet:
         result["unmet"] = generation.unmet
     if isinstance(generation.value, Span):

@@ -14,6 +14,7 @@ from ..errors import OptionError
 from ..guides.limits import Limits
 from ..guides.quoting.source import Occurrence
 from ..guides.substring_guide import SubstringGuide
+from .decode.after import After
 from .decode.randomness import row_key
 from .decode.requests import Job
 from .decode.row import Row
@@ -46,9 +47,14 @@ class Extractor(Generator[Any]):
         spans: int = 1,
         order: Order = "document",
         limits: Limits | None = None,
+        after: After | None = None,
     ) -> None:
-        """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list."""
-        super().__init__(model, guide, None, limits)
+        """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list.
+
+        after: as of `Generator`
+        """
+        super().__init__(model, guide, None, limits, after)
+        self._behind = after
         self._most = whole(spans, "spans", 1, MOST)
         one_of(order, "order", ("document", "score"))
         self._quotations = guide
@@ -89,6 +95,8 @@ class Extractor(Generator[Any]):
         if options.include:
             raise OptionError("include= with several distinct spans: leave it out, or ask for one span at a time")
         order = self._order if self._most > 1 else None
+        if self._behind is not None:
+            raise OptionError("after= with several distinct spans: leave it out, or ask for one span at a time")
         run = _Several(self.model, self._quotations, prompts, options, max(several, self._most), order, told)
         try:
             run.go_on()

@@ -14,9 +14,11 @@ from ..guides.locks import new_lock
 from ..guides.pictures import Drawable
 from ..guides.protocol import Guide, Renewable
 from ..guides.quoting.source import Span
+from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
+from .decode.after import After
 from .decode.guide_cache import GuideCache
 from .decode.requests import Job
 from .decode.row import Row
@@ -52,16 +54,28 @@ class Generator(Generic[T]):
         guide: Guide | None = None,
         convert: None = None,
         limits: Limits | None = None,
+        after: After | None = None,
     ) -> None: ...
     @overload
     def __init__(
-        self, model: Model, guide: Guide | None, convert: Convert[T], limits: Limits | None = None
+        self,
+        model: Model,
+        guide: Guide | None,
+        convert: Convert[T],
+        limits: Limits | None = None,
+        after: After | None = None,
     ) -> None: ...
     def __init__(
-        self, model: Model, guide: Guide | None = None, convert: Convert[T] | None = None, limits: Limits | None = None
+        self,
+        model: Model,
+        guide: Guide | None = None,
+        convert: Convert[T] | None = None,
+        limits: Limits | None = None,
+        after: After | None = None,
     ) -> None:
         """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
 
+        after: free text that comes first, up to a marker; the guide's text is what follows, and the value is of that
         Raises OptionError.
         """
         check_model(model, "Generator")
@@ -72,6 +86,8 @@ class Generator(Generic[T]):
             raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
         self.model = model
         self.limits = None if limits is None else Limits.of(limits)
+        if after is not None:
+            guide = after.before(guide, model, self.limits)
         self._take(guide)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
@@ -84,8 +100,10 @@ class Generator(Generic[T]):
         self._guide_cache = (
             None if guide is None else GuideCache(guide, self.model.sparse_head_limit, limits=self.limits)
         )
-        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
-        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(guide, "unenforced_in", None)
+        self._after = guide if isinstance(guide, AfterGuide) else None
+        said = guide if self._after is None else self._after.child
+        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(said, "spans", None)
+        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(said, "unenforced_in", None)
 
     @overload
     def __call__(self, prompts: Prompt, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
@@ -184,8 +202,10 @@ class Generator(Generic[T]):
         logprobs = options.logprobs
         text_prefix = b"" if row.request.start.guide_cache else self.text_prefix
         text = bytes(row.text).removeprefix(text_prefix).decode(errors="replace")
-        value, error = self._converted(text, row)
-        spans, unenforced, fault = self._looked_up(text, row)
+        thought = None if self._after is None else self._after.split(row.tokens[row.inside :])
+        said = text if thought is None else thought.said
+        value, error = self._converted(said, row)
+        spans, unenforced, fault = self._looked_up(said, row)
         return Generation(
             text=text,
             value=value,
@@ -202,6 +222,8 @@ class Generator(Generic[T]):
             trace=row.trace,
             unenforced=unenforced,
             error=error or fault,
+            thought=None if thought is None else thought.free,
+            thought_cut=thought is not None and thought.is_cut,
         )
 
     def _converted(self, text: str, row: Row) -> tuple[T, Exception | None]:

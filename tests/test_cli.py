@@ -490,6 +490,15 @@ class TestGenerate:
         assert "is no JSON" in refused(capsys, *command, "--chat", "-p", "t", "--documents", str(tools))
         assert "cannot be read" in refused(capsys, *command, "--chat", "-p", "t", "--tools", str(tmp_path))
 
+    def test_free_text_before_a_constraint(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-c", "yes", "-c", "no", "-p", "On "]
+        assert main([*command, "--after", "!", "--thinking", "3", "--out", "-"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert result["output"].removeprefix(result["thought"] + "!") in ("yes", "no")
+        assert len(result["thought"]) == 3
+        assert result["thought_cut"] is True
+        assert "--thinking 3 without --after" in refused(capsys, *command, "--thinking", "3")
+
     def test_results_with_samples_and_logprobs(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["generate", "-m", model, "-r", "[ab]{2}", "-p", "x", "-n", "3", "--logprobs", "--out", "-"]
         assert main(command) == 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import BudgetError, OptionError
+from ...guides.tagged.after_guide import AfterGuide
 from ..models.protocol import Model, SourceModel
 from ..options import Options
 from ..prompts.encoding import ids_of
@@ -80,7 +81,8 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
         room = budget if model.context is None else model.context - start.size
         if room >= (max(fewest, 1) if asked is None else budget):
             return start, min(budget, room)
-    return Start(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number)
+    free = _free_tokens(job.guide_cache)
+    return Start(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number, free)
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[Start, int]:
@@ -93,7 +95,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
     start = Start(model.start_ids, guide_cache, tail, source=source)
-    return start, _budget(model, needed, start.size, options.max_tokens, number)
+    return start, _budget(model, needed, start.size, options.max_tokens, number, _free_tokens(guide_cache))
 
 
 def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int, ...]:
@@ -114,9 +116,15 @@ def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int,
     return ids
 
 
-def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int) -> int:
+def _free_tokens(guide_cache: GuideCache | None) -> int:
+    """How many tokens of free text a constraint lets come first, see `AfterGuide`; they are in the default budget."""
+    guide = None if guide_cache is None else guide_cache.guide
+    return guide.free_tokens if isinstance(guide, AfterGuide) else 0
+
+
+def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, free: int = 0) -> int:
     """How many tokens the output may take: what was asked for, or the default, within the context."""
-    budget = DEFAULT_TOKENS + needed if asked is None else asked
+    budget = DEFAULT_TOKENS + needed + free if asked is None else asked
     if budget < needed:
         raise BudgetError(
             f"max_tokens={budget} is too small: the shortest output of this constraint takes {needed} tokens",
