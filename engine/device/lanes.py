@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import ModelError
 from ...guides.protocol import Mask
-from ...kernels.lanes.layout import FREE, HEADER, INACTIVE, KNOWN, RECORD, RESUME, START, TOKEN, UNUSABLE, WIDTH
+from ...kernels.lanes.layout import FREE, HEADER, INACTIVE, KNOWN, TOKEN, UNUSABLE
 from ..decode.randomness import uniform
 from ..decode.row import Request, Row
 from ..decode.row_search import RowSearch, place_of
@@ -60,9 +60,10 @@ class Part:
     number: int
     count: int
     chooses: bool
-    resumes: bool
-    is_closing: bool
     era: int
+    record: int = FREE
+    resumes: bool = False
+    is_closing: bool = False
 
 
 class Lanes:
@@ -80,8 +81,12 @@ class Lanes:
         """Whether these can run as lanes: rows of which nothing is asked but their tokens, with little to read."""
         return len(works) <= LANES and all(isinstance(work, Row) and _is_plain(work) for work in works)
 
-    def run(self, works: Sequence[Row], most: int, is_over: Callable[[], bool]) -> None:
-        """Up to `most` launches, fewer once `is_over` or when half of the lanes are done."""
+    def run(self, works: Sequence[Row], most: int, is_over: Callable[[], bool]) -> bool:
+        """Up to `most` launches, fewer once `is_over` or when half of the lanes are done, but all that was planned.
+
+        Returns whether all that was planned has been read, which only an error of a row prevents: if not, the pool
+        expects something in blocks that is not there.
+        """
         if self._records.is_crowded:
             self._records.forget()
         self._backend.prepare()
@@ -93,7 +98,8 @@ class Lanes:
                 live = sum(not lane.row.done for lane in lanes)
                 ahead = AHEAD if self._missing <= _MISSES else 1
                 begun = None
-                if launched < most and 2 * live > len(lanes) and not (launched and is_over()):
+                goes_on = launched < most and 2 * live > len(lanes) and not (launched and is_over())
+                if goes_on or any(lane.fresh and not lane.row.done for lane in lanes):
                     begun = self._launch(lanes)
                 if begun is not None:
                     under_way.append(begun)
@@ -102,7 +108,7 @@ class Lanes:
                     handle, parts = under_way.popleft()
                     self._collect(self._backend.answer(handle), parts)
                 elif begun is None:
-                    return
+                    return not any(lane.fresh for lane in lanes)
         finally:
             for lane in lanes:
                 self._pool.shrink(lane.row.table)
@@ -112,59 +118,59 @@ class Lanes:
         width = WIDTHS[-1] if len(lanes) <= FEW and any(_waiting(lane) > 1 for lane in lanes) else WIDTHS[0]
         count = 1 << (len(lanes) - 1).bit_length()
         parts: list[Part] = []
-        told = np.zeros((count, HEADER + width), np.int32)
-        choices = np.zeros((5, count))
-        choices[TOP_K], choices[TOP_P] = self._size, 1
+        told = [[0] * (HEADER + width)] * count
+        extend = self._pool.extend
         for number, lane in enumerate(lanes):
+            row = lane.row
+            if row.finish is not None or row.error is not None:
+                continue
             try:
-                part = self._part(lane, number, width, told[number])
-            except FullError:
-                break
+                part = self._resumed(lane, number) if lane.is_choosing else self._given(lane, number, width)
             except Exception as error:
-                lane.row.error, told[number] = error, 0
+                row.error = error
                 continue
             if part is None:
                 continue
-            if not self._pool.extend(lane.row.table, int(told[number, START]) + part.count):
-                told[number] = 0
+            start = len(row.table.tokens) + lane.sent
+            if not extend(row.table, start + part.count):
                 break
             parts.append(part)
-            if part.chooses:
-                _tell(choices[:, number], lane, part)
-        if not parts:
-            return None
-        for part in parts:
-            part.lane.sent += part.count
-            part.lane.is_choosing = part.chooses
-            part.lane.closing = None
+            first = lane.sent
+            tokens = [0] if part.resumes else row.pending[first : first + part.count]
+            told[number] = [part.resumes, part.count, start, part.record, *tokens, *[0] * (width - len(tokens))]
+        return (self._backend.launch(self._told(told, count, width, parts)), parts) if parts else None
+
+    def _told(self, told: list[list[int]], count: int, width: int, parts: Sequence[Part]) -> Launch:
+        """What a launch is told; from now on its parts are under way."""
         longest = max(len(part.lane.row.table.blocks) for part in parts)
         rows = np.zeros((count, HEADER + width + _bucket(longest)), np.int32)
         rows[:, : HEADER + width] = told
+        choices = np.zeros((5, count))
+        choices[TOP_K], choices[TOP_P] = self._size, 1
         for part in parts:
-            blocks = part.lane.row.table.blocks
-            rows[part.number, HEADER + width : HEADER + width + len(blocks)] = np.frombuffer(blocks, np.int32)
+            lane, number = part.lane, part.number
+            blocks = lane.row.table.blocks
+            rows[number, HEADER + width : HEADER + width + len(blocks)] = blocks
+            search = lane.row.request.search
+            if part.chooses and isinstance(search, Sample):
+                _tell(choices[:, number], search, lane, part)
+            lane.sent += part.count
+            lane.is_choosing = part.chooses
+            lane.closing = None
         is_filtered = bool((choices[TOP_K] < self._size).any() or (choices[TOP_P] < 1).any())
-        is_greedy = not choices[TEMPERATURE].any()
-        launch = Launch(rows, width, choices, is_greedy, is_filtered, self._records.news())
-        return self._backend.launch(launch), parts
+        return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
-    def _part(self, lane: Lane, number: int, width: int, told: Any) -> Part | None:
-        """What a lane does next, written down; None if it must wait, or is done. Raises what its guide does."""
-        row = lane.row
-        if row.done:
-            return None
-        start = len(row.table.tokens) + lane.sent
-        if lane.is_choosing:
-            if row.left < 2:
-                return None  # its last token is under way
-            told[[RESUME, WIDTH, START]] = 1, 1, start
-            return Part(lane, number, 1, chooses=True, resumes=True, is_closing=False, era=lane.era)
-        pending = row.pending[lane.sent : lane.sent + width]
-        chooses = lane.sent + len(pending) == len(row.pending)
-        record, is_closing = self._record(lane, number) if chooses else (FREE, False)
-        told[[WIDTH, START, RECORD]] = len(pending), start, record
-        told[HEADER : HEADER + len(pending)] = pending
-        return Part(lane, number, len(pending), chooses, False, is_closing, lane.era)
+    def _resumed(self, lane: Lane, number: int) -> Part | None:
+        """A lane goes on from what it chooses in the launch before; None if its last token is under way there."""
+        return None if lane.row.left < 2 else Part(lane, number, 1, True, lane.era, resumes=True)
+
+    def _given(self, lane: Lane, number: int, width: int) -> Part:
+        """A lane reads tokens that the host knows. Raises what its guide does."""
+        waiting = len(lane.row.pending) - lane.sent
+        if waiting > width:
+            return Part(lane, number, width, False, lane.era)
+        record, is_closing = self._record(lane, number)
+        return Part(lane, number, waiting, True, lane.era, record=record, is_closing=is_closing)
 
     def _record(self, lane: Lane, number: int) -> tuple[int, bool]:
         """The record that a lane chooses out of next, and whether it is one of masks that hold once."""
@@ -173,39 +179,43 @@ class Lanes:
             lane.closing = self._rows.closing_mask(row), 0
         if lane.closing is not None:
             return self._records.once(number, lane.closing[0]), True
-        return self._records.record(_key(row)), False
+        try:
+            return self._records.record(_key(row)), False
+        except FullError:
+            assert row.guide_cache is not None
+            return self._records.once(number, row.guide_cache.mask(row.state, row.request.stop_ids)), False
 
     def _collect(self, answer: Any, parts: Sequence[Part]) -> None:
         """Let rows have what a launch chose."""
+        tokens, known = answer[:, TOKEN].tolist(), answer[:, KNOWN].tolist()
         for part in parts:
-            lane, row = part.lane, part.lane.row
-            if part.era != lane.era or row.done:
+            lane, row, number = part.lane, part.lane.row, part.number
+            if part.era != lane.era or row.finish is not None or row.error is not None:
                 continue
-            token, is_known = int(answer[part.number, TOKEN]), bool(answer[part.number, KNOWN])
-            assert token != INACTIVE, "what is under way for a lane is void when it is known that it pauses"
+            assert tokens[number] != INACTIVE, "what is under way for a lane is void when it is known that it pauses"
             try:
-                self._take(lane, part, token, is_known)
+                self._take(lane, part, tokens[number], bool(known[number]))
             except Exception as error:
                 row.error = error
 
     def _take(self, lane: Lane, part: Part, token: int, is_known: bool) -> None:
         """One lane's part of a launch: what it read, and its choice unless that must be made again."""
-        row = lane.row
-        if part.chooses and token != UNUSABLE:
+        row, count = lane.row, part.count
+        if part.chooses and token != UNUSABLE and row.guide_cache is not None:
             attempt = self._wrong(row, part, token)
             if attempt is not None:
                 self._void(lane)
                 lane.closing = self._rows.closing_mask(row), attempt
                 return
-        read = row.pending[: part.count]
+        table, read = row.table, row.pending[:count]
         if lane.fresh:
-            lane.fresh -= part.count
-        else:
-            self._pool.recognise(row.table, read)
-        row.table.tokens += read
-        row.pending = row.pending[part.count :]
-        lane.sent -= part.count
-        self._pool.trim(row.table)
+            lane.fresh -= count
+        elif (len(table.tokens) + count) % BLOCK < count:
+            self._pool.recognise(table, read)
+        table.tokens += read
+        row.pending = row.pending[count:]
+        lane.sent -= count
+        self._pool.trim(table)
         if not part.chooses:
             return
         if token == UNUSABLE:
@@ -214,7 +224,7 @@ class Lanes:
                 "probability 0"
             )
             return
-        before = None if part.is_closing else self._records.find(_key(row))
+        before = None if is_known or part.is_closing else self._records.find(_key(row))
         self._rows.commit(row, token)
         self._missing += _MEMORY * ((not is_known) - self._missing)
         if row.done:
@@ -222,7 +232,7 @@ class Lanes:
         is_single = row.pending == [token]
         if not (is_known and is_single and lane.sent):
             self._void(lane)
-        if is_single and not is_known and before and not self._rows.is_tight(row):
+        if is_single and before and not self._rows.is_tight(row):
             with suppress(FullError):
                 self._records.follow(before, token, self._records.record(_key(row)))
 
@@ -252,17 +262,13 @@ def _key(row: Row) -> Key | None:
     return None if guide_cache is None else (guide_cache, row.state, row.request.stop_ids)
 
 
-def _tell(choice: Any, lane: Lane, part: Part) -> None:
+def _tell(choice: Any, search: Sample, lane: Lane, part: Part) -> None:
     """How a lane's row chooses; the number of the draw is that of the token."""
-    request = lane.row.request
-    search = request.search
-    if not isinstance(search, Sample):
-        return
     attempt = 0 if lane.closing is None else lane.closing[1]
     choice[TEMPERATURE], choice[TOP_P], choice[MIN_P] = search.temperature, search.top_p, search.min_p
     if search.top_k is not None:
         choice[TOP_K] = min(search.top_k, choice[TOP_K])
-    choice[UNIFORM] = uniform(request.key, len(lane.row.tokens) + part.resumes, attempt)
+    choice[UNIFORM] = uniform(lane.row.request.key, len(lane.row.tokens) + part.resumes, attempt)
 
 
 def _is_plain(row: Row) -> bool:

@@ -43,19 +43,19 @@ class Records:
     that was not written.
     """
 
-    def __init__(self, lanes: int, records: int = RECORDS, capacity: int = CAPACITY) -> None:
+    def __init__(self, lanes: int) -> None:
         self.lanes = lanes
-        self.count = 1 + lanes + records
-        self.capacity = capacity
+        self.count = 1 + lanes + RECORDS
+        self.capacity = CAPACITY
         self._numbers: dict[Key, int] = {}
-        self._keys = np.full(capacity, EMPTY, np.int64)
+        self._keys = np.full(CAPACITY, EMPTY, np.int64)
         self._used = 0
         self._news = News({}, {}, [], forgotten=False)
 
     @property
     def is_crowded(self) -> bool:
         """Whether little room is left, so that all should be forgotten before the next lanes begin."""
-        return len(self._numbers) + 2 * self.lanes > self.count - 1 - self.lanes or 4 * self._used > self.capacity
+        return 2 * len(self._numbers) > RECORDS or 4 * self._used > self.capacity
 
     def forget(self) -> None:
         """Forget all records; no lane may go on by what was known."""

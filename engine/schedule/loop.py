@@ -77,7 +77,7 @@ class Loop:
         self._forget()
         plan = self._scheduler.plan(self.calls)
         try:
-            self._read(plan, most, is_over)
+            is_whole = self._read(plan, most, is_over)
         except Exception as error:
             self._fail(plan, error)
             return
@@ -86,7 +86,7 @@ class Loop:
                 self._finish(entry)
         self._forget()
         self.steps += 1
-        self._is_whole = True
+        self._is_whole = is_whole
 
     def forget(self) -> None:
         """Free at once what is wanted no more; between two steps."""
@@ -179,10 +179,13 @@ class Loop:
         table = self._pool.table(_source(work), work.request.start.source or None)
         return self._rows.restart(work, table) if isinstance(work, Row) else self._beams.restart(work, table)
 
-    def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> None:
-        """One forward pass, or several of rows that go on by themselves, and what follows."""
+    def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> bool:
+        """One forward pass, or several of rows that go on by themselves, and what follows.
+
+        Returns whether everything is as a step leaves it.
+        """
         if not plan.entries:
-            return
+            return True
         if self._pool.copies:
             self._memory.copy([(source, target) for target, source in {b: a for a, b in self._pool.copies}.items()])
             self._pool.copies = []
@@ -190,8 +193,7 @@ class Loop:
             self._encode(self._encoder, plan)
         works = [entry.work for entry in plan.entries]
         if self._lanes is not None and not plan.twins and self._lanes.takes(works):
-            self._lanes.run(works, most, is_over)
-            return
+            return self._lanes.run(works, most, is_over)
         hidden = self.model.forward(plan.chunks, self._memory)
         places: dict[int, int] = {}
         for place, (reader, chunk) in enumerate(zip(plan.readers, plan.chunks, strict=True)):
@@ -206,6 +208,7 @@ class Loop:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
         self._advance(plan, hidden, places)
+        return True
 
     def _encode(self, model: SourceModel, plan: Plan) -> None:
         """Let the model's encoder read the prompts of texts that have none yet."""

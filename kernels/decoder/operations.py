@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -59,9 +61,43 @@ def gate(product: Tensor) -> Tensor:
 
 def multiply(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """States [n, in], contiguous, times weights [out, in], plus a bias [out] if there is one: [n, out]."""
-    if MATVEC and states.is_cuda:
-        from . import triton_matvec
+    kernel = _matvec(states, weight)
+    return linear(states, weight, bias) if kernel is None else kernel(states, weight, bias)
 
-        if triton_matvec.can_multiply(states, weight):
-            return triton_matvec.multiply(states, weight, bias)
-    return linear(states, weight, bias)
+
+def multiply_normed(
+    residual: Tensor, added: Tensor | None, scales: Tensor, eps: float, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    """`multiply` of `norm`, in one launch where there are few tokens and nothing is added."""
+    kernel = _matvec(residual, weight) if added is None else None
+    if kernel is None:
+        return multiply(norm(residual, added, scales, eps), weight, bias)
+    return kernel(residual, weight, bias, norm=(scales, eps))
+
+
+def multiply_gated(
+    residual: Tensor, added: Tensor | None, scales: Tensor, eps: float, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    """`gate` of `multiply` of `norm`, in one launch where there are few tokens and nothing is added."""
+    kernel = _matvec(residual, weight) if added is None else None
+    if kernel is None:
+        return gate(multiply(norm(residual, added, scales, eps), weight, bias))
+    return kernel(residual, weight, bias, norm=(scales, eps), gate=True)
+
+
+def multiply_onto(residual: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+    """What is still to be added to `residual`: the product, or nothing where it has been, with few tokens."""
+    kernel = _matvec(states, weight)
+    if kernel is None:
+        return linear(states, weight, bias)
+    kernel(states, weight, bias, residual=residual)
+    return None
+
+
+def _matvec(states: Tensor, weight: Tensor) -> Callable[..., Tensor] | None:
+    """The kernel for products of a few tokens, if these are."""
+    if not (MATVEC and states.is_cuda):
+        return None
+    from .triton_matvec import can_multiply, multiply
+
+    return multiply if can_multiply(states, weight) else None

@@ -81,18 +81,14 @@ def mask_blocks(logits, stride, full_width, words, width, count, numbers, size, 
 
 def apply_mask(logits: Any, masks: Any, rows: Any, contract: Contract) -> None:
     """`kernels.apply_mask` for checked arguments on a GPU."""
-    mask_rows(rows_of(logits, masks, rows, contract), contract.width)
-
-
-def mask_rows(given: Rows, full_width: int) -> None:
-    """Set logits that are not allowed to -inf, those between the vocabulary's size and the full width too."""
-    batch = given.logits.shape[0]
-    if batch:
-        with on(given.logits):
-            mask_blocks[(batch, triton.cdiv(full_width, BLOCK))](
+    given = rows_of(logits, masks, rows, contract)
+    grid = (contract.batch, triton.cdiv(contract.width, BLOCK))
+    if contract.batch:
+        with on(logits):
+            mask_blocks[grid](
                 given.logits,
                 given.stride,
-                full_width,
+                contract.width,
                 given.words,
                 given.width,
                 given.count,

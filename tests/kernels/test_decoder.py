@@ -178,13 +178,59 @@ def test_place(name: str, dtype: torch.dtype, tokens: int, heads: Heads, normed:
 def test_product_of_a_few_tokens(
     dtype: torch.dtype, tokens: int, count: int, width: int, tile: Any, biased: bool
 ) -> None:
-    from trellm.kernels.decoder.triton_matvec import can_multiply, multiply
+    from trellm.kernels.decoder.triton_matvec import Tile, can_multiply, multiply
 
     states, weight = numbers(8, tokens, width, dtype=dtype), numbers(9, count, width + 3, dtype=dtype)[:, :width]
     bias = numbers(10, count, dtype=dtype) if biased else None
     assert can_multiply(states, weight)
     expected = exact(states) @ exact(weight).T + (exact(bias) if bias is not None else 0)
-    near(multiply(states, weight, bias, tile), expected, dtype)
+    near(multiply(states, weight, bias, tile=tile and Tile(*tile)), expected, dtype)
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("tokens", [1, 3, 4])
+@pytest.mark.parametrize(("count", "width", "tile"), [(5, 24, None), (9, 64, (2, 32, 2, 1)), (8, 37, (4, 16, 2, 1))])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("onto", [False, True])
+@pytest.mark.parametrize("normed", [False, True])
+def test_what_lies_around_a_product_of_a_few_tokens(
+    dtype: torch.dtype,
+    tokens: int,
+    count: int,
+    width: int,
+    tile: Any,
+    biased: bool,
+    gate: bool,
+    onto: bool,
+    normed: bool,
+) -> None:
+    from trellm.kernels.decoder.triton_matvec import Tile, multiply
+
+    total = 2 * count if gate else count
+    states, weight = numbers(8, tokens, width, dtype=dtype), numbers(9, total, width, dtype=dtype) * 0.2
+    bias = numbers(10, total, dtype=dtype) if biased else None
+    scales = numbers(11, width, dtype=dtype)
+    residual = numbers(12, tokens, count, dtype=dtype) if onto else None
+    seen = exact(states)
+    if normed:
+        seen = seen / np.sqrt((seen * seen).mean(1, keepdims=True) + EPS) * exact(scales)
+    expected = seen @ exact(weight).T + (exact(bias) if bias is not None else 0)
+    if gate:
+        left, right = expected[:, :count], expected[:, count:]
+        expected = left / (1 + np.exp(-left)) * right
+    expected = expected + (exact(residual) if residual is not None else 0)
+    found = multiply(
+        *(states, weight, bias),
+        norm=(scales, EPS) if normed else None,
+        gate=gate,
+        residual=residual,
+        tile=tile and Tile(*tile),
+    )
+    assert found.shape == (tokens, count)
+    assert (found is residual) == onto
+    near(found, expected, dtype)
 
 
 @needs_triton
@@ -201,7 +247,26 @@ def test_which_products_the_kernel_makes() -> None:
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="kernels are chosen by the device, so this needs a GPU")
-@pytest.mark.parametrize("tokens", [1, 4, 5])
-def test_products_on_a_gpu(tokens: int) -> None:
-    states, weight = numbers(1, tokens, 256, dtype=torch.bfloat16), numbers(2, 640, 256, dtype=torch.bfloat16)
-    near(operations.multiply(states, weight, None), exact(states) @ exact(weight).T, torch.bfloat16)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tokens", [0, 1, 4, 5])
+def test_products_on_a_gpu(tokens: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the kernel for few tokens and without it."""
+    weight, scales = numbers(2, 640, 256, dtype=dtype) * 0.1, numbers(3, 256, dtype=dtype)
+    bias = numbers(4, 640, dtype=dtype)
+    made: list[list[Any]] = []
+    for use in (True, False):
+        monkeypatch.setattr(operations, "MATVEC", use)
+        states = numbers(1, tokens, 256, dtype=dtype)
+        residual = numbers(5, tokens, 640, dtype=dtype)
+        more = operations.multiply_onto(residual, states, weight, bias)
+        made.append(
+            [
+                operations.multiply(states, weight, None),
+                operations.multiply_normed(states, None, scales, EPS, weight, bias),
+                operations.multiply_gated(states, None, scales, EPS, weight, bias),
+                residual if more is None else residual + more,
+            ]
+        )
+    near(made[0][0], exact(numbers(1, tokens, 256, dtype=dtype)) @ exact(weight).T, dtype)
+    for one, other in zip(*made, strict=True):
+        near(one, exact(other), dtype)

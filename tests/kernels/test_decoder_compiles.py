@@ -9,7 +9,8 @@ import pytest
 
 NUMBERS = ("stride", "width", "count")
 HEADS = {"QUERIES": 32, "KEYS": 8, "HALF": 64, "PLACES": 16, "SPAN": 64}
-MATVEC = {"COLUMNS": 1024, "UNROLL": 4}
+MATVEC = {"COLUMNS": 1024, "UNROLL": 4, "NORM": False, "GATE": False, "ADD": False}
+ALL = {"NORM": True, "GATE": True, "ADD": True, "BIAS": True}
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler")
@@ -24,6 +25,8 @@ MATVEC = {"COLUMNS": 1024, "UNROLL": 4}
         ("triton_gate", "gate_rows", {"BLOCK": 1024}),
         ("triton_matvec", "matvec_rows", {**MATVEC, "WIDTH": 4096, "TOKENS": 1, "ROWS": 4, "BIAS": False}),
         ("triton_matvec", "matvec_rows", {**MATVEC, "WIDTH": 4100, "TOKENS": 4, "ROWS": 1, "BIAS": True}),
+        ("triton_matvec", "matvec_rows", {**MATVEC, **ALL, "WIDTH": 2048, "TOKENS": 1, "ROWS": 2}),
+        ("triton_matvec", "matvec_rows", {**MATVEC, **ALL, "WIDTH": 4100, "TOKENS": 4, "ROWS": 1}),
     ],
 )
 def test_a_kernel_compiles(

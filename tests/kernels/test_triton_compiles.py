@@ -22,10 +22,18 @@ ROWS = {
     "flags": "*i32",
     "cuts": "*fp32",
     "cut_tokens": "*i32",
-    "scales": "*fp32",
+    "settings": "*fp64",
+    "batch": "i32",
     "masses": "*fp64",
     "blocks": "i32",
-    "uniforms": "*fp64",
+    "best": "*i32",
+    "partial": "*fp32",
+    "k_partial": "*fp32",
+    "found": "*i64",
+    "k_found": "*i64",
+    "reached": "*fp64",
+    "goals": "*fp64",
+    "equals": "*i32",
     "status": "*u8",
     "tokens": "*i32",
     "tops": "*fp32",
@@ -33,6 +41,7 @@ ROWS = {
     "raw": "*fp64",
 }
 
+CUT = {"PASSES": 8, "BLOCK": 4096, "SLOTS": 64}
 STEPS = {
     f"{tensor}_{step}"
     for tensor, steps in {
@@ -57,6 +66,12 @@ STEPS = {
         ("triton_scan", "finish_rows", "", {"WITH_RAW": True, "SLOTS": 128, "KEEP": 16}),
         ("triton_select", "weigh_blocks", "*fp16", {"BLOCK": 1024}),
         ("triton_select", "draw_rows", "*bf16", {"BLOCK": 1024, "SLOTS": 128}),
+        ("triton_cut", "tally_blocks", "*fp32", CUT | {"PASS": 0, "MASS": False}),
+        ("triton_cut", "tally_blocks", "*bf16", CUT | {"PASS": 0, "MASS": True}),
+        ("triton_cut", "tally_blocks", "*fp16", CUT | {"PASS": 3, "MASS": True}),
+        ("triton_cut", "count_equals", "*fp32", CUT),
+        ("triton_cut", "finish_cuts", "*bf16", CUT | {"FILTERED": True}),
+        ("triton_cut", "finish_cuts", "*fp32", CUT | {"FILTERED": False}),
     ],
 )
 def test_a_kernel_compiles(

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from ....errors import ModelError
-from ....kernels.decoder.operations import gate, multiply, norm, place
+from ....kernels.decoder.operations import multiply_gated, multiply_normed, multiply_onto, norm, place
 from ....kernels.decoder.plain import Heads
 from ..blocks.storage import LayerBlocks
 from .probe import is_right
@@ -26,17 +26,19 @@ _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 
 
 class FusedDecoder:
-    """Runs the stock layers of the Llama family: on a GPU in 8 launches a layer and those of attention.
+    """Runs the stock layers of the Llama family: on a GPU in 8 launches a layer, with up to 4 tokens in 5, beside those
+    of attention.
 
     Weights that are multiplied with the same states are laid behind one another, once, and the parameters of the
     model's modules become views of them: the model works as before, its memory is not doubled, and what is written
     into parameters (`load_state_dict`, an optimiser) is seen here. What makes new ones (`to`, `deepcopy`) is noticed
     by `prepare`, and so are modules that are replaced. Hooks that are registered later are not.
 
-    States are rounded where transformers rounds them. A token's states depend on what runs beside it as far as products
-    of the device's library do, which chooses among algorithms by how many tokens there are: in float32 and float64 they
-    differ in the last bits, by which no token changes but one of two that are as likely to a few parts in a million; in
-    bfloat16 and float16 they differ visibly, and "the same seed, the same tokens in any batch" does not hold.
+    States are rounded where transformers rounds them, but for norms of up to 4 tokens on a GPU, which are not rounded
+    before they are multiplied. A token's states depend on what runs beside it as far as products do, whose algorithms
+    are chosen by how many tokens there are: in float32 and float64 they differ in the last bits, by which no token
+    changes but one of two that are as likely to a few parts in a million; in bfloat16 and float16 they differ visibly,
+    and "the same seed, the same tokens in any batch" does not hold.
     """
 
     def __init__(self, body: Any, config: Any) -> None:
@@ -106,13 +108,13 @@ class FusedDecoder:
         angles = self._angles(positions, residual.dtype)
         added: Tensor | None = None
         for number, (own, layer) in enumerate(zip(self._weights, layers, strict=True)):
-            product = multiply(norm(residual, added, *own.before), *own.attention)
+            product = multiply_normed(residual, added, *own.before, *own.attention)
             self._allocate(layer, product)
             stored = layer.keys, layer.values
             mixed = attend(number, place(product, angles, own.head_norms, slots, stored, heads))
-            added = multiply(mixed.reshape(len(ids), -1), *own.out)
-            product = multiply(norm(residual, added, *own.after), *own.gates)
-            added = multiply(gate(product), *own.down)
+            added = multiply_onto(residual, mixed.reshape(len(ids), -1), *own.out)
+            inner = multiply_gated(residual, added, *own.after, *own.gates)
+            added = multiply_onto(residual, inner, *own.down)
         return norm(residual, added, *norm_of(self._structure.norm))
 
     def _allocate(self, layer: LayerBlocks, product: Tensor) -> None:

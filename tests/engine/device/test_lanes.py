@@ -1,5 +1,6 @@
 """Rows that go on by themselves: the same tokens as step by step, whatever is asked of them."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_what_is_known_goes_on_without_the_host(pair: Any) -> None:
 
 def test_little_memory_few_records_and_many_callers(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("trellm.engine.device.records.RECORDS", 3)
-    network = hugging_face("llama")
+    network = copy.deepcopy(hugging_face("llama")).double()
     plain, lanes = DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
     expected = {
         kind: [facts(each) for each in make(plain).run(PROMPTS, max_tokens=75)] for kind, make in GENERATORS.items()

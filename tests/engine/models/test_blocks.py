@@ -86,7 +86,9 @@ class Blocks:
                 table.blocks[number] = FREED
 
 
-def random_history(model: DecoderModel, seed: int) -> list[tuple[torch.Tensor, torch.Tensor, list[int]]]:
+def random_history(
+    model: DecoderModel, seed: int, steps: int = 14
+) -> list[tuple[torch.Tensor, torch.Tensor, list[int]]]:
     """Texts come, fork, share beginnings and leave; (state, logits, text) of every chunk that is read."""
     pick = random.Random(seed)
     blocks = Blocks(model, 60, pick)
@@ -96,7 +98,7 @@ def random_history(model: DecoderModel, seed: int) -> list[tuple[torch.Tensor, t
     def words(longest: int) -> list[int]:
         return [pick.randrange(100) for _ in range(pick.randint(1, longest))]
 
-    for _ in range(14):
+    for _ in range(steps):
         if tables and pick.random() < 0.3:
             parent = pick.choice(tables)
             tables.append(blocks.share(parent, list(parent.tokens)))
@@ -298,7 +300,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
 
         table = BlockTable()
         table.blocks.append(0)
-        codes = {PackedReader.read.__code__, PackedReader._restore.__code__}
+        codes = {each.__code__ for each in (PackedReader.read, PackedReader._states, PackedReader._restore)}
         memory = model.make_memory(1)
         traced = sys.gettrace()
         sys.settrace(lambda frame, event, argument: within if frame.f_code in codes else None)
