@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..checks import shown, text_of, texts_of, whole
+from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
@@ -19,6 +19,7 @@ from .gc_restored import gc_restored
 from .handle import Handle
 from .models.protocol import Model
 from .options import Options, RunOptions
+from .prompts.given import Prompt, prompts_of
 from .schedule.call import Call, Outcome
 from .schedule.fits import blocks_for, check_fits, slots_for
 from .schedule.loop import Loop
@@ -81,7 +82,7 @@ class Engine:
             found = _engine_of(model)
             return cls(model) if found is None or found._is_closed or found._leads else found
 
-    def submit(self, generator: Any, prompts: str | Sequence[str], **options: Any) -> Handle:
+    def submit(self, generator: Any, prompts: Prompt | Sequence[Prompt], **options: Any) -> Handle:
         """Enter prompts for a generator of this model, with the options of its `run`; returns at once.
 
         Raises as the generator's `run` does for what cannot be run.
@@ -89,10 +90,9 @@ class Engine:
         if isinstance(generator, type) or not (hasattr(generator, "job") and hasattr(generator, "result")):
             raise OptionError(f"submit takes a generator such as generate.text(model), not {shown(generator)}")
         chosen = Options.of(RunOptions, options)
-        is_single = isinstance(prompts, str)
-        texts = [text_of(prompts, "the prompt")] if is_single else texts_of(prompts, "prompts", "prompt")
+        several, is_single = prompts_of(prompts)
         with gc_restored():
-            return Handle(self, [(generator, text) for text in texts], chosen, is_single=is_single)
+            return Handle(self, [(generator, prompt) for prompt in several], chosen, is_single=is_single)
 
     def step(self) -> bool:
         """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
