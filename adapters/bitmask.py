@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief, shown, whole
+from ..checks import brief, items_of, shown, whole
 from ..errors import OptionError, StateError
 from ..guides.lift.mask_table import MaskTable
-from ..guides.protocol import Guide, RowGuide
+from ..guides.protocol import Guide, Mask, RowGuide
 from ..kernels.logits.bitmask import LISTED, MANY, copy_rows, renew_rows
 from ..kernels.logits.mask import words_for
 from ..tokenizers_adapter import Vocabulary
@@ -66,6 +67,13 @@ class Bits(NamedTuple):
         else:
             self.buffer.renew(table, rows, places)
 
+    def put(self, place: int, mask: Mask) -> None:
+        """Write a mask uint32 [W] that is in no table into a place."""
+        self.forget([place])
+        begin, words = place * self.stride, len(mask)
+        self.memory[begin : begin + words] = mask.view(np.int32)
+        self.memory[begin + words : begin + self.span] = 0
+
     def forget(self, places: Ints | list[int]) -> None:
         """Say that something else was written into places."""
         if self.buffer is not None:
@@ -84,8 +92,10 @@ class Bits(NamedTuple):
 
 def numpy_of(bitmask: Any) -> Any:
     """An array, or a tensor of torch as one of the same memory. Raises OptionError for others, or on a device."""
-    if isinstance(bitmask, np.ndarray):
-        return bitmask  # pyright: ignore[reportUnknownVariableType]
+    if type(bitmask) is np.ndarray:
+        return bitmask
+    if isinstance(bitmask, np.ndarray):  # a matrix, or one with a mask of its own
+        return np.asarray(bitmask)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if not hasattr(bitmask, "data_ptr"):
         raise OptionError(f"bitmask must be a NumPy array or a torch tensor, not {shown(bitmask)}")
     if bitmask.device.type != "cpu":
@@ -93,7 +103,13 @@ def numpy_of(bitmask: Any) -> Any:
             f"bitmask lies on {bitmask.device}; masks are filled in CPU memory: fill one there and move it, "
             "or keep the masks on the device with adapters.DeviceMasks"
         )
-    return bitmask.numpy()
+    try:
+        return bitmask.numpy()
+    except (TypeError, RuntimeError) as error:  # sparse ones, and dtypes that NumPy has not
+        raise OptionError(
+            f"bitmask is a tensor whose memory cannot be written to: {error} Give one of int32 or uint32 "
+            "[rows, words], as allocate_bitmask makes them"
+        ) from error
 
 
 def allocate_bitmask(vocabulary: Vocabulary | int, rows: int) -> NDArray[np.int32]:
@@ -127,9 +143,19 @@ class BitmaskBuffer:
     def __repr__(self) -> str:
         return f"BitmaskBuffer({self.bits.rows} rows of {self.bits.span} words)"
 
+    def __copy__(self) -> BitmaskBuffer:
+        """One with a bitmask of its own, since two that write to one do not know of each other."""
+        return deepcopy(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BitmaskBuffer, (self.bitmask,)
+
     def forget(self, rows: Sequence[int] | Ints | None = None) -> None:
         """Say that something else was written into some rows, or into all. Raises OptionError for what are no rows."""
-        places: Any = slice(None) if rows is None else _places_of(rows, len(rows), self.bits.rows)
+        several = items_of(rows.tolist() if hasattr(rows, "tolist") else rows)  # type: ignore[union-attr]
+        if rows is not None and several is None:
+            raise OptionError(f"rows={brief(rows)}: the numbers of rows, or None for all")
+        places: Any = slice(None) if several is None else _places_of(several, len(several), self.bits.rows)
         self._lies[places] = 0
         self._held[places] = MANY
 
@@ -159,66 +185,82 @@ def fill_bitmask(
     numbers = states_of(states)
     bits = Bits.of(bitmask)
     places = _places_of(rows, len(numbers), bits.rows)
-    if isinstance(guide, Sequence):
-        several = guide
-        if len(several) != len(numbers):
-            raise OptionError(f"{len(several)} guides for {len(numbers)} states; give one for each, or one for all")
-        for which, chosen in _by_guide(several).items():
-            _fill(which.guide, [numbers[i] for i in chosen], bits, places[chosen])
+    if not isinstance(guide, Sequence):
+        _fill([Part(guide, numbers, places)], bits)
         return
-    _fill(guide, numbers, bits, places)
+    several = guide
+    if len(several) != len(numbers):
+        raise OptionError(f"{len(several)} guides for {len(numbers)} states; give one for each, or one for all")
+    by_guide: dict[int, list[int]] = {}
+    for place, each in enumerate(several):
+        by_guide.setdefault(id(each), []).append(place)
+    _fill(
+        [
+            Part(guide_of(several[chosen[0]]), [numbers[place] for place in chosen], places[chosen])
+            for chosen in by_guide.values()
+        ],
+        bits,
+    )
 
 
-class _Same(NamedTuple):
-    """A guide by identity, so that comparing them costs nothing."""
+class Part(NamedTuple):
+    """States of one guide, and the places int32 [n] where their masks go."""
 
-    number: int
     guide: Guide
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.number == self.number
+    states: list[int]
+    places: Ints
 
 
-def _by_guide(guides: Sequence[Guide]) -> dict[_Same, list[int]]:
-    """Which places each of the guides has."""
-    found: dict[_Same, list[int]] = {}
-    for place, guide in enumerate(guides):
-        found.setdefault(_Same(id(guide), guide_of(guide)), []).append(place)
-    return found
+def _fill(parts: list[Part], bits: Bits) -> None:
+    """Write the masks of all parts; nothing is written before all masks were had, since any of them may be refused."""
+    for part in parts:
+        bits.check(part.guide.vocabulary)
+    # Of each table the count of rows given away before it was asked, the numbers of rows, and the parts
+    asked: dict[int, tuple[MaskTable, int, list[Ints], list[Part]]] = {}
+    apart: list[tuple[int, Mask]] = []
+    for part in parts:
+        rows_of: Callable[[list[int]], Ints] | None = getattr(part.guide, "rows", None)
+        if rows_of is None:
+            masks = [part.guide.mask(state).copy() for state in part.states]
+            apart += zip(part.places.tolist(), masks, strict=True)
+            continue
+        table = cast("RowGuide", part.guide).table
+        found = asked.get(id(table))
+        if found is None:
+            found = asked[id(table)] = table, table.evictions, [], []
+        found[2].append(rows_of(part.states))
+        found[3].append(part)
+    for place, mask in apart:
+        bits.put(place, mask)
+    for table, before, rows, there in asked.values():
+        if len(there) == 1:
+            numbers, places = rows[0], there[0].places
+        else:
+            numbers, places = np.concatenate(rows), np.concatenate([part.places for part in there])
+        if table.evictions == before:
+            bits.write(table, numbers, places)
+        if table.evictions != before:
+            bits.forget(places)
+            for part in there:
+                _fill_anew(part, table, bits)
 
 
-def _fill(guide: Guide, states: list[int], bits: Bits, places: Ints) -> None:
-    """Write the masks of states of one guide."""
-    bits.check(guide.vocabulary)
-    rows_of: Callable[[list[int]], Ints] | None = getattr(guide, "rows", None)
-    if rows_of is None:
-        _fill_one_by_one(guide, states, bits, places)
-        return
-    table = cast("RowGuide", guide).table
+def _fill_anew(part: Part, table: MaskTable, bits: Bits) -> None:
+    """Write the masks of a guide's states, some rows of which were given away before they were copied."""
+    rows_of = cast("Callable[[list[int]], Ints]", part.guide.rows)  # type: ignore[attr-defined]
     # A row that is asked for stays until as many others were as there are rows in the table.
     at_once = table.max_rows // 2
-    for first in range(0, len(states), at_once):
-        part, there = states[first : first + at_once], places[first : first + at_once]
+    for first in range(0, len(part.states), at_once):
+        states, places = part.states[first : first + at_once], part.places[first : first + at_once]
         for _ in range(TRIES):
             before = table.evictions
-            bits.write(table, rows_of(part), there)
+            bits.write(table, rows_of(states), places)
             if table.evictions == before:
                 break
-            bits.forget(there)
+            bits.forget(places)
         else:
-            _fill_one_by_one(guide, part, bits, there)
-
-
-def _fill_one_by_one(guide: Guide, states: list[int], bits: Bits, places: Ints) -> None:
-    bits.forget(places)
-    for state, place in zip(states, places.tolist(), strict=True):
-        mask = guide.mask(state).view(np.int32)
-        begin = place * bits.stride
-        bits.memory[begin : begin + len(mask)] = mask
-        bits.memory[begin + len(mask) : begin + bits.span] = 0
+            for state, place in zip(states, places.tolist(), strict=True):
+                bits.put(place, part.guide.mask(state))
 
 
 def guide_of(guide: Any) -> Guide:

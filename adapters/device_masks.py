@@ -28,7 +28,7 @@ class DeviceMasks:
 
     vocabulary: that of the guides; device: as torch names it
     table: int32 [rows, words] on the device, a row for each mask that was needed so far; a mask is sent once
-    Raises OptionError for what is no vocabulary. One thread at a time.
+    Raises OptionError for what is no vocabulary, or a device without room. One thread at a time.
     """
 
     def __init__(self, vocabulary: Vocabulary, device: Any) -> None:
@@ -36,9 +36,17 @@ class DeviceMasks:
 
         self._source: MaskTable = VocabularyTables.of(vocabulary).masks
         self.vocabulary = vocabulary
-        self.table = torch.zeros((self._source.max_rows, self._source.words), dtype=torch.int32, device=device)
+        try:
+            self.table = torch.zeros((self._source.max_rows, self._source.words), dtype=torch.int32, device=device)
+        except (RuntimeError, AssertionError, TypeError) as error:  # what torch says depends on the device
+            raise OptionError(
+                f"device={brief(device)}: no table of {self._source.rows.nbytes / 2**20:,.0f} MiB can be there: {error}"
+            ) from error
         # The version of what each row of the mirror has
         self._sent: NDArray[np.int64] = np.zeros(self._source.max_rows, np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeviceMasks, (self.vocabulary, str(self.table.device))
 
     def rows(self, guide: Guide | Sequence[Guide], states: States) -> Any:
         """The row of `table` with the mask of each state: int32 tensor [n] on the device, valid until the next call.
@@ -74,8 +82,15 @@ class DeviceMasks:
         return torch.from_numpy(numbers).to(self.table.device)
 
     def apply(self, logits: Any, guide: Guide | Sequence[Guide], states: States) -> None:
-        """Set the logits of tokens that the states do not allow to -inf, in place: float [n, V] on the device."""
-        apply_mask(logits, self.table, self.rows(guide, states))
+        """Set the logits of tokens that the states do not allow to -inf, in place: float [n, V] on the device.
+
+        Raises what `rows` does, and OptionError for logits that do not fit.
+        """
+        rows = self.rows(guide, states)
+        try:
+            apply_mask(logits, self.table, rows)
+        except (TypeError, ValueError) as error:
+            raise OptionError(str(error)) from error
 
     def _numbers(self, guide: Any, states: list[int]) -> NDArray[np.int32]:
         if not isinstance(guide, Sequence):

@@ -38,8 +38,8 @@ class Healed(NamedTuple):
 def heal(guide: Guide, prompt: Sequence[int], begin: int | None = None, crossings: Crossings | None = None) -> Healed:
     """A prompt without the tokens that a token of the output may cross into, and the guide with what was cut in front.
 
-    prompt: token ids; begin: the id that begins every text (BOS), for a prompt that is cut away completely; without it
-    the first token stays. crossings: those of the guide, to be shared by many prompts.
+    prompt: token ids; begin: the id that begins every text (BOS), for a prompt that is empty or cut away completely;
+    without it the first token stays. crossings: those of the guide, to be shared by many prompts.
     Raises OptionError for a guide that does not read bytes, or for what are no token ids.
     """
     if not isinstance(guide, ByteGuide):
@@ -50,7 +50,7 @@ def heal(guide: Guide, prompt: Sequence[int], begin: int | None = None, crossing
     first = ids[:kept] or (ids[:1] if begin is None else [begin])
     tail = guide.vocabulary.decode(ids[kept if kept or begin is not None else 1 :])
     if not tail:
-        return Healed(ids, guide, b"")
+        return Healed(ids or first, guide, b"")
     return Healed(first, AlignedGuide(guide, tail, crossings=found), tail)
 
 

@@ -93,7 +93,7 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
     def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
         super().__init__([self._process])
         check_ends(guide_of(guide).vocabulary, llama)
-        self._rows = Rows([guide], max_tokens, "max_tokens")
+        self._rows = Rows([guide], max_tokens, "max_tokens", are_chosen=True)
         self._ends = packed(guide.vocabulary, frozenset(guide.vocabulary.eos_ids))
         self._is_checked = False
         self.reset()
@@ -122,9 +122,11 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
         try:
             self.check()
             _only(scores, self._mask(np.asarray(input_ids), len(scores)))
+            self._rows.check(scores.max(keepdims=True))
         except BaseException as error:
             self.failure = error
             _only(scores, self._ends)
+            scores[list(self._rows.guides[0].vocabulary.eos_ids)] = 0  # where none of them could be chosen either
             if not self._is_checked:
                 raise
         return scores
@@ -139,7 +141,7 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
                 "this logits processor has come further in its text than the Llama: it is for one text; make a new one "
                 "for each, or call its reset() in between"
             )
-        found = self._rows.masks(ids[None, :length], width)[0]
+        found = self._rows.masks(ids[None, :length], (1, width))[0]
         self._written += 1
         return found
 
@@ -163,8 +165,16 @@ class GuideSampler(_Kept):
         self._most = max_tokens
 
     def add_to(self, chain: Any) -> None:
-        """Make this the next sampler of a chain: a llama_sampler_p, or a LlamaSampler of llama-cpp-python."""
-        _HOST["llama_sampler_chain_add"](getattr(chain, "sampler", chain), _sampler_of(self))
+        """Make this the next sampler of a chain: a llama_sampler_p, or a LlamaSampler of llama-cpp-python.
+
+        Raises OptionError for anything else.
+        """
+        pointer = getattr(chain, "sampler", chain)
+        if not isinstance(pointer, _POINTER) or not pointer:
+            raise OptionError(
+                f"{shown(chain)} is no chain of samplers; give a llama_sampler_p, or a LlamaSampler of llama-cpp-python"
+            )
+        _HOST["llama_sampler_chain_add"](pointer, _sampler_of(self))
 
     def fork(self) -> GuideSampler:
         """Another at the same place, which goes its own way."""
@@ -193,10 +203,10 @@ class GuideSampler(_Kept):
         """
         items = _items(candidates)
         kept = items[_allows(self._mask(), items["id"])]
-        if not len(kept):
+        if not (kept["logit"] > -np.inf).any():
             raise OptionError(
-                f"none of {len(items):,} candidates is allowed by {self.session!r}; let the GuideSampler be the first "
-                "of its chain"
+                f"none of {len(items):,} candidates is allowed by {self.session!r} and has a score above -inf; let the "
+                "GuideSampler be the first of its chain"
             )
         items[: len(kept)] = kept
         candidates.size, candidates.selected = len(kept), -1
@@ -211,7 +221,8 @@ class GuideSampler(_Kept):
         if self.failure is not None and candidates is not None:
             items = _items(candidates)
             vocabulary = self.session.guide.vocabulary
-            items["logit"][~_allows(packed(vocabulary, frozenset(vocabulary.eos_ids)), items["id"])] = -np.inf
+            ends = _allows(packed(vocabulary, frozenset(vocabulary.eos_ids)), items["id"])
+            items["logit"] = np.where(ends, np.float32(0), np.float32(-np.inf))
 
     def _mask(self) -> NDArray[np.uint32]:
         session, most = self.session, self._most
@@ -243,6 +254,8 @@ def _ends_of(llama: Any) -> tuple[int, list[int]]:
     """How many tokens a Llama has, and those at which llama.cpp ends a text; asked once, since each token is a call."""
     if not isinstance(llama, _HOST["Llama"]):
         raise OptionError(f"{shown(llama)} is no model of llama-cpp-python; give a llama_cpp.Llama")
+    if llama.model is None:  # which llama.cpp would look into all the same
+        raise OptionError("this Llama is closed; load the model again")
     found = _ENDS.get(llama)
     if found is None:
         vocab = _HOST["llama_model_get_vocab"](llama.model)

@@ -59,18 +59,26 @@ class GuideProcessor(OutlinesLogitsProcessor):
 
     def process_logits(self, input_ids: Any, logits: Any) -> Any:
         """The logits [rows, V] with -inf for what may not follow the tokens [rows, n]."""
+        if not type(logits).__module__.startswith(self._library):
+            raise OptionError(
+                f"library={self._library!r}, but the model's logits are of {type(logits).__module__}; make the "
+                "processor with the model's tensor_library_name"
+            )
         ids = input_ids.detach().cpu().numpy() if self._library == "torch" else np.array(input_ids)
-        masks = self._rows.masks(ids, logits.shape[-1])
+        masks = self._rows.masks(ids, logits.shape)
         if self._library == "mlx":
             from .mlx_lm import masked as masked_in_mlx
 
-            return masked_in_mlx(logits, masks)
-        if self._library == "torch":
+            found, left = masked_in_mlx(logits, masks)
+        elif self._library == "torch":
             from .transformers import masked
 
-            return masked(logits, masks)
-        found = np.array(logits, np.float32)
-        apply_mask(found, masks.view(np.uint32))
+            found, left = masked(logits, masks)
+        else:
+            found = np.array(logits, np.float32)
+            apply_mask(found, masks.view(np.uint32))
+            left = found.max(axis=-1)
+        self._rows.check(left)
         return found
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import items_of
-from ..errors import OptionError
+from ..errors import ModelError, OptionError
+from ..guides.explain.expectation import expected
 from ..guides.protocol import DEAD, Guide
+from ..kernels.logits.mask import words_for
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import BitmaskBuffer, allocate_bitmask, fill_bitmask, guide_of
+from .bitmask import BitmaskBuffer, fill_bitmask, guide_of
 from .budget import check_budget, within_budget
 from .session import packed
 
 REMEMBERED = 64
 """How many places of a row's texts are remembered, at least: as far back as assisted decoding goes, and more."""
+
+OTHER_ROWS = (
+    "these are not the rows that this logits processor began with: it is for one call of generate; make a new one for "
+    "each, or call its reset() in between"
+)
 
 
 class Place(NamedTuple):
@@ -32,16 +40,23 @@ class Rows:
 
     guide: one for all prompts, or one for each; rows of one prompt lie together and share its guide
     most: how many tokens a text may have, if it is to be complete within them; option: what the host calls that
+    are_chosen: whether the last token of a row is always chosen from what was allowed, as without beams and drafts
     The prompt is what is there at the first step. Raises OptionError for what are no guides, BudgetError if no text is
     so short.
     """
 
-    def __init__(self, guide: Guide | Sequence[Guide], most: int | None = None, option: str = "max_tokens") -> None:
+    def __init__(
+        self,
+        guide: Guide | Sequence[Guide],
+        most: int | None = None,
+        option: str = "max_tokens",
+        are_chosen: bool = False,
+    ) -> None:
         several = items_of(guide)
         self.guides = [guide_of(each) for each in ([guide] if several is None else several)]
         if not self.guides:
             raise OptionError("there is no guide; give one, or one for each prompt")
-        self.most = most
+        self.most, self._are_chosen = most, are_chosen
         if most is not None:
             for each in {id(each): each for each in self.guides}.values():
                 check_budget(each, most, option)
@@ -52,21 +67,71 @@ class Rows:
         """Begin anew, with other prompts."""
         self._prompt: NDArray[np.int64] | None = None
         self._longest = 0
-        self._places: dict[tuple[int, bytes], Place] = {}
-        self._buffer = BitmaskBuffer(np.zeros((0, 0), np.int32))
+        self._forget()
 
-    def masks(self, ids: NDArray[np.integer[Any]], width: int) -> NDArray[np.int32]:
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was found out, since states are numbers of this process's guides; it is found out anew."""
+        return {name: value for name, value in vars(self).items() if name not in ("_places", "_here", "_buffer")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._places: dict[tuple[int, bytes], Place] = {}
+        self._here: list[Place] = []
+        self._buffer: BitmaskBuffer | None = None
+
+    def masks(self, ids: NDArray[np.integer[Any]], shape: Sequence[int]) -> NDArray[np.int32]:
         """What may follow in each row, int32 [rows, words], good until the next step.
 
-        ids: the tokens of all rows so far, [rows, length]; width: how many logits a row has
-        Raises OptionError for rows that do not go on from those before, and for too few logits.
+        ids: the tokens of all rows so far, [rows, length]; shape: that of the logits, [rows, V]
+        Raises OptionError for rows that do not go on from those before, for too few logits, and where `are_chosen` for
+        a token that was not allowed.
         """
+        if ids.ndim != 2 or len(shape) != 2 or not len(ids) == shape[0] > 0:
+            raise OptionError(
+                f"token ids {list(ids.shape)} and logits {list(shape)}: these are to be [rows, length] and [rows, "
+                "vocabulary]"
+            )
         for guide in self.guides:
-            check_width(guide.vocabulary, width)
+            check_width(guide.vocabulary, shape[1])
         ids = np.ascontiguousarray(ids, np.int64)
         texts = ids[:, self._begin(ids) :]
         owners = self._owners(len(ids))
-        return self._masks(self._advance(texts, owners), owners, texts.shape[1])
+        self._here = self._advance(texts, owners)
+        return self._masks(self._here, owners, texts.shape[1])
+
+    def check(self, left: NDArray[np.floating[Any]]) -> None:
+        """Raise where in a row nothing can be chosen that its guide allows: OptionError, ModelError for NaN.
+
+        left: of each row of the last step the greatest score of those that its mask leaves, NaN where one of
+        these is. Of several rows of one prompt, as beams are, some may have none.
+        """
+        if (left > -np.inf).all():
+            return
+        going_on = np.array([not place.ended and place.state != DEAD for place in self._here], np.bool_)
+        wrong = np.flatnonzero(np.isnan(left) & going_on)
+        if len(wrong):
+            raise ModelError(f"row {wrong[0]}: the model's scores have NaN for tokens that the guide allows")
+        for first, end in pairwise(self._borders()):
+            rows = [row for row in range(first, end) if going_on[row]]
+            if rows and not (left[rows] > -np.inf).any():
+                row = rows[0]
+                wanted = expected(self.guides[self._owners(len(left))[row]], self._here[row].state)
+                raise OptionError(
+                    f"row {row}: all tokens that the guide allows have a score of -inf, so that none can be "
+                    "chosen. Other logits processors or options forbid them, as min_new_tokens, no_repeat_ngram_size, "
+                    "bad words, forced tokens or a second guide do: leave these out, or make the guide wider. There it "
+                    f"wants {wanted}"
+                )
+
+    def _borders(self) -> list[int]:
+        """Where the rows of each prompt begin, and the number of rows: neighbours that began alike are of one."""
+        prompt = cast("NDArray[np.int64]", self._prompt)
+        owners = self._owners(len(prompt))
+        differ = (prompt[1:] != prompt[:-1]).any(axis=1) | (np.diff(owners) != 0)
+        return [0, *(np.flatnonzero(differ) + 1).tolist(), len(prompt)]
 
     def _begin(self, ids: NDArray[np.int64]) -> int:
         """Where texts begin. Raises OptionError for rows that do not go on from those before."""
@@ -76,10 +141,7 @@ class Rows:
         same = len(ids) == count and ids.shape[1] <= self._longest + 1
         # Beams may change places, but only with others of one prompt
         if not same or not np.array_equal(ids[:, :width], self._prompt):
-            raise OptionError(
-                "these are not the rows that this logits processor began with: it is for one call of generate; make a "
-                "new one for each, or call its reset() in between"
-            )
+            raise OptionError(OTHER_ROWS)
         self._longest = max(self._longest, ids.shape[1])
         return width
 
@@ -102,7 +164,16 @@ class Rows:
                 before = Place(self.guides[owner].start, False)
                 for token in text[:-1].tolist():
                     before = self._after(owner, before, token)
-            found.append(self._after(owner, before, text.item(-1)))
+                if before.state == DEAD:  # nobody has gone there step by step
+                    raise OptionError(OTHER_ROWS)
+            place = self._after(owner, before, text.item(-1))
+            if place.state == DEAD and self._are_chosen:
+                raise OptionError(
+                    f"token {text[-1]} was chosen, which the guide does not allow: what comes behind this logits "
+                    "processor changes scores; let it be the last one, and leave out what forbids all that the guide "
+                    "allows"
+                )
+            found.append(place)
         if len(known) > REMEMBERED * len(owners):
             for key in list(known)[: -8 * len(owners)]:
                 del known[key]
@@ -120,9 +191,9 @@ class Rows:
 
         Where a text has ended, or has gone astray (a beam whose probability is 0, a draft that is refused), EOS.
         """
-        if len(self._buffer.bitmask) != len(places):
+        if self._buffer is None or len(self._buffer.bitmask) != len(places):
             widest = max(guide.vocabulary.size for guide in self.guides)
-            self._buffer = BitmaskBuffer(allocate_bitmask(widest, len(places)))
+            self._buffer = BitmaskBuffer(np.zeros((len(places), words_for(widest)), np.int32))
         bitmask: NDArray[np.int32] = self._buffer.bitmask
         guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
         fill_bitmask(guides, [place.state for place in places], self._buffer)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Self, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import brief, whole
 from ..errors import OptionError
+from ..guides.given import token_of
 from ..guides.lift.tables import VocabularyTables
 from ..guides.limits import spend
 from ..guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_within
@@ -38,7 +39,7 @@ class Session:
         self._advance = guide.advance
         self._eos = frozenset(guide.vocabulary.eos_ids)
         most = guide.vocabulary.size - 1
-        self.stops = frozenset(whole(token, "a stop id", 0, most) for token in stop_ids) - self._eos
+        self.stops = frozenset(whole(token, "a stop id", 0, most) for token in _listed(stop_ids)) - self._eos
         self._states = [guide.start]
         self.ended = False
 
@@ -62,18 +63,17 @@ class Session:
 
     def accept(self, tokens: int | Sequence[int]) -> bool:
         """Go on by a token or several; False where one is not allowed, and then none is taken."""
-        if isinstance(tokens, int):
-            tokens = (tokens,)
-        states, ended = self._after(tokens)
-        if len(states) < len(tokens):
+        listed = _listed(tokens)
+        states, ended = self._after(listed)
+        if len(states) < len(listed):
             return False
         self._states += states
         self.ended = ended
         return True
 
-    def validate(self, tokens: Sequence[int]) -> int:
+    def validate(self, tokens: int | Sequence[int]) -> int:
         """How many of the tokens, from the first on, `accept` would take one after the other; nothing is taken."""
-        return len(self._after(tokens)[0])
+        return len(self._after(_listed(tokens))[0])
 
     def rollback(self, count: int) -> None:
         """Take back the last `count` tokens. Raises OptionError for more than were accepted."""
@@ -96,6 +96,20 @@ class Session:
         other._states, other.ended = self._states.copy(), self.ended
         return other
 
+    def __copy__(self) -> Self:
+        return self.fork()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.length:
+            raise OptionError(
+                "a Session that has accepted tokens cannot be pickled: its states are numbers of this process's guide; "
+                "send the guide and the tokens, and accept them there"
+            )
+        return type(self), (self.guide, sorted(self.stops))
+
     def mask(self, left: int | None = None) -> Mask:
         """The tokens that may follow: uint32 [ceil(V / 32)], read-only or the caller's own.
 
@@ -104,27 +118,28 @@ class Session:
         if self.ended:
             return packed(self.guide.vocabulary, self._eos)
         state = self._states[-1]
-        mask = self.guide.mask(state) if left is None else mask_within(self.guide, state, left)
+        return self.with_stops(self.guide.mask(state) if left is None else mask_within(self.guide, state, left))
+
+    def with_stops(self, mask: Mask) -> Mask:
+        """A mask of the guide's in this state as `mask` has it: stop tokens where the text is complete, else none."""
         if not self.stops:
             return mask
-        stops = packed(self.guide.vocabulary, self.stops)
+        state, stops = self._states[-1], packed(self.guide.vocabulary, self.stops)
         if self.guide.is_accepting(state):
             return mask | stops
-        return mask & ~stops if (mask & ~stops).any() else mask
+        return mask & ~stops if (self.guide.mask(state) & ~stops).any() else mask
 
     def fill(self, bitmask: Any, row: int) -> None:
         """Write `mask()` into a row of a bitmask, see `fill_bitmask`."""
-        if isinstance(bitmask, BitmaskBuffer):
-            fill_sessions([self], bitmask, [row])
-            return
-        mask = self.mask()
-        array = numpy_of(bitmask)
-        if array.ndim != 2 or array.dtype not in WORDS or array.shape[1] < len(mask) or not 0 <= row < len(array):
-            fill_sessions([self], bitmask, [row])  # which says what is wrong
-            return
-        target = array[row].view(np.uint32)
-        target[: len(mask)] = mask
-        target[len(mask) :] = 0
+        if type(bitmask) is not BitmaskBuffer and type(row) is int:
+            mask, array = self.mask(), numpy_of(bitmask)
+            plain = array.ndim == 2 and array.dtype in WORDS and array.flags.c_contiguous and array.flags.writeable
+            if plain and 0 <= row < len(array) and array.shape[1] >= len(mask):
+                target = array[row].view(np.uint32)
+                target[: len(mask)] = mask
+                target[len(mask) :] = 0
+                return
+        fill_sessions([self], bitmask, [row])  # which takes more kinds of memory, or says what is wrong
 
     def jump_forward(self, most: int = 256) -> bytes:
         """The bytes that come next whatever is chosen, at most so many; they may end within a character.
@@ -155,9 +170,10 @@ class Session:
         for token in tokens:
             if ended:
                 break
-            if stops and token in stops and self.guide.is_accepting(state):
+            is_stop = bool(stops) and token_of(token, self.guide.vocabulary.size) in stops
+            if is_stop and self.guide.is_accepting(state):
                 ended = True
-            elif stops and token in stops and not self._is_text(state, token):
+            elif is_stop and not self._stops_are_text(state):
                 break
             else:
                 after = advance(state, token)
@@ -168,8 +184,8 @@ class Session:
             states.append(state)
         return states, ended
 
-    def _is_text(self, state: int, token: int) -> bool:
-        """Whether a stop token is allowed where the text is not complete, because nothing else is."""
+    def _stops_are_text(self, state: int) -> bool:
+        """Whether stop tokens are allowed where the text is not complete, because nothing else is."""
         return not (self.guide.mask(state) & ~packed(self.guide.vocabulary, self.stops)).any()
 
 
@@ -189,14 +205,40 @@ def fill_sessions(sessions: Sequence[Session], bitmask: Any, rows: Sequence[int]
         bits.memory[begin : begin + len(mask)] = mask
 
 
-@lru_cache(256)
+MOST_PACKED = 64
+"""Of how many sets of tokens of a vocabulary the masks are remembered."""
+
+# As long as there is the vocabulary
+_PACKED: WeakKeyDictionary[Vocabulary, dict[frozenset[int], NDArray[np.uint32]]] = WeakKeyDictionary()
+
+
 def packed(vocabulary: Vocabulary, tokens: frozenset[int]) -> NDArray[np.uint32]:
     """The mask that allows just these tokens; nobody can write to it."""
-    mask = np.zeros((vocabulary.size + 31) // 32, np.uint32)
-    for token in tokens:
-        mask[token >> 5] |= np.uint32(1 << (token & 31))
-    mask.flags.writeable = False
+    known = _PACKED.setdefault(vocabulary, {})
+    mask = known.get(tokens)
+    if mask is None:
+        mask = np.zeros((vocabulary.size + 31) // 32, np.uint32)
+        for token in tokens:
+            mask[token >> 5] |= np.uint32(1 << (token & 31))
+        mask.flags.writeable = False
+        if len(known) >= MOST_PACKED:
+            known.clear()
+        known[tokens] = mask
     return mask
+
+
+def _listed(tokens: Any) -> list[int]:
+    """Token ids as a list: one, or several in order. Raises OptionError for what are none."""
+    if type(tokens) is list:
+        return cast("list[int]", tokens)
+    if isinstance(tokens, (int, np.integer)):
+        return [int(cast("int", tokens))]
+    found: Any = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    if isinstance(found, int):  # of an array or a tensor without dimensions
+        return [found]
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise OptionError(f"tokens are given by their ids, one or several, not {brief(tokens)}")
+    return list(cast("Iterable[int]", found))
 
 
 def _common(vocabulary: Vocabulary, mask: Mask) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..checks import brief, one_of
+from ..checks import any_text_of, brief, one_of
 from ..errors import OptionError
 from ..guides.cfg_guide import CFGGuide
 from ..guides.json_guide import JSONGuide
@@ -29,6 +29,7 @@ def guide_for(kind: str, text: str, vocabulary: Vocabulary, *, compact: bool = F
         return JSONGuide(schema, vocabulary, whitespace="compact" if compact else "flexible")
     if kind == "regex":
         return RegexGuide(text, vocabulary)
+    text = any_text_of(text, f"a constraint of the kind {kind}")
     if kind == "choice":
         return ChoiceGuide(_choices_of(text), vocabulary)
     return CFGGuide(text, vocabulary, syntax="gbnf" if "::=" in text else "lark")

@@ -53,7 +53,8 @@ class GuideLogitsProcessor(LogitsProcessor):
     max_new_tokens: as `generate` is given it; then every text is complete within it, and not cut short
     Works with greedy search, sampling, beams and assisted decoding, whatever is in the batch. A text is what follows
     the prompt, which is what is there at first; so a processor is for one call of `generate`, or `reset()` in between.
-    Raises OptionError for what are no guides, BudgetError if no text is as short as `max_new_tokens`.
+    Raises OptionError for what are no guides, BudgetError if no text is as short as `max_new_tokens`; and from
+    `generate` OptionError where other processors forbid all that the guide allows, ModelError where scores are NaN.
     """
 
     supports_continuous_batching = False
@@ -67,7 +68,9 @@ class GuideLogitsProcessor(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """The scores float [rows, V] with -inf for what may not follow in each row."""
-        return masked(scores, self._rows.masks(input_ids.detach().cpu().numpy(), scores.shape[-1]))
+        found, left = masked(scores, self._rows.masks(input_ids.detach().cpu().numpy(), scores.shape))
+        self._rows.check(left)
+        return found
 
 
 class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
@@ -150,8 +153,11 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
         return session
 
 
-def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> Tensor:
-    """Scores float [rows, V] with -inf for the tokens that masks int32 [rows, words] do not allow; the scores stay."""
+def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[np.float32]]:
+    """A copy of scores with -inf for what masks do not allow, and what is left in each row, as `Rows.check` takes it.
+
+    scores: float [rows, V]; bitmask: int32 [rows, words]
+    """
     import torch
 
     if scores.dtype not in (torch.float32, torch.float16, torch.bfloat16):
@@ -159,7 +165,7 @@ def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> Tensor:
     found = scores.contiguous() if not scores.is_contiguous() else scores.clone()
     words = torch.from_numpy(bitmask)
     apply_mask(found, words if found.device.type == "cpu" else words.to(found.device))
-    return found
+    return found, found.amax(-1).float().cpu().numpy()
 
 
 def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
@@ -195,6 +201,8 @@ class HealedPrompts:
     def __init__(self, guide: Guide | Sequence[Guide], tokenizer: Any, prompts: str | Sequence[str]) -> None:
         import torch
 
+        if not hasattr(tokenizer, "__call__") or not hasattr(tokenizer, "pad_token_id"):  # noqa: B004
+            raise OptionError(f"{shown(tokenizer)} is no tokenizer of transformers; give that of the model")
         read = texts_of([prompts] if isinstance(prompts, str) else prompts, "prompts", "prompt")
         several = items_of(guide)
         guides = [guide_of(guide)] * len(read) if several is None else [guide_of(each) for each in several]
@@ -206,6 +214,11 @@ class HealedPrompts:
         for each, text in zip(guides, read, strict=True):
             known = crossings.setdefault(id(each), Crossings(each)) if isinstance(each, ByteGuide) else None
             self.healed.append(heal(each, tokenizer(text).input_ids, begin, known))
+            if not self.healed[-1].ids:
+                raise OptionError(
+                    f"prompt {len(self.healed) - 1} has no tokens, {text!r}, and this tokenizer has no bos_token; give "
+                    "a prompt with text"
+                )
         self.guides = [each.guide for each in self.healed]
         pad = tokenizer.pad_token_id
         longest = max(len(each.ids) for each in self.healed)
@@ -219,6 +232,8 @@ class HealedPrompts:
     def texts(self, sequences: Tensor) -> list[str]:
         """The guides' texts in what `generate` gave, int64 [rows, length]: without the prompts and their ends."""
         count, width = self.inputs["input_ids"].shape
+        if getattr(sequences, "ndim", 0) != 2:
+            raise OptionError(f"sequences must be int64 [rows, length], as generate gave them, not {shown(sequences)}")
         rows: list[list[int]] = sequences[:, width:].tolist()
         if len(rows) % count:
             raise OptionError(f"{len(rows)} rows of output for {count} prompts; pass what generate gave for `inputs`")

@@ -306,7 +306,8 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         for place, (session, tokens) in enumerate(zip(sessions, most, strict=True)):
             if tokens is not None and not session.ended:
                 within = within_budget(session.guide, session.state, tokens - session.length)
-                if within is not None:
+                # Stop tokens end a text for vLLM; where only they would complete it, it is rather cut short
+                if within is not None and (within := session.with_stops(within)).any():
                     bitmask[place] = within.view(np.int32)
         numbers = torch.full((len(logits),), -1, dtype=torch.int32)
         numbers[rows] = torch.arange(len(rows), dtype=torch.int32)

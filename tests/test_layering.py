@@ -76,7 +76,7 @@ def part_of(module: Module) -> str:
 ROOMS: dict[Module, tuple[str, ...]] = {
     ("guides",): (
         *("graph", "chart", "automata", "regex", "explain", "lift", "quoting", "grammar", "json_schema", "distinct"),
-        *("pictures", "healing", "goals"),
+        *("pictures", "healing", "goals", "tagged"),
     ),
     ("guides", "json_schema"): ("read", "algebra", "automata", "witness", "compiled", "lower", "quoting", "outline"),
 }

@@ -19,25 +19,37 @@ def read_file(given: str | Path) -> TokenTable:
     A tokenizer.json says nothing of EOS; what a tokenizer_config.json beside it names counts.
     Raises VocabularyError for what is not there, or is none of these.
     """
-    path = Path(given)
-    if path.is_dir():
-        path = next((path / name for name in ("tokenizer.json", "tekken.json") if (path / name).is_file()), path)
-    if not path.is_file():
-        raise VocabularyError(
-            f"{str(given)!r} is no file with a vocabulary; give a tokenizer.json, a tekken.json or a GGUF file, a "
-            "folder with one, or the tokenizer itself"
-        )
-    if is_gguf(path):
-        return read_gguf(path)
     try:
-        content: Any = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        content = None
+        path = _file_of(Path(given))
+        if path is None:
+            raise VocabularyError(
+                f"{str(given)!r} is no file with a vocabulary; give a tokenizer.json, a tekken.json or a GGUF file, "
+                "a folder with one, or the tokenizer itself"
+            )
+        if is_gguf(path):
+            return read_gguf(path)
+        content = _json_of(path)
+    except OSError as error:  # no permission, or no such name can be
+        raise VocabularyError(f"{str(given)!r} cannot be read: {error.strerror or error}") from error
     if isinstance(content, dict) and {"vocab", "config"} <= cast("dict[str, Any]", content).keys():
         return _read_tekken(cast("dict[str, Any]", content), path)
     if not isinstance(content, dict) or "model" not in content:
         raise VocabularyError(f"{path} is no tokenizer.json, tekken.json or GGUF file that can be read")
     return _read_json(path)
+
+
+def _file_of(path: Path) -> Path | None:
+    """The file that a path names, itself or in its folder."""
+    places = [path / name for name in ("tokenizer.json", "tekken.json")] if path.is_dir() else [path]
+    return next((place for place in places if place.is_file()), None)
+
+
+def _json_of(path: Path) -> Any:
+    """What stands in a file of JSON; None if it is none."""
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_json(path: Path) -> TokenTable:
@@ -58,8 +70,8 @@ def _read_json(path: Path) -> TokenTable:
 def _end_beside(path: Path) -> str | None:
     """The EOS token that the tokenizer_config.json beside a file names."""
     try:
-        found: Any = json.loads((path.parent / "tokenizer_config.json").read_bytes())["eos_token"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found: Any = _json_of(path.parent / "tokenizer_config.json")["eos_token"]
+    except (OSError, KeyError, TypeError):
         return None
     text = cast("dict[str, Any]", found).get("content") if isinstance(found, dict) else found
     return text if isinstance(text, str) else None
@@ -71,7 +83,9 @@ def _read_tekken(content: dict[str, Any], path: Path) -> TokenTable:
         config = content["config"]
         count, special = int(config["default_vocab_size"]), int(config["default_num_special_tokens"])
         tokens: list[bytes | None] = [None] * special
-        tokens += [base64.b64decode(entry["token_bytes"]) for entry in content["vocab"][: count - special]]
+        tokens += [
+            base64.b64decode(entry["token_bytes"], validate=True) for entry in content["vocab"][: count - special]
+        ]
         named: list[dict[str, Any]] = content.get("special_tokens") or []
         names = [str(entry["token_str"]) for entry in named]
     except (KeyError, TypeError, ValueError) as error:

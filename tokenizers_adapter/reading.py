@@ -20,6 +20,8 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
     """
     if isinstance(tokenizer, (str, Path)):
         return read_file(tokenizer)
+    if isinstance(tokenizer, type):
+        raise VocabularyError(f"{tokenizer.__name__} is a class, not a tokenizer; make or load one of it")
     mistral = _mistral(tokenizer)
     if mistral is not None:
         return read_mistral(mistral)

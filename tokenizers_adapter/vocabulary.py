@@ -13,6 +13,7 @@ import numpy as np
 
 from ..checks import brief, items_of
 from ..errors import OptionError, VocabularyError
+from .fast import MAX_TOKENS
 from .reading import read_tokenizer
 from .trie import Trie
 
@@ -67,8 +68,11 @@ class Vocabulary:
         Raises VocabularyError if there is no EOS, if the tokenizer's strings cannot be turned into bytes, or
         if tokens with text lie beyond `size`.
         """
-        if size is not None and (type(size) is not int or size < 1):
-            raise OptionError(f"size={brief(size)}: the width of the model's logits, a whole number of at least 1")
+        if size is not None and (type(size) is not int or not 1 <= size <= MAX_TOKENS):
+            raise OptionError(
+                f"size={brief(size)}: the width of the model's logits, a whole number of at least 1, and at most "
+                f"{MAX_TOKENS:,}"
+            )
         table = read_tokenizer(tokenizer)
         eos = table.eos_ids if eos_ids is None else (eos_ids,) if isinstance(eos_ids, int) else eos_ids
         size = len(table.tokens) if size is None else size

@@ -36,6 +36,11 @@ class Controls:
             raise OptionError(f"repetition_penalty={self.repetition_penalty!r}: {meaning}")
 
     @property
+    def are_off(self) -> bool:
+        """Whether they change nothing."""
+        return self == _OFF
+
+    @property
     def withholds(self) -> bool:
         """Whether some tokens may be withheld."""
         return self.no_repeat_ngram_size > 0 or self.min_tokens > 0
@@ -73,3 +78,6 @@ def repeated(ids: Sequence[int], size: int) -> set[int]:
         return set()
     tail = ids[len(ids) - size + 1 :]
     return {ids[i + size - 1] for i in range(len(ids) - size + 1) if ids[i : i + size - 1] == tail}
+
+
+_OFF = Controls()

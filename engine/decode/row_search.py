@@ -56,7 +56,7 @@ class RowSearch:
         allowed = [self._guarded(row, self._allowed) for row in reading.texts]
         numbers = [i for i, each in enumerate(allowed) if each is not None]
         tokens = self._select(reading, numbers, allowed, attempt=0)
-        late = [i for i in numbers if reading.texts[i].error is None and not self._fits(reading.texts[i], tokens[i])]
+        late = [i for i in numbers if reading.texts[i].error is None and not self.fits(reading.texts[i], tokens[i])]
         if late:
             for i in late:
                 allowed[i] = self._guarded(reading.texts[i], self._closing)
@@ -67,7 +67,7 @@ class RowSearch:
         for i in numbers:
             row = reading.texts[i]
             try:
-                self._commit(row, tokens[i])
+                self.commit(row, tokens[i])
             except Exception as error:
                 row.error = error
 
@@ -83,7 +83,7 @@ class RowSearch:
         guide_cache = row.guide_cache
         if guide_cache is None:
             return Allowed()
-        if guide_cache.tight(row.state, row.left):
+        if self.is_tight(row):
             return self._closing(row)
         stop_ids = row.request.stop_ids
         ids = None if row.request.scores or stop_ids else guide_cache.allowed(row.state).ids
@@ -92,7 +92,7 @@ class RowSearch:
     def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
         """What the controls of repetition and length leave of it, as a mask."""
         controls = row.request.controls
-        if controls == _NO_CONTROLS:
+        if controls.are_off:
             return allowed
         mask = allowed.mask
         if mask is None and row.guide_cache is not None:
@@ -100,13 +100,20 @@ class RowSearch:
         return Allowed(mask=row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos))
 
     def _closing(self, row: Row) -> Allowed:
-        """Only what leaves room to finish."""
-        guide_cache = row.guide_cache
-        assert guide_cache is not None
-        mask = guide_cache.mask(row.state, row.request.stop_ids, row.left)
-        return Allowed(mask=mask) if row.request.scores else guide_cache.listed(mask)
+        mask, guide_cache = self.closing_mask(row), row.guide_cache
+        return Allowed(mask=mask) if row.request.scores or guide_cache is None else guide_cache.listed(mask)
 
-    def _fits(self, row: Row, token: int) -> bool:
+    def is_tight(self, row: Row) -> bool:
+        """Whether a row may choose only from what leaves room to finish."""
+        return row.guide_cache is not None and row.guide_cache.tight(row.state, row.left)
+
+    def closing_mask(self, row: Row) -> Mask:
+        """What leaves room to finish, under the row's constraint."""
+        assert row.guide_cache is not None
+        return row.guide_cache.mask(row.state, row.request.stop_ids, row.left)
+
+    def fits(self, row: Row, token: int) -> bool:
+        """Whether the text can be completed after a token."""
         guide_cache = row.guide_cache
         if guide_cache is None or token in self._eos or row.request.stops(row.state, token):
             return True
@@ -180,7 +187,8 @@ class RowSearch:
                 row.scores.append(score)
                 row.raw_scores.append(raw)
 
-    def _commit(self, row: Row, token: int) -> None:
+    def commit(self, row: Row, token: int) -> None:
+        """Let a row have a token that was chosen, and what follows from it."""
         if row.error is not None:
             return
         stops = row.request.stops(row.state, token)
@@ -252,6 +260,3 @@ def _draw(row: Row, attempt: int) -> float:
 
 def _mask(allowed: Allowed | None) -> Mask | None:
     return None if allowed is None else allowed.mask
-
-
-_NO_CONTROLS = Controls()

@@ -103,6 +103,10 @@ class SourceLayer(CacheLayerMixin):
         """Sources do not grow."""
         return self.get_seq_length()
 
+    def get_max_cache_shape(self) -> int:
+        """The same, as older releases of transformers 5 call it."""
+        return self.get_max_length()
+
 
 def _stacked(parts: Sequence[Tensor], length: int) -> Tensor:
     """Tensors [heads, n, size] as one [rows, heads, length, size], padded with zeros."""

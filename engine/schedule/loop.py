@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -14,6 +15,10 @@ from ..decode.beam_search import place_of as place_of_group
 from ..decode.reading import Reading
 from ..decode.row import Reader, Request, Row
 from ..decode.row_search import RowSearch, place_of
+from ..device.backend import LANES
+from ..device.choosing import backend_of
+from ..device.lanes import Lanes
+from ..device.records import Records
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
@@ -29,16 +34,18 @@ class Loop:
     """All that runs on one model. Call `step` as long as there are `calls`; not from two threads at once.
 
     blocks: of the model's memory, 0 for a model that remembers nothing but token ids
+    slots: for the states of texts, 0 for a model that keeps none; no more texts run at once
     A step that is broken off, by Ctrl-C or by what a model raises, leaves nobody's request behind: the next one gives
     all memory back, and all that were on their way read their tokens again. `Call` says what that takes.
     """
 
-    def __init__(self, model: Model, blocks: int, pace: Pace) -> None:
+    def __init__(self, model: Model, blocks: int, pace: Pace, slots: int = 0) -> None:
         self.model = model
         self.calls: list[Call] = []
         self.steps = 0
         self._blocks = blocks
-        self._full_pace = self._pace = pace
+        self._slots = slots
+        self._full_pace = self._pace = replace(pace, texts=min(pace.texts, slots)) if slots else pace
         self._careful_until = 0
         self._memory = model.make_memory(blocks)
         self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
@@ -58,9 +65,17 @@ class Loop:
         """How many blocks the texts on their way hold."""
         return self._pool.held
 
+    @property
+    def held_slots(self) -> int:
+        """How many states the texts on their way have."""
+        return 0 if self._pool.slots is None else self._pool.slots.held
+
     @torch.inference_mode()
-    def step(self) -> None:
-        """Take up requests, read, and continue what has read."""
+    def step(self, most: int = 1, is_over: Callable[[], bool] = bool) -> None:
+        """Take up requests, read, and continue what has read.
+
+        most: so many tokens at once for each row, where they go on by themselves; fewer once `is_over`
+        """
         if not self._is_whole:
             self._recover()
         self._is_whole = False
@@ -69,7 +84,7 @@ class Loop:
         self._forget()
         plan = self._scheduler.plan(self.calls)
         try:
-            self._read(plan)
+            is_whole = self._read(plan, most, is_over)
         except Exception as error:
             self._fail(plan, error)
             return
@@ -78,7 +93,7 @@ class Loop:
                 self._finish(entry)
         self._forget()
         self.steps += 1
-        self._is_whole = True
+        self._is_whole = is_whole
 
     def forget(self) -> None:
         """Free at once what is wanted no more; between two steps."""
@@ -105,9 +120,19 @@ class Loop:
 
     def _clear(self) -> None:
         """Forget all that is held."""
-        self._pool = BlockPool(self._blocks, self.model.window) if self._blocks else TokenPool()
+        self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
+        self._lanes = self._make_lanes()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
+
+    def _make_lanes(self) -> Lanes | None:
+        """What lets rows go on by themselves, where the model's device can do that."""
+        if not isinstance(self._pool, BlockPool):
+            return None
+        records = Records(LANES)
+        backend = backend_of(self.model, self._memory, records)
+        size = self.model.vocabulary.size
+        return None if backend is None else Lanes(self._rows, self._pool, backend, records, size)
 
     def _recover(self) -> None:
         """Begin again with all that was on its way; nothing of what was in memory is relied upon."""
@@ -161,15 +186,25 @@ class Loop:
         table = self._pool.table(_source(work), work.request.start.source or None)
         return self._rows.restart(work, table) if isinstance(work, Row) else self._beams.restart(work, table)
 
-    def _read(self, plan: Plan) -> None:
-        """One forward pass, and what follows from it."""
+    def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> bool:
+        """One forward pass, or several of rows that go on by themselves, and what follows.
+
+        Returns whether everything is as a step leaves it.
+        """
         if not plan.entries:
-            return
+            return True
         if self._pool.copies:
-            self._memory.copy([(source, target) for target, source in {b: a for a, b in self._pool.copies}.items()])
+            self._memory.copy(_last_of(self._pool.copies))
             self._pool.copies = []
+        slots = self._pool.slots
+        if slots is not None and slots.copies:
+            self._memory.copy_states(_last_of(slots.copies))
+            slots.copies = []
         if self._encoder is not None:
             self._encode(self._encoder, plan)
+        works = [entry.work for entry in plan.entries]
+        if self._lanes is not None and not plan.twins and self._lanes.takes(works):
+            return self._lanes.run(works, most, is_over)
         hidden = self.model.forward(plan.chunks, self._memory)
         places: dict[int, int] = {}
         for place, (reader, chunk) in enumerate(zip(plan.readers, plan.chunks, strict=True)):
@@ -184,6 +219,7 @@ class Loop:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
         self._advance(plan, hidden, places)
+        return True
 
     def _encode(self, model: SourceModel, plan: Plan) -> None:
         """Let the model's encoder read the prompts of texts that have none yet."""
@@ -234,6 +270,11 @@ class Loop:
         entry.call.outcomes[entry.number] = outcome
         entry.call.entries.pop(entry.number, None)
         self._scheduler.drop(entry)
+
+
+def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What goes to each target, where one that was given up was taken again."""
+    return [(source, target) for target, source in {target: source for source, target in pairs}.items()]
 
 
 def _source(work: Work) -> Any:

@@ -105,7 +105,9 @@ def _kind(hint: Any) -> tuple[Any, np.dtype[Any] | None]:
     if isinstance(hint, type) and issubclass(hint, Arrays):
         return hint.numba_type(), None
     values, dimensions = get_args(hint)
-    dtype = np.dtype(get_args(get_args(values)[1])[0])
+    # NDArray[kind] is ndarray[shape, dtype[kind]], or from NumPy 2.5 on an alias that does not say so.
+    *_, kind = get_args(values)
+    dtype = np.dtype(next(iter(get_args(kind)), kind))
     return types.Array(from_dtype(dtype), dimensions, "C"), dtype
 
 

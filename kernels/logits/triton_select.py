@@ -13,59 +13,62 @@ import triton
 import triton.language as tl
 
 from .contracts import Contract
-from .triton_mask import BLOCK, allowed_at, apply_mask, on, rows_of
+from .triton_cut import cut_rows, scale_of, weight_of
+from .triton_mask import BLOCK, Rows, allowed_at, on, rows_of
 from .triton_scan import Scan, scan
-
-_LOWEST = tl.constexpr(-125.0)
-_LOG2E = 1.4426950408889634
-_STEEPEST = 3e38
-_LAST_TOKEN = 0x7FFFFFFF
 
 
 @triton.jit
-def weigh(logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, scales, row, tokens):
+def weigh(logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, settings, batch, row, tokens):
     """The weights float32, relative to the row's largest, of the tokens that the row's cut keeps; others 0."""
     allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
     place = logits + row.to(tl.int64) * stride + tokens
     values = tl.load(place, mask=allowed, other=float("-inf")).to(tl.float32)
     cut = tl.load(cuts + row)
     kept = allowed & ((values > cut) | ((values == cut) & (tokens <= tl.load(cut_tokens + row))))
-    exponents = (values - tl.load(peaks + row)) * tl.load(scales + row)
-    return tl.where(kept & (exponents > _LOWEST), tl.exp2(exponents), 0.0)
+    return tl.where(kept, weight_of(values, tl.load(peaks + row), scale_of(settings, batch, row)), 0.0)
 
 
 @triton.jit
 def weigh_blocks(
-    logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, scales, masses,
+    logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, settings, batch, masses,
     BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """The weight of one block of one row: float64 [B, blocks]."""
     row, block = tl.program_id(0), tl.program_id(1)
     tokens = block * BLOCK + tl.arange(0, BLOCK)
-    weights = weigh(logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, scales, row, tokens)
+    weights = weigh(
+        logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, settings, batch, row, tokens
+    )
     tl.store(masses + row * tl.num_programs(1) + block, tl.sum(weights, axis=0).to(tl.float64))
 
 
 @triton.jit
 def draw_rows(
-    logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, scales, masses,
-    blocks, uniforms, status, tokens,
+    logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, settings, batch, masses,
+    blocks, best, status, tokens,
     SLOTS: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Draw one row's token: first the block in which the distribution function exceeds the uniform number."""
+    """Draw one row's token: first the block in which the distribution function exceeds the uniform number.
+
+    A row without a temperature gets its best token.
+    """
     row = tl.program_id(0)
     slots = tl.arange(0, SLOTS)
     amounts = tl.load(masses + row * blocks + slots, mask=slots < blocks, other=0.0)
     reached = tl.cumsum(amounts, axis=0)
-    wanted = tl.load(uniforms + row) * tl.sum(amounts, axis=0)
+    wanted = tl.load(settings + 4 * batch + row) * tl.sum(amounts, axis=0)
     last = tl.max(tl.where(amounts > 0, slots, 0), axis=0)
     block = tl.minimum(tl.min(tl.where((reached > wanted) & (amounts > 0), slots, SLOTS), axis=0), last)
     rest = wanted - tl.sum(tl.where(slots < block, amounts, 0.0), axis=0)
     inner = block * BLOCK + tl.arange(0, BLOCK)
-    weights = weigh(logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, scales, row, inner)
+    weights = weigh(
+        logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, settings, batch, row, inner
+    )
     passed = (tl.cumsum(weights.to(tl.float64), axis=0) > rest) & (weights > 0)
     first = tl.min(tl.where(passed, inner, size), axis=0)
     token = tl.minimum(first, tl.max(tl.where(weights > 0, inner, 0), axis=0))
+    token = tl.where(tl.load(settings + row) > 0, token, tl.load(best + row))
     tl.store(tokens + row, tl.where(tl.load(status + row) == 0, token, -1))
 
 
@@ -100,26 +103,52 @@ def masked_sample(
     logprobs: bool,
 ) -> tuple[Any, ...]:
     """`kernels.masked_sample` for checked arguments on a GPU; `settings` float64 [4, B] as for the CPU."""
-    given, device = rows_of(logits, masks, rows, contract), logits.device
+    given = rows_of(logits, masks, rows, contract)
+    filtered = bool(((settings[1] < contract.size) | (settings[2] < 1)).any())
+    numbers = torch.from_numpy(np.concatenate([settings, uniforms[None]])).to(logits.device)
     found = scan(given, logprobs)
-    cuts, cut_tokens = _cuts(logits, masks, rows, contract, settings, found.peaks)
-    scales = torch.from_numpy(np.minimum(_LOG2E / settings[0], _STEEPEST)).to(device, torch.float32)
-    blocks = triton.cdiv(given.size, BLOCK)
-    masses = torch.empty((contract.batch, blocks), dtype=torch.float64, device=device)
-    tokens = torch.empty_like(found.tokens)
-    leading = (*given[:3], given.width, given.count, given.numbers, given.size, cuts, cut_tokens, found.peaks)
-    if contract.batch:
-        with on(logits):
-            weigh_blocks[(contract.batch, blocks)](*leading, scales, masses, BLOCK=BLOCK)
-            draw_rows[(contract.batch,)](
-                *(*leading, scales, masses, blocks),
-                *(torch.from_numpy(uniforms).to(device), found.status, tokens),
-                SLOTS=triton.next_power_of_2(blocks),
-                BLOCK=BLOCK,
-            )
+    tokens = _draw(given, found, numbers, filtered)
     if not logprobs:
         return tokens, found.status
     return tokens, found.status, *_logprobs(logits, tokens, found)
+
+
+def argmax_rows(given: Rows) -> tuple[Any, Any]:
+    """The best token of each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph."""
+    found = scan(given, False)
+    return found.tokens, found.status
+
+
+def sample_rows(given: Rows, settings: Any, *, filtered: bool) -> tuple[Any, Any]:
+    """A token drawn for each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph.
+
+    settings: float64 [5, B] on the device: temperature, 0 for the best token; top_k, the vocabulary's size
+        for all; top_p; min_p; the uniform number
+    filtered: whether top_k or top_p of any row may leave something out
+    """
+    found = scan(given, False)
+    return _draw(given, found, settings, filtered), found.status
+
+
+def _draw(given: Rows, found: Scan, settings: Any, filtered: bool) -> Any:
+    """The tokens int32 [B] that uniform numbers choose of those that the filters leave."""
+    batch, device = given.logits.shape[0], given.logits.device
+    settings = settings.contiguous()
+    cuts, cut_tokens = cut_rows(given, settings, found.peaks, filtered)
+    blocks = triton.cdiv(given.size, BLOCK)
+    masses = torch.empty((batch, blocks), dtype=torch.float64, device=device)
+    tokens = torch.empty_like(found.tokens)
+    leading = (*given[:3], given.width, given.count, given.numbers, given.size, cuts, cut_tokens)
+    leading = (*leading, found.peaks, settings, batch, masses)
+    if batch:
+        with on(given.logits):
+            weigh_blocks[(batch, blocks)](*leading, BLOCK=BLOCK)
+            draw_rows[(batch,)](
+                *(*leading, blocks, found.tokens, found.status, tokens),
+                SLOTS=triton.next_power_of_2(blocks),
+                BLOCK=BLOCK,
+            )
+    return tokens
 
 
 def masked_topk(
@@ -165,36 +194,6 @@ def _best_of_groups(scores: Any, tokens: Any, groups: int, k: int) -> tuple[Any,
         for one in (rows, tokens)
     )
     return scores, rows, tokens
-
-
-def _cuts(logits: Any, masks: Any, rows: Any, contract: Contract, settings: Any, peaks: Any) -> tuple[Any, Any]:
-    """Where the filters cut each row: a logit float32 [B], and the last token kept of those with that logit."""
-    device, size = logits.device, contract.size
-    temperature, top_k, top_p, min_p = settings
-    cuts = torch.full((contract.batch,), -torch.inf, dtype=torch.float32, device=device)
-    cut_tokens = torch.full((contract.batch,), _LAST_TOKEN, dtype=torch.int32, device=device)
-    if (top_k < size).any() or (top_p < 1).any():
-        values = logits[:, :size].to(torch.float32, copy=True).contiguous()
-        apply_mask(values, masks, rows, contract._replace(width=size, dtype="float32"))
-        values, order = torch.sort(values, dim=1, descending=True, stable=True)
-        last = torch.from_numpy(top_k).to(device, torch.int64)[:, None] - 1
-        cuts = torch.where(last[:, 0] < size - 1, values.gather(1, last)[:, 0], cuts)
-        steps = (values - peaks[:, None]).double() / torch.from_numpy(temperature).to(device)[:, None]
-        weights = torch.where(values >= cuts[:, None], torch.exp(steps), 0.0)
-        share = torch.from_numpy(top_p).to(device)
-        better = torch.cumsum(weights, dim=1) - weights
-        kept = (better < share[:, None] * weights.sum(dim=1, keepdim=True)).sum(dim=1, keepdim=True)
-        place = (kept - 1).clamp(0, size - 1)
-        narrower = share < 1
-        cuts = torch.where(narrower, values.gather(1, place)[:, 0], cuts)
-        cut_tokens = torch.where(narrower, order.gather(1, place)[:, 0].to(torch.int32), cut_tokens)
-    if (min_p > 0).any():
-        with np.errstate(divide="ignore"):
-            drop = torch.from_numpy(temperature * np.log(min_p)).to(device)
-        floors = (peaks.double() + drop).to(torch.float32)
-        cut_tokens = torch.where(floors > cuts, _LAST_TOKEN, cut_tokens).to(torch.int32)
-        cuts = torch.maximum(cuts, floors)
-    return cuts, cut_tokens
 
 
 def _logprobs(logits: Any, tokens: Any, found: Scan) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm import BudgetError, OptionError
+from trellm import BudgetError, ModelError, OptionError
 from trellm.guides import JSONGuide, RegexGuide
 from trellm.guides.protocol import tokens_of
 from trellm.tokenizers_adapter import Vocabulary
@@ -264,6 +264,44 @@ def test_what_goes_wrong_in_processors(host: Any, monkeypatch: pytest.MonkeyPatc
     assert found["choices"][0]["text"] == "" and told == [KeyboardInterrupt]
     with pytest.raises(KeyboardInterrupt):
         alone.check()
+
+
+@pytest.mark.parametrize("score", [-np.inf, np.nan])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_others_leave_nothing_of(host: Any, score: float, is_first: bool) -> None:
+    """Before, token 0 was chosen, or a text ended early."""
+    processor = host.adapter.GuideLogitsProcessor(RegexGuide("[ab]{4}", host.vocabulary), host.llama)
+
+    def forbid(_: Any, scores: Any) -> Any:
+        scores[:] = score
+        return scores
+
+    processor.insert(0 if is_first else 1, forbid)
+    error = ModelError if is_first and np.isnan(score) else OptionError
+    match = "row 0: " if is_first else "token 0 was chosen, which the guide does not allow"
+    with pytest.raises(error, match=match):
+        written(host.llama, processor, temperature=0)
+    biased = host.adapter.GuideLogitsProcessor(RegexGuide("a{4}", host.vocabulary), host.llama)
+    (a,) = host.llama.tokenize(b"a", add_bos=False)
+    with pytest.raises(OptionError, match="was chosen, which the guide does not allow"):
+        written(host.llama, biased, temperature=0, logit_bias={a: -np.inf})
+    sampler = host.adapter.GuideSampler(RegexGuide("a{4}", host.vocabulary), host.llama)
+    found = candidates_of(host, [a, SIZE - 1])
+    found.data[0].logit = score
+    with pytest.raises(OptionError, match="and has a score above -inf"):
+        sampler.apply(found)
+
+
+def test_what_would_bring_the_process_down(host: Any) -> None:
+    guide = RegexGuide("a", host.vocabulary)
+    for chain in (None, 5, "x", host.llama):
+        with pytest.raises(OptionError, match="is no chain of samplers; give a llama_sampler_p"):
+            host.adapter.GuideSampler(guide, host.llama).add_to(chain)
+    closed = host.load("model.gguf")
+    closed.close()
+    for ask in (lambda: host.adapter.vocabulary_for(closed), lambda: host.adapter.GuideSampler(guide, closed)):
+        with pytest.raises(OptionError, match="this Llama is closed; load the model again"):
+            ask()
 
 
 @pytest.mark.parametrize("make", ["GuideLogitsProcessor", "GuideSampler"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm import BudgetError, OptionError
+from trellm import BudgetError, ModelError, OptionError
 from trellm.guides import RegexGuide
 from trellm.tokenizers_adapter import Vocabulary
 
@@ -93,6 +93,21 @@ def test_logits_are_masked(mlx: Any, dtype: str, rows: int) -> None:
     digits = range(48, 58)
     np.testing.assert_array_equal(one[digits], other[digits])
     assert np.flatnonzero(np.isfinite(one)).tolist() == [*digits]
+
+
+@pytest.mark.parametrize("score", [-np.inf, np.nan])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_others_leave_nothing_of(mlx: Any, score: float, is_first: bool) -> None:
+    """Before, token 0 was chosen."""
+    processor = mlx.adapter.GuideLogitsProcessor(RegexGuide("[1-9]{9}", VOCABULARY))
+    processors = [processor]
+    processors.insert(0 if is_first else 1, lambda _, logits: mlx.core.full(logits.shape, score))
+    steps = mlx.generation.generate_step(
+        mlx.core.array([1, 2]), mlx.model(), max_tokens=20, logits_processors=processors
+    )
+    error = ModelError if is_first and np.isnan(score) else OptionError
+    with pytest.raises(error, match="row 0: " if is_first else "token 0 was chosen, which the guide does not allow"):
+        text_of(steps)
 
 
 def test_mistakes(mlx: Any) -> None:

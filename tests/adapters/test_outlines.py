@@ -105,3 +105,10 @@ def test_mistakes(outlines: Any, tokenizer: Any) -> None:
         outlines.TrellmBackend(model, vocabulary).get_json_schema_logits_processor("{}", " ")
     with pytest.raises(OptionError, match="library='jax'"):
         outlines.GuideProcessor(RegexGuide("1", vocabulary), "jax")
+    for library, logits in (("numpy", torch.zeros((1, 300))), ("torch", np.zeros((1, 300), np.float32))):
+        processor = outlines.GuideProcessor(RegexGuide("1", vocabulary), library)
+        with pytest.raises(OptionError, match=rf"library='{library}', but the model's logits are of .*tensor_library"):
+            processor.process_logits(np.zeros((1, 2), np.int64), logits)
+    for make in ("get_cfg_logits_processor", "get_regex_logits_processor"):
+        with pytest.raises(OptionError, match="must be a text, not None"):
+            getattr(outlines.TrellmBackend(model, vocabulary), make)(None)

@@ -54,7 +54,9 @@ def test_mlx_lm(network: Any, tokenizer: Any, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     network().save_pretrained("model")
     tokenizer.save_pretrained("model")
-    assert json.loads(run("mlx-lm.md")["text"]) in (True, False)
+    found = run("mlx-lm.md")
+    assert json.loads(found["text"]) in (True, False)
+    assert json.loads(found["texts"][0]) in (True, False) and re.fullmatch("[0-9]{1,3}", found["texts"][1])
 
 
 def test_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,6 +302,30 @@ def test_the_logits_processor(vllm: Any, tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "output", "expected"),
+    [
+        ("([0-9!]|y{50})[0-9]z", "", "0123456789"),
+        ("[0-9]y?(x{50})?", "1", "y!\0"),
+        ("(!|y{50})[0-9]z", "", "y"),
+    ],
+)
+def test_stop_tokens_within_a_budget(vllm: Any, tokenizer: Any, pattern: str, output: str, expected: str) -> None:
+    """They would end the text for vLLM: they are allowed where it is complete, and nowhere else."""
+    processor = vllm.TrellmLogitsProcessor(config_of(len(tokenizer)), torch.device("cpu"), False)
+    (stop,) = tokenizer("!").input_ids
+    params = params_of(5, regex=pattern, complete=True)
+    params.all_stop_token_ids = {stop}
+    moves = import_module("vllm.v1.sample.logits_processor.interface")
+    processor.update_state(moves.BatchUpdate(1, [], [(0, params, [5], tokenizer(output).input_ids)], []))
+    logits = processor.apply(torch.zeros((1, len(tokenizer))))
+    allowed = (logits[0] == 0).nonzero()[:, 0].tolist()
+    single = {character: tokenizer(character).input_ids[0] for character in expected if character != "\0"}
+    ends = {tokenizer.eos_token_id} if "\0" in expected else set()
+    text = tokenizer("12").input_ids if "[0-9!]" in pattern else []
+    assert set(allowed) == {*single.values(), *ends, *text}
+
+
+@pytest.mark.parametrize(
     ("asked", "match"),
     [
         ({"regex": "[0-9"}, "offset 0"),

@@ -42,7 +42,7 @@ def test_in_the_interpreter() -> None:
         env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -52,10 +52,11 @@ def test_in_the_interpreter() -> None:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     if CUDA or INTERPRETED:
-        from trellm.kernels.logits import triton_mask, triton_scan, triton_select
+        from trellm.kernels.logits import triton_cut, triton_mask, triton_scan, triton_select
 
         for module in (triton_mask, triton_scan, triton_select):
             monkeypatch.setattr(module, "BLOCK", BLOCK)
+        monkeypatch.setattr(triton_cut, "CUT_BLOCK", 2 * BLOCK)
 
 
 def case(width: int, dtype: torch.dtype = torch.float32) -> tuple[Any, Any, Any, int]:
@@ -135,7 +136,7 @@ def test_sampling(width: int, filters: dict[str, Any]) -> None:
     given = case(width)
     moved = on_device(*given)
     numbers: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0} | filters
-    for uniform in (0.0, 0.37):
+    for uniform in (0.37,) if filters else (0.0, 0.37):
         uniforms, settings = _sampling(moved[3], uniform, *numbers.values())
         tokens, status, chosen, raw = host(triton_select.masked_sample(*moved, uniforms, settings, True))
         expected = kernels.masked_sample(given[0], uniform, *given[1:], **filters, logprobs=True)
@@ -143,6 +144,59 @@ def test_sampling(width: int, filters: dict[str, Any]) -> None:
         np.testing.assert_array_equal(tokens, expected.tokens)
         np.testing.assert_allclose(chosen, expected.logprobs, atol=1e-5)
         np.testing.assert_allclose(raw, expected.raw_logprobs, atol=1e-5)
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_the_filters_keep(dtype: torch.dtype) -> None:
+    """Many equal logits, among them those at which rows are cut, by each filter alone and by all."""
+    from trellm.kernels.logits import reference, triton_cut, triton_mask, triton_scan
+
+    rng = np.random.default_rng(1)
+    width = 2 * BLOCK + 9
+    logits = np.round(4 * rng.standard_normal((6, width))) / 4
+    logits[1:3] = 1.5
+    logits[5, ::2] = -np.inf
+    allowed = rng.random((6, width)) < 0.7
+    allowed[1] = True
+    settings = np.array([
+        [1.0, 9, 1.0, 0.0], [1.0, width, 0.5, 0.0], [0.3, width, 0.9, 0.0],
+        [0.7, 30, 0.6, 0.0], [1.0, width, 1.0, 0.3], [1.3, width // 2, 0.95, 0.02],
+    ])  # fmt: skip
+    moved = torch.from_numpy(logits).to(DEVICE, dtype)
+    masks = torch.from_numpy(kernels.pack_mask(allowed).view(np.int32)).to(DEVICE)
+    given = triton_mask.rows_of(moved, masks, None, check(moved, masks, None, width))
+    numbers = torch.from_numpy(np.ascontiguousarray(settings.T)).to(DEVICE)
+    cuts, lasts = host(triton_cut.cut_rows(given, numbers, triton_scan.scan(given, False).peaks, True))
+    for row, (temperature, top_k, top_p, min_p) in enumerate(settings):
+        kept = (logits[row] > cuts[row]) | ((logits[row] == cuts[row]) & (np.arange(width) <= lasts[row]))
+        expected = reference.filtered(logits[row], allowed[row], temperature, int(top_k), top_p, min_p) > 0
+        np.testing.assert_array_equal(kept & allowed[row] & (logits[row] > -np.inf), expected)
+        assert 0 < expected.sum() < allowed[row].sum()
+
+
+@needs_triton
+@pytest.mark.parametrize("filters", [FILTERS[0], FILTERS[-1]])
+def test_rows_of_which_some_are_greedy(filters: dict[str, Any]) -> None:
+    """A temperature of 0 on the device, as what is captured in a graph takes it: such rows get their best token."""
+    from trellm.kernels.logits import triton_mask, triton_select
+    from trellm.kernels.logits.select import _sampling
+
+    given = case(BLOCK + 3)
+    moved = on_device(*given)
+    numbers: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0} | filters
+    uniforms, settings = _sampling(moved[3], 0.61, *numbers.values())
+    drawn = kernels.masked_sample(given[0], 0.61, *given[1:], **filters)
+    best = kernels.masked_argmax(*given)
+    greedy = np.arange(6) % 2 == 0
+    settings[0, greedy] = 0
+    rows = triton_mask.rows_of(*moved)
+    both = torch.from_numpy(np.concatenate([settings, uniforms[None]])).to(DEVICE)
+    tokens, status = host(triton_select.sample_rows(rows, both, filtered=bool(filters)))
+    np.testing.assert_array_equal(status, best.status)
+    np.testing.assert_array_equal(tokens, np.where(greedy, best.tokens, drawn.tokens))
+    for one, other in zip(host(triton_select.argmax_rows(rows)), best[:2], strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @needs_triton
@@ -197,7 +251,7 @@ def test_logits_on_a_gpu_are_handled_there() -> None:
     ]
     choice = kernels.masked_sample(moved[0], 0.3, *moved[1:], given[3], top_p=0.9, logprobs=True)
     assert choice.tokens.device.type == "cuda"
-    expected = kernels.masked_sample(given[0], 0.3, *given[1:], top_p=0.9)
+    expected = kernels.masked_sample(given[0], 0.3, *given[1:], top_p=0.9, logprobs=True)
     np.testing.assert_array_equal(choice.tokens.cpu().numpy(), expected.tokens)
     best = kernels.masked_topk(moved[0], 4, *moved[1:], given[3], group=2)
     np.testing.assert_array_equal(

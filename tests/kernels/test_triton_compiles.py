@@ -22,10 +22,18 @@ ROWS = {
     "flags": "*i32",
     "cuts": "*fp32",
     "cut_tokens": "*i32",
-    "scales": "*fp32",
+    "settings": "*fp64",
+    "batch": "i32",
     "masses": "*fp64",
     "blocks": "i32",
-    "uniforms": "*fp64",
+    "best": "*i32",
+    "partial": "*fp32",
+    "k_partial": "*fp32",
+    "found": "*i64",
+    "k_found": "*i64",
+    "reached": "*fp64",
+    "goals": "*fp64",
+    "equals": "*i32",
     "status": "*u8",
     "tokens": "*i32",
     "tops": "*fp32",
@@ -33,7 +41,23 @@ ROWS = {
     "raw": "*fp64",
 }
 
+CUT = {"PASSES": 8, "BLOCK": 4096, "SLOTS": 64}
+STEPS = {
+    f"{tensor}_{step}"
+    for tensor, steps in {
+        "out": ("token", "head"),
+        "query": ("token", "head"),
+        "key": ("block", "head", "place"),
+        "value": ("block", "head", "place"),
+        "new_key": ("token", "head"),
+        "new_value": ("token", "head"),
+    }.items()
+    for step in steps
+}
 
+
+# Triton 3.7, which comes with torch 2.13, makes a node of a syntax tree without a field that Python 3.13 asks for.
+@pytest.mark.filterwarnings("ignore:AnnAssign.__init__:DeprecationWarning")
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler")
 @pytest.mark.parametrize(
     ("module", "kernel", "logits", "constants"),
@@ -44,6 +68,12 @@ ROWS = {
         ("triton_scan", "finish_rows", "", {"WITH_RAW": True, "SLOTS": 128, "KEEP": 16}),
         ("triton_select", "weigh_blocks", "*fp16", {"BLOCK": 1024}),
         ("triton_select", "draw_rows", "*bf16", {"BLOCK": 1024, "SLOTS": 128}),
+        ("triton_cut", "tally_blocks", "*fp32", CUT | {"PASS": 0, "MASS": False}),
+        ("triton_cut", "tally_blocks", "*bf16", CUT | {"PASS": 0, "MASS": True}),
+        ("triton_cut", "tally_blocks", "*fp16", CUT | {"PASS": 3, "MASS": True}),
+        ("triton_cut", "count_equals", "*fp32", CUT),
+        ("triton_cut", "finish_cuts", "*bf16", CUT | {"FILTERED": True}),
+        ("triton_cut", "finish_cuts", "*fp32", CUT | {"FILTERED": False}),
     ],
 )
 def test_a_kernel_compiles(
@@ -55,6 +85,18 @@ def test_a_kernel_compiles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    compiled(monkeypatch, f"logits.{module}", kernel, ROWS | {"logits": logits}, constants)
+
+
+def compiled(
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    kernel: str,
+    types: dict[str, str],
+    constants: dict[str, Any],
+    **options: int,
+) -> Any:
+    """What the compiler makes of a kernel; steps through memory are divisible by 16, as they mostly are."""
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     triton = pytest.importorskip("triton")
     from importlib import import_module
@@ -62,13 +104,57 @@ def test_a_kernel_compiles(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = getattr(import_module(f"trellm.kernels.logits.{module}"), kernel)
-    types = ROWS | {"logits": logits} | dict.fromkeys(constants, "constexpr")
+    function = getattr(import_module(f"trellm.kernels.{module}"), kernel)
     names = function.arg_names
+    types = types | dict.fromkeys(constants, "constexpr")
+    aligned = [name for name in names if types[name][0] == "*" or name in STEPS]
     source = ASTSource(
         function,
         {name: types[name] for name in names},
         constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in aligned},
     )
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
-    assert compiled.asm["cubin"]
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert made.asm["cubin"]
+    return made
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler")
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "group", "widest"),
+    [
+        ("bf16", (128, 128), 4, 1),
+        ("bf16", (192, 128), 1, 2048),
+        ("fp16", (24, 16), 7, 5),
+        ("fp32", (64, 64), 1, 500),
+        ("fp64", (16, 16), 2, 3),
+    ],
+)
+def test_attention_compiles(
+    dtype: str, sizes: tuple[int, int], group: int, widest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    pytest.importorskip("triton")
+    from trellm.kernels.attention.triton_paged import Machine, cut_work, lanes_of
+
+    machine = Machine(132, 170 << 10)
+    bytes_each = int(dtype[2:]) // 8 if dtype != "bf16" else 2
+    cut = cut_work(machine, 1, 8, group, widest, 4096, sizes, bytes_each, None)
+    exact = "*fp64" if dtype == "fp64" else "*fp32"
+    types = dict.fromkeys(("out", "queries", "keys", "values", "sinks", "new_keys", "new_values"), f"*{dtype}")
+    types |= dict.fromkeys(("tables", "firsts", "widths", "starts", "slots"), "*i32")
+    types |= dict.fromkeys(("partial", "peaks", "sums"), exact)
+    types |= dict.fromkeys(("window", "chunk", "most", "tiles", "widest", "heads", *STEPS), "i32")
+    shape = {"VALUE_SIZE": sizes[1], "VALUE_LANES": lanes_of(sizes[1])}
+    keys = {"KEY_SIZE": sizes[0], "KEY_LANES": lanes_of(sizes[0]), "BLOCK": 16}
+    tiles = {"GROUP": group, "TOKENS": cut.tokens, "ROWS": cut.rows, "KEYS": cut.keys, "SCALE": 0.1}
+    options = {"num_warps": cut.warps, "num_stages": cut.stages}
+    for parts, cap, with_sinks in ((1, 0.0, True), (33, 50.0, False)):
+        how = {"PARTS": parts, "CAP": cap, "WITH_SINKS": with_sinks}
+        made = compiled(
+            monkeypatch, "attention.triton_paged", "attend_tiles", types, shape | keys | tiles | how, **options
+        )
+        assert made.metadata.shared <= machine.shared
+    merged = shape | {"PARTS": 33, "PART_LANES": 64, "WITH_SINKS": True}
+    compiled(monkeypatch, "attention.triton_paged", "merge_parts", types, merged)
+    compiled(monkeypatch, "attention.triton_write", "write_tokens", types, shape | keys | {"HEADS": 8})

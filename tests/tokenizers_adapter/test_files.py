@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
-from trellm.errors import VocabularyError
+from tokenizers.models import BPE
+from trellm.errors import OptionError, VocabularyError
 from trellm.tokenizers_adapter import Vocabulary
 from trellm.tokenizers_adapter.spelling import byte_level_alphabet
 
@@ -149,6 +150,39 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text("{")
     (tmp_path / "tokenizer.json").write_text(Tokenizer(import_module("tokenizers.models").BPE({"a": 0}, [])).to_str())
     assert Vocabulary.from_tokenizer(tmp_path, eos_ids=[1], size=2).tokens == [b"a", None]
+
+
+def test_names_and_sizes_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(VocabularyError, match="a' cannot be read: File name too long"):
+        Vocabulary.from_tokenizer("a" * 5000)
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    backend: Any = Tokenizer(BPE({"a": 0, "b": 1}, []))
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("[" * 100_000)
+    with pytest.raises(VocabularyError, match="names no end-of-sequence token"):
+        Vocabulary.from_tokenizer(folder)
+    assert Vocabulary.from_tokenizer(folder, eos_ids=1, size=40).size == 40
+    for size in (0, 1 << 25, 2**40):
+        with pytest.raises(OptionError, match="of at least 1, and at most 16,777,216"):
+            Vocabulary.from_tokenizer(folder, eos_ids=1, size=size)
+    with pytest.raises(VocabularyError, match="Tokenizer is a class, not a tokenizer"):
+        Vocabulary.from_tokenizer(Tokenizer)
+
+    def locked(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", locked)
+    with pytest.raises(VocabularyError, match=r"tokenizer\.json' cannot be read: Permission denied"):
+        Vocabulary.from_tokenizer(folder / "tokenizer.json", eos_ids=1)
+
+
+def test_a_tekken_file_with_what_are_no_bytes(tmp_path: Path) -> None:
+    config = {"default_vocab_size": 4, "default_num_special_tokens": 3}
+    path = tmp_path / "tekken.json"
+    path.write_text(json.dumps({"config": config, "vocab": [{"rank": 0, "token_bytes": "!!!!"}]}))
+    with pytest.raises(VocabularyError, match=r"is no tekken\.json that can be read"):
+        Vocabulary.from_tokenizer(path)
 
 
 @pytest.mark.parametrize("make", ["v1", "v3", "tekken"])

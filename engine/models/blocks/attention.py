@@ -15,8 +15,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ....kernels.attention.paged import attend_blocks
 from ...decode.arrays import as_list
+from ...memory.tables import BLOCK
+from .devices import DeviceRows, has_kernels
 from .reach import Reach
-from .step import Step
+from .step import DeviceStep, Step
 from .storage import LayerBlocks
 
 _TILE = 512
@@ -34,29 +36,110 @@ class Scoring(NamedTuple):
 
 
 def attend(
-    step: Step, layer: LayerBlocks, reach: Reach, new: tuple[Tensor, Tensor, Tensor], scoring: Scoring
+    step: Step | DeviceStep,
+    layer: LayerBlocks,
+    reach: Reach,
+    new: tuple[Tensor, Tensor | None, Tensor | None],
+    scoring: Scoring,
 ) -> Tensor:
     """What the new tokens get: [tokens, query heads, size of values].
 
-    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already
+    new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already, from where
+        they are read if they are not given
     """
-    queries, keys, values = new
-    out = queries.new_empty(*queries.shape[:2], values.shape[2])
+    queries = new[0]
+    out = queries.new_empty(*queries.shape[:2], layer.values.shape[3])
+    if isinstance(step, DeviceStep):
+        by_rows = attend_rows if has_kernels(queries.device) else _row_by_row
+        by_rows(out, queries, step.rows, layer, reach, scoring)
+    elif step.uploaded is None or not queries.dtype == layer.keys.dtype == layer.values.dtype:
+        _short(out, queries, step, layer, reach, scoring)
+        _one_by_one(out, new, step, step.long, layer, reach, scoring)
+    else:
+        narrow, wide, whole, prompts = step.uploaded
+        attend_rows(out, queries, narrow, layer, reach, scoring)
+        attend_rows(out, queries, wide, layer, reach, scoring)
+        if _plain(reach, scoring, whole.longest):
+            _one_by_one(out, new, step, prompts, layer, reach, scoring)
+        else:
+            attend_rows(out, queries, whole, layer, reach, scoring)
+    return out
+
+
+def attend_rows(
+    out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
+) -> None:
+    """Rows on a device, by the kernel for it; out, queries: [tokens, query heads, size]."""
+    from ....kernels.attention.triton_paged import attend_paged
+
+    there = rows.on(queries.device)
+    attend_paged(
+        out,
+        queries if queries.stride(2) == 1 else queries.contiguous(),
+        *(layer.keys, layer.values, there.tables, there.firsts, there.widths, there.starts),
+        scale=scoring.scale,
+        window=reach.window or 0,
+        chunk=reach.chunk or 0,
+        cap=scoring.cap or 0.0,
+        sinks=scoring.sinks,
+        longest=there.longest,
+        widest=there.widest,
+    )
+
+
+def _row_by_row(
+    out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
+) -> None:
+    """The same without a kernel."""
+    firsts, widths, starts = (as_list(column) for column in (rows.firsts, rows.widths, rows.starts))
+    for table, first, width, start in zip(rows.tables, firsts, widths, starts, strict=True):
+        if not width:
+            continue
+        end = start + width
+        begin = reach.begin(start) // BLOCK * BLOCK
+        blocks = table[begin // BLOCK : (end + BLOCK - 1) // BLOCK].long()
+        keys, values = (
+            part[blocks].transpose(0, 1).flatten(1, 2)[:, : end - begin] for part in (layer.keys, layer.values)
+        )
+        positions = torch.arange(start, end, device=queries.device)[None]
+        mixed = _masked(
+            queries[first : first + width].transpose(0, 1)[None],
+            *(keys[None], values[None]),
+            reach.allowed(positions, end, begin),
+            scoring,
+        )
+        out[first : first + width] = mixed[0].transpose(0, 1)
+
+
+def _short(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reach: Reach, scoring: Scoring) -> None:
+    """Short chunks."""
     if step.short:
         if layer.arrays is not None and queries.dtype == layer.keys.dtype:
             _in_place(out, queries.contiguous(), step, layer, reach, scoring)
         else:
             for chosen in step.similar():
                 _padded(out, queries, step, chosen, layer, reach, scoring)
-    for chunk in step.long:
+
+
+def _one_by_one(
+    out: Tensor,
+    new: tuple[Tensor, Tensor | None, Tensor | None],
+    step: Step,
+    chosen: list[int],
+    layer: LayerBlocks,
+    reach: Reach,
+    scoring: Scoring,
+) -> None:
+    """Long chunks."""
+    queries, keys, values = new
+    for chunk in chosen:
         first, last, start = step.firsts[chunk], step.firsts[chunk] + step.widths[chunk], step.starts[chunk]
-        if start == 0:
+        if start == 0 and keys is not None and values is not None:
             own, its = keys[first:last].transpose(0, 1), values[first:last].transpose(0, 1)
         else:
             own, its = (part[0] for part in step.gather([chunk]).of_layer(layer))
         mixed = _long(queries[first:last].transpose(0, 1), own, its, start, reach, scoring)
         out[first:last] = mixed.transpose(0, 1)
-    return out
 
 
 def _in_place(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reach: Reach, scoring: Scoring) -> None:
@@ -121,8 +204,7 @@ def _padded(
 def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reach, scoring: Scoring) -> Tensor:
     """A long chunk from `start` on of a text, whose keys and values [heads, tokens, size] end where it ends."""
     count, end = queries.shape[1], keys.shape[1]
-    plain = reach.longest is None or reach.longest >= end
-    if start == 0 and plain and scoring.cap is None and scoring.sinks is None:
+    if start == 0 and _plain(reach, scoring, end):
         return scaled_dot_product_attention(
             queries[None], keys[None], values[None], is_causal=True, scale=scoring.scale, enable_gqa=True
         )[0]
@@ -135,6 +217,11 @@ def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reac
         seen = keys[None, :, begin:stop], values[None, :, begin:stop]
         parts.append(_masked(queries[None, :, low:high], *seen, allowed, scoring)[0])
     return torch.cat(parts, 1)
+
+
+def _plain(reach: Reach, scoring: Scoring, end: int) -> bool:
+    """Whether causal attention of a text up to `end` is all there is to it."""
+    return (reach.longest is None or reach.longest >= end) and scoring.cap is None and scoring.sinks is None
 
 
 def _masked(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, scoring: Scoring) -> Tensor:

@@ -44,7 +44,7 @@ class Pass:
         self.real = None if self.alike else steps <= self._lasts[:, None]
         tables = [table for table, _ in chunks]
         slots = [slots_of(*each) for each in zip(tables, starts, widths, strict=True)]
-        self.places = Places(np.concatenate(slots))
+        self.places = Places(torch.as_tensor(np.concatenate(slots)))
         self.texts = None if self.start == 0 else Gathered(tables, ends, device)
         self.view = Cache(layers=[_BlockLayer(self, layer) for layer in storage.layers])
 
@@ -93,6 +93,10 @@ class _BlockLayer(CacheLayerMixin):
     def get_max_length(self) -> int:
         """There is no limit here."""
         return -1
+
+    def get_max_cache_shape(self) -> int:
+        """The same, as older releases of transformers 5 call it."""
+        return self.get_max_length()
 
 
 def by_cut(chunks: Sequence[Chunk]) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,8 +14,10 @@ from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
 from .attention import Scoring, attend
-from .reach import layer_reaches
-from .step import Step
+from .devices import DeviceRows
+from .reach import Reach, layer_kinds
+from .step import DeviceStep, Step
+from .storage import BlockStorage
 
 _NAME = "trellm_blocks"
 _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
@@ -32,7 +35,7 @@ class PackedReader:
         self._body = body
         self._config = config
         self._run = run
-        self._reaches = layer_reaches(config)
+        self._reaches = [kind.reach or Reach() for kind in layer_kinds(config)]
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
@@ -44,11 +47,39 @@ class PackedReader:
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
-        device = self._body.device
-        step = Step(chunks, storage, self._reaches, device)
-        numbers = torch.tensor([step.ids, step.positions], device=device)
-        positions = numbers[1:]
-        more = {"past_key_values": _Positions(positions[0])} if self._tuned else {}
+        step = self.step(chunks, storage)
+        ids, positions = torch.tensor([step.ids, step.positions], device=self._body.device)
+        states = self._states(ids, positions, step)
+        return states if len(states) == len(step.last) else states[step.last]
+
+    def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
+        """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
+
+        ids, positions: int64 [tokens]; those of tokens that are nobody's are read, and their states mean nothing
+        storage: in which something was written before
+        """
+        return self._states(ids, positions, DeviceStep(storage.layers, self._reaches, rows))
+
+    @property
+    def baked(self) -> tuple[int, ...]:
+        """Where the weights lie, which graphs that were captured rely on."""
+        return tuple(weights.data_ptr() for weights in self._body.parameters())
+
+    def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
+        """What attention has to know of chunks that are read together."""
+        return Step(chunks, storage, self._reaches, self._body.device)
+
+    def over(self, step: Step) -> Callable[..., Tensor]:
+        """`run` for the chunks of a step."""
+        return partial(self.run, step=step)
+
+    def _states(self, ids: Tensor, positions: Tensor, step: Step | DeviceStep) -> Tensor:
+        """The states [tokens, size] of a step's tokens."""
+        more = {"past_key_values": _Positions(positions)} if self._tuned else {}
+        return self.run(ids[None], step, position_ids=positions[None], use_cache=False, **more)[0]
+
+    def run(self, ids: Tensor, step: Step | DeviceStep, **arguments: Any) -> Tensor:
+        """The states [rows, width, size] of ids [rows, width], which are the tokens of the step's chunks in order."""
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
@@ -56,20 +87,12 @@ class PackedReader:
                 try:
                     for config in self._configs:
                         config["_attn_implementation_internal"] = _NAME
-                    states = self._run(
-                        numbers[:1],
-                        position_ids=positions,
-                        attention_mask=None,
-                        use_cache=False,
-                        trellm_step=step,
-                        **more,
-                    )[0]
+                    return self._run(ids, attention_mask=None, trellm_step=step, **arguments)
                 finally:
                     self._restore(before)
             except BaseException:
                 self._restore(before)  # once more, since Ctrl-C may have come in the midst of it
                 raise
-        return states if len(states) == len(step.last) else states[step.last]
 
     def _restore(self, names: Sequence[Any]) -> None:
         """Give the model its own attention back."""
@@ -104,11 +127,13 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    trellm_step: Step | None = None,
+    trellm_step: Step | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that layers call; [1, heads, tokens, size] each. Raises NotPackedError."""
+    """The attention function that layers call; [rows, heads, width, size] each. Raises NotPackedError."""
     number: int | None = getattr(module, "layer_idx", None)
+    if trellm_step is not None and trellm_step.turn is not None:
+        number = trellm_step.turn
     if trellm_step is None or number is None:
         raise NotPackedError(f"{type(module).__name__} does not hand on what attention needs")
     reach = trellm_step.reaches[number]
@@ -120,11 +145,17 @@ def _attention(
     ]
     if strange:
         raise NotPackedError(f"{type(module).__name__} passes {', '.join(strange)} to its attention")
-    new = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+    rows, width = len(query), query.shape[2]
+    new = (
+        query.transpose(1, 2).flatten(0, 1),
+        key.transpose(1, 2).flatten(0, 1),
+        value.transpose(1, 2).flatten(0, 1),
+    )
     layer = trellm_step.layers[number]
-    layer.write(new[1], new[2], trellm_step.places)
+    trellm_step.write(layer, new[1], new[2])
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))[None], None
+    mixed = attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))
+    return mixed.view(rows, width, *mixed.shape[1:]), None
 
 
 _interface: Any = AttentionInterface

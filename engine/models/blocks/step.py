@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,11 +13,40 @@ from torch import Tensor
 
 from ....kernels.attention.paged import Rows
 from ...memory.tables import BLOCK, Chunk
+from .devices import DeviceRows, has_kernels
 from .reach import Reach
 from .storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
 
 SHORT = 16
 """Up to so many tokens of a chunk are read by the kernel of short chunks."""
+WHOLE = 1024
+"""From so many tokens on a prompt that is read at once is worth a call of SDPA of its own, on a device."""
+
+
+class DeviceStep(NamedTuple):
+    """A step that is on the device and nowhere else: what lies in `rows` may change between launches of a graph."""
+
+    layers: list[LayerBlocks]
+    reaches: list[Reach]
+    rows: DeviceRows
+    turn: int | None = None
+
+    def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
+        """Store the keys and values [tokens, heads, size] of the step's tokens, if they have a slot."""
+        slots = self.rows.slots
+        if not has_kernels(keys.device):
+            real = slots >= 0
+            keys, values, slots = keys[real], values[real], slots[real]
+        layer.write(keys, values, Places(slots))
+
+
+class Uploaded(NamedTuple):
+    """The rows of a step on a device: those of few tokens, those of many, and those that are whole prompts."""
+
+    narrow: DeviceRows
+    wide: DeviceRows
+    whole: DeviceRows
+    prompts: list[int]
 
 
 class Step:
@@ -27,11 +56,14 @@ class Step:
         in its text, and how many tokens that text then has
     short, long: which chunks are the one and the other
     rows: what the kernel reads of the short ones
+    turn: which layer attends, where layers that share their attention say so; else None
+    uploaded: all chunks, on a device that has kernels
     """
 
     def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach], device: Any) -> None:
         self.layers: list[LayerBlocks] = storage.layers
         self.reaches: list[Reach] = reaches
+        self.turn: int | None = None
         self._chunks = chunks
         self._device = device
         self.ids: list[int] = []
@@ -56,7 +88,9 @@ class Step:
         self.ends = [start + width for start, width in zip(self.starts, self.widths, strict=True)]
         self.short = [row for row, width in enumerate(self.widths) if width <= SHORT]
         self.long = [row for row, width in enumerate(self.widths) if width > SHORT]
-        self.places = Places(np.frombuffer(slots, np.int32))
+        self.uploaded = self._upload(slots) if has_kernels(device) else None
+        host = torch.frombuffer(slots, dtype=torch.int32)
+        self.places = Places(host if self.uploaded is None else self.uploaded.narrow.slots)
         self.rows = self._rows(blocks, tables)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
@@ -71,6 +105,43 @@ class Step:
         if self.long:
             columns = [column[self.short] for column in columns]
         return Rows(np.frombuffer(blocks, np.int32), np.frombuffer(tables, np.int32), *columns)
+
+    def _upload(self, slots: array[int]) -> Uploaded:
+        """Bring everything that kernels have to know to the device, in one copy for which nobody waits."""
+        wide: list[int] = []
+        prompts: list[int] = []
+        for row in self.long:
+            (prompts if self.starts[row] == 0 and self.widths[row] >= WHOLE else wide).append(row)
+        kinds = (self.short, wide, prompts)
+        order = [row for kind in kinds for row in kind]
+        count, tokens = len(order), len(slots)
+        most = (max(self.ends) + BLOCK - 1) // BLOCK
+        packed = torch.zeros(tokens + (3 + most) * count, dtype=torch.int32, pin_memory=self._device.type == "cuda")
+        numbers = packed.numpy()
+        numbers[:tokens] = slots
+        columns = numbers[tokens : tokens + 3 * count].reshape(3, count)
+        for column, values in zip(columns, (self.firsts, self.widths, self.starts), strict=True):
+            column[:] = np.frombuffer(values, np.int32)[order]
+        tables = numbers[tokens + 3 * count :].reshape(count, most)
+        for place, row in enumerate(order):
+            own = self._chunks[row].table.blocks
+            used = min(len(own), most)
+            tables[place, :used] = np.frombuffer(own, np.int32, used)
+        there = packed.to(self._device, non_blocking=True)
+        firsts, widths, starts = there[tokens : tokens + 3 * count].view(3, count)
+        whole = DeviceRows(there[:tokens], there[tokens + 3 * count :].view(count, most), firsts, widths, starts, 0, 0)
+        parts: list[DeviceRows] = []
+        low = 0
+        for kind in kinds:
+            ends, widths = ([column[row] for row in kind] for column in (self.ends, self.widths))
+            parts.append(whole.part(low, low + len(kind), max(ends, default=0), max(widths, default=0)))
+            low += len(kind)
+        narrow, many, long = parts
+        return Uploaded(narrow, many, long, prompts)
+
+    def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
+        """Store the keys and values [tokens, heads, size] of the step's tokens."""
+        layer.write(keys, values, self.places)
 
     def scratch(self, part: int, heads: int, dtype: Any) -> NDArray[Any]:
         """Room for the scores of one token, for each thread its own."""

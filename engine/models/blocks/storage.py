@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ....kernels.attention.paged import write_blocks
 from ...memory.tables import BLOCK, FREED, BlockTable
+from .devices import has_kernels
 
 IN_PLACE = {torch.float32, torch.float64}
 """What the kernels for CPUs read and write in place."""
@@ -31,20 +32,28 @@ class LayerBlocks:
 
     def write(self, keys: Tensor, values: Tensor, places: Places) -> None:
         """Store the keys and values [tokens, heads, size] of new tokens."""
-        if not self.keys.numel():
-            self._allocate(keys, values)
+        self.allocate(keys, values)
         if self.arrays is not None:
-            write_blocks(self.arrays[0], keys.contiguous().numpy(), places.slots)
-            write_blocks(self.arrays[1], values.contiguous().numpy(), places.slots)
+            slots = places.on(keys.device).numpy()
+            write_blocks(self.arrays[0], keys.contiguous().numpy(), slots)
+            write_blocks(self.arrays[1], values.contiguous().numpy(), slots)
+        elif has_kernels(keys.device):
+            from ....kernels.attention.triton_write import write_paged
+
+            write_paged(self.keys, self.values, _rows(keys), _rows(values), places.on(keys.device))
         else:
-            blocks, within = places.on(keys.device)
+            blocks, within = places.split(keys.device)
             self.keys[blocks, :, within] = keys
             self.values[blocks, :, within] = values
 
-    def _allocate(self, keys: Tensor, values: Tensor) -> None:
+    def allocate(self, keys: Tensor, values: Tensor) -> None:
+        """Make room for keys and values such as these [tokens, heads, size], unless there is."""
+        if self.keys.numel():
+            return
         self.keys = _zeros(self.blocks, keys)
         self.values = _zeros(self.blocks, values)
-        if keys.device.type == "cpu" and keys.dtype == values.dtype and keys.dtype in IN_PLACE:
+        in_place = keys.device.type == "cpu" and not has_kernels(keys.device)
+        if in_place and keys.dtype == values.dtype and keys.dtype in IN_PLACE:
             self.arrays = self.keys.numpy(), self.values.numpy()
 
     def read(self, rows: Gathered) -> tuple[Tensor, Tensor]:
@@ -73,23 +82,33 @@ class BlockStorage:
                 layer.keys[targets] = layer.keys[sources]
                 layer.values[targets] = layer.values[sources]
 
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """There are none."""
+
 
 class Places:
     """Where the new tokens of a pass go.
 
-    slots: int32 [tokens], block * BLOCK + place in the block
+    slots: int32 [tokens], block * BLOCK + place in the block, on any device
     """
 
-    def __init__(self, slots: NDArray[np.int32]) -> None:
-        self.slots = slots
-        self._on: tuple[Tensor, Tensor] | None = None
+    def __init__(self, slots: Tensor) -> None:
+        self._slots = {slots.device: slots}
+        self._first = slots
+        self._split: tuple[Tensor, Tensor] | None = None
 
-    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+    def on(self, device: torch.device) -> Tensor:
+        """The slots in memory of a device."""
+        if device not in self._slots:
+            self._slots[device] = self._first.to(device)
+        return self._slots[device]
+
+    def split(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Blocks and places in them, int64 [tokens]."""
-        if self._on is None:
-            slots = torch.as_tensor(self.slots.astype(np.int64)).to(device)
-            self._on = slots // BLOCK, slots % BLOCK
-        return self._on
+        if self._split is None or self._split[0].device != device:
+            slots = self.on(device).long()
+            self._split = slots // BLOCK, slots % BLOCK
+        return self._split
 
 
 class Gathered:
@@ -127,6 +146,11 @@ def slots_of(table: BlockTable, start: int, width: int) -> NDArray[np.int32]:
     """The slots of tokens `start` ... `start + width - 1` of a text, int32."""
     at = np.arange(start, start + width, dtype=np.int32)
     return np.frombuffer(table.blocks, np.int32)[at // BLOCK] * np.int32(BLOCK) + at % BLOCK
+
+
+def _rows(entries: Tensor) -> Tensor:
+    """Entries [tokens, heads, size] as kernels take them, the numbers of each next to one another."""
+    return entries if entries.stride(2) == 1 else entries.contiguous()
 
 
 def _zeros(blocks: int, like: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -156,7 +157,8 @@ def is_python(text: str) -> bool:
 def is_sql(text: str) -> bool:
     """Whether SQLite gets past the syntax: it may well miss tables or object to arguments."""
     try:
-        sqlite3.connect(":memory:").execute(text)
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.execute(text)
     except sqlite3.Error as error:
         return not re.search("syntax error|unrecognized token|incomplete input", str(error))
     return True

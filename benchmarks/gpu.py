@@ -1,0 +1,205 @@
+"""Decoding on a GPU: our tokens a second, beside transformers' and beside what its memory could give.
+
+    python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json schemas]
+        [--tokens 128] [--rounds 3] [--peers] [--save]
+
+Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the
+median of --rounds runs after a warm one.
+
+free, regex, json   text, `([A-Za-z]+[ .,])*`, one schema for all rows
+schemas             JSON with a schema of its own for each row
+bandwidth           the bytes of the weights a step reads (keys are few here) by what a step took, beside what a copy
+                    from the device's memory to itself reaches in the same run
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from recording import save, show
+
+SHAPES = {
+    "0.6B": {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16},
+    "4B": {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32},
+    "8B": {"hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32},
+}
+TIED = {"0.6B", "4B"}
+WIDTH = 151_936
+PROMPT = "Number {}: give me one record of a person, in words of your own, and nothing else."
+RECORD: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["red", "green", "blue", "white"]}},
+        "notes": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["name", "age", "tags", "notes"],
+    "additionalProperties": False,
+}
+
+
+def record(number: int) -> dict[str, Any]:
+    """A schema that is no other row's."""
+    names = {f"{name}_{number}": schema for name, schema in RECORD["properties"].items()}
+    return RECORD | {"properties": names, "required": list(names)}
+
+
+def make_model(shape: str) -> Any:
+    import torch
+    import transformers
+
+    config = transformers.Qwen3Config(
+        **SHAPES[shape],
+        num_key_value_heads=8,
+        head_dim=128,
+        vocab_size=WIDTH,
+        max_position_embeddings=40_960,
+        rope_theta=1e6,
+        tie_word_embeddings=shape in TIED,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            return transformers.Qwen3ForCausalLM(config).eval()
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+def reach() -> float:
+    """Bytes a second that a copy reads and writes."""
+    import torch
+
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    for _ in range(3):
+        target.copy_(source)
+    begin.record()
+    for _ in range(10):
+        target.copy_(source)
+    end.record()
+    end.synchronize()
+    return 10 * 2 * source.nbytes / begin.elapsed_time(end) * 1e3
+
+
+def median(run: Callable[[], int], rounds: int) -> float:
+    """Tokens a second."""
+    import torch
+
+    found: list[float] = []
+    for number in range(rounds + 1):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        tokens = run()
+        torch.cuda.synchronize()
+        if number:
+            found.append(tokens / (time.perf_counter() - begin))
+    return statistics.median(found)
+
+
+def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
+    from trellm import Engine, generate
+
+    prompts = [PROMPT.format(number) for number in range(batch)]
+    if kind == "schemas":
+        engine = Engine.of(model)
+        made = [generate.json(model, record(number)) for number in range(batch)]
+
+        def run() -> int:
+            handles = [
+                engine.submit(each, prompt, max_tokens=tokens) for each, prompt in zip(made, prompts, strict=True)
+            ]
+            return sum(len(handle.result().token_ids) for handle in handles)
+
+        return run
+    makers: dict[str, Callable[[], Any]] = {
+        "free": lambda: generate.text(model),
+        "regex": lambda: generate.regex(model, r"([A-Za-z]+[ .,])*"),
+        "json": lambda: generate.json(model, RECORD),
+    }
+    generator = makers[kind]()
+    return lambda: sum(len(each.token_ids) for each in generator.run(prompts, max_tokens=tokens))
+
+
+def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Callable[[], int]:
+    import torch
+
+    ids = [tokenizer.encode(PROMPT.format(number)) for number in range(batch)]
+    longest = max(map(len, ids))
+    rows = torch.tensor([[0] * (longest - len(each)) + each for each in ids], device="cuda")
+    mask = torch.tensor([[0] * (longest - len(each)) + [1] * len(each) for each in ids], device="cuda")
+
+    def run() -> int:
+        out = network.generate(
+            rows, attention_mask=mask, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, use_cache=True
+        )
+        return batch * (out.shape[1] - longest)
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokenizer")
+    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64, 256])
+    parser.add_argument("--kinds", nargs="+", default=["free", "regex", "json", "schemas"])
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--save", action="store_true")
+    given = parser.parse_args()
+    import torch
+    import transformers
+    from trellm import models
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(given.tokenizer)
+    most = reach()
+    rows: list[dict[str, Any]] = []
+    for shape in given.shapes:
+        network = make_model(shape)
+        model = models.transformers(network, tokenizer)
+        embedding = 0 if shape in TIED else network.get_input_embeddings().weight.nbytes
+        weights = sum(each.nbytes for each in network.parameters()) - embedding
+        for batch in given.batches:
+            free = 0.0
+            for kind in [*given.kinds, *(["transformers"] if given.peers else [])]:
+                is_peer = kind == "transformers"
+                run = (
+                    theirs(network, tokenizer, batch, given.tokens)
+                    if is_peer
+                    else ours(model, kind, batch, given.tokens)
+                )
+                rate = median(run, given.rounds)
+                free = rate if kind == "free" else free
+                rows.append(
+                    {
+                        "shape": shape,
+                        "batch": batch,
+                        "kind": kind,
+                        "tokens_per_s": round(rate, 1),
+                        "ms_per_step": round(1e3 * batch / rate, 3),
+                        "of_free": round(rate / free, 3) if free else "",
+                        "of_bandwidth": round(rate / batch * weights / most, 3),
+                    }
+                )
+                print(rows[-1], flush=True)
+        del network, model, run
+        torch.cuda.empty_cache()
+    show(rows)
+    if given.save:
+        device = {"device": torch.cuda.get_device_name()}
+        save("gpu", [row | device for row in rows], ["torch", "triton", "transformers", "numba"], given.tokenizer)
+
+
+if __name__ == "__main__":
+    main()

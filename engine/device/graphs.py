@@ -1,0 +1,198 @@
+"""Lanes on a GPU: a launch is a copy of what the host says, one captured graph, and a copy of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...kernels.lanes import triton_lanes
+from ...kernels.lanes.layout import EMPTY, FREE, HEADER, Begun, Kept, Known
+from ...kernels.logits.triton_mask import Rows
+from ...kernels.logits.triton_select import argmax_rows, sample_rows
+from ..memory.tables import BLOCK
+from ..models.blocks.devices import DeviceRows
+from ..models.blocks.packed import PackedReader
+from ..models.blocks.storage import BlockStorage
+from ..models.head import Head
+from .backend import LANES, TOP_K, TOP_P, Launch
+from .characters import charsets
+from .records import News, Records
+
+_RING = 4
+"""Answers that are written in turn; more than there are launches under way."""
+
+
+class Shape(NamedTuple):
+    """All that is baked into a graph: lanes, tokens of each, blocks of each text, and how tokens are chosen."""
+
+    lanes: int
+    width: int
+    blocks: int
+    is_greedy: bool
+    is_filtered: bool
+
+
+class Graph(NamedTuple):
+    """A launch to be repeated. It reads `rows` and `choices`, and writes `answer`."""
+
+    replay: Callable[[], Any]
+    rows: Tensor
+    choices: Tensor
+    answer: Tensor
+
+
+class Begin(NamedTuple):
+    """A launch under way: its answer on the host, valid after the event."""
+
+    answer: Tensor
+    event: torch.cuda.Event | None
+
+
+class GraphBackend:
+    """Runs lanes of a packed model by CUDA graphs, one for each `Shape` that was met.
+
+    Everything goes through one stream, in order: what is written for a launch is there when it runs, and blocks that a
+    row gave back are written by others only later. On a CPU, where Triton's interpreter takes the place of a GPU,
+    nothing is captured.
+    """
+
+    def __init__(
+        self, reader: PackedReader, head: Head, storage: BlockStorage, records: Records, vocabulary: Any, device: Any
+    ) -> None:
+        self._reader = reader
+        self._head = head
+        self._storage = storage
+        self._records = records
+        self._device = device
+        self._size: int = vocabulary.size
+        words = (vocabulary.size + 31) // 32
+        self._known = Known(
+            torch.zeros((records.count, words), dtype=torch.int32, device=device),
+            torch.zeros((records.count, 3), dtype=torch.int64, device=device),
+            torch.as_tensor(charsets(vocabulary)).to(device),
+            torch.full((records.capacity,), EMPTY, dtype=torch.int64, device=device),
+            torch.zeros(records.capacity, dtype=torch.int32, device=device),
+        )
+        self._kept = Kept(
+            torch.zeros(LANES, dtype=torch.int32, device=device),
+            torch.full((LANES,), -1, dtype=torch.int32, device=device),
+        )
+        self._graphs: dict[Shape, Graph] = {}
+        self._baked: tuple[Any, ...] = ()
+        self._pool: Any = None
+        self._is_captured = device.type == "cuda"
+        shape = (LANES, 2)
+        self._answers = [torch.empty(shape, dtype=torch.int32, pin_memory=self._is_captured) for _ in range(_RING)]
+        self._events = [torch.cuda.Event() if self._is_captured else None for _ in range(_RING)]
+        self._turn = 0
+
+    def prepare(self) -> None:
+        """Drop graphs that were captured over weights, or blocks, which lie elsewhere now."""
+        layers = ((layer.keys.data_ptr(), layer.values.data_ptr()) for layer in self._storage.layers)
+        baked = (*self._reader.baked, self._head.baked, *layers)
+        if baked != self._baked:
+            self._graphs.clear()
+            self._baked = baked
+
+    def launch(self, launch: Launch) -> Begin:
+        """Begin a launch, without waiting for it."""
+        lanes = len(launch.rows)
+        blocks = launch.rows.shape[1] - HEADER - launch.width
+        shape = Shape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
+        graph = self._graphs.get(shape) or self._captured(shape)
+        self._turn = turn = (self._turn + 1) % _RING
+        self._write(launch.news)
+        graph.rows.copy_(self._staged(launch.rows), non_blocking=True)
+        if not shape.is_greedy:
+            graph.choices.copy_(self._staged(launch.choices), non_blocking=True)
+        graph.replay()
+        answer, event = self._answers[turn][:lanes], self._events[turn]
+        answer.copy_(graph.answer, non_blocking=True)
+        if event is not None:
+            event.record()
+        return Begin(answer, event)
+
+    def answer(self, begun: Begin) -> NDArray[np.int32]:
+        """Wait for a launch."""
+        if begun.event is not None:
+            begun.event.synchronize()
+        return begun.answer.numpy().copy()
+
+    def _write(self, news: News) -> None:
+        """Let the device know what is new."""
+        known = self._known
+        if news.forgotten:
+            known.keys.fill_(EMPTY)
+        if news.masks:
+            masks = np.stack(list(news.masks.values())).view(np.int32)
+            known.masks[self._places(list(news.masks))] = self._moved(masks)
+        if news.loops:
+            known.loops[self._places(list(news.loops))] = self._moved(np.stack(list(news.loops.values())))
+        if news.transitions:
+            places, keys, values = (np.array(column) for column in zip(*news.transitions, strict=True))
+            where = self._places(places.tolist())
+            known.keys[where] = self._moved(keys.astype(np.int64))
+            known.values[where] = self._moved(values.astype(np.int32))
+
+    def _places(self, numbers: list[int]) -> Tensor:
+        return self._moved(np.array(numbers, np.int64))
+
+    def _moved(self, given: NDArray[Any]) -> Tensor:
+        return self._staged(given).to(self._device, non_blocking=True)
+
+    def _staged(self, given: NDArray[Any]) -> Tensor:
+        """A copy in memory that the device reads by itself; torch keeps it until it has."""
+        staged = torch.empty(given.shape, dtype=_KINDS[given.dtype.name], pin_memory=self._is_captured)
+        staged.numpy()[...] = given
+        return staged
+
+    def _captured(self, shape: Shape) -> Graph:
+        """Run such a launch, in which kernels are compiled, and capture it. No lane reads anything in either."""
+        rows = torch.zeros((shape.lanes, HEADER + shape.width + shape.blocks), dtype=torch.int32, device=self._device)
+        choices = torch.zeros((5, shape.lanes), dtype=torch.float64, device=self._device)
+        choices[TOP_K], choices[TOP_P] = self._size, 1
+        if not self._is_captured:
+            answer = torch.empty((shape.lanes, 2), dtype=torch.int32)
+            found = Graph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
+            self._graphs[shape] = found
+            return found
+        kept = Kept(*(each.clone() for each in self._kept))
+        stream = torch.cuda.Stream(self._device)
+        stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                self._run(rows, choices, shape)
+        torch.cuda.current_stream(self._device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            answer = self._run(rows, choices, shape)
+        self._pool = graph.pool()
+        for mine, before in zip(self._kept, kept, strict=True):
+            mine.copy_(before)
+        found = self._graphs[shape] = Graph(graph.replay, rows, choices, answer)
+        return found
+
+    def _run(self, rows: Tensor, choices: Tensor, shape: Shape) -> Tensor:
+        """The launch itself: begin, read, choose, advance."""
+        begun: Begun = triton_lanes.begin(rows, shape.width, BLOCK, self._kept)
+        told = DeviceRows(
+            begun.slots, begun.tables, begun.firsts, begun.widths, begun.starts, shape.blocks * BLOCK, shape.width
+        )
+        states = self._reader.read_static(begun.ids, begun.positions, told, self._storage)
+        logits = self._head.raw(states if shape.width == 1 else states[begun.ends])
+        numbers = torch.where(begun.records == FREE, -1, begun.records)
+        masks = self._known.masks
+        given = Rows(logits, logits.stride(0), masks, masks.shape[1], masks.shape[0], numbers, self._size)
+        if shape.is_greedy:
+            tokens, _ = argmax_rows(given)
+        else:
+            tokens, _ = sample_rows(given, choices, filtered=shape.is_filtered)
+        return triton_lanes.advance(tokens, begun, self._known, self._kept)
+
+
+_KINDS = {"int32": torch.int32, "int64": torch.int64, "float64": torch.float64}

@@ -1,0 +1,102 @@
+"""Lanes on the CPU, by the model's own forward: how steps of lanes are tested."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...kernels.lanes import host
+from ...kernels.lanes.layout import EMPTY, FREE, Begun, Kept, Known
+from ...kernels.logits.select import masked_argmax, masked_sample
+from ..memory.tables import BLOCK, BlockTable, Chunk
+from ..models.protocol import Memory, Model
+from .backend import LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM, Launch
+from .characters import charsets
+from .records import Records
+
+
+class HostBackend:
+    """Runs a launch when its answer is asked for, as late as a device may."""
+
+    def __init__(self, model: Model, memory: Memory, records: Records) -> None:
+        self._model = model
+        self._memory = memory
+        size = model.vocabulary.size
+        self._known = Known(
+            np.zeros((records.count, (size + 31) // 32), np.uint32),
+            np.zeros((records.count, 3), np.int64),
+            charsets(model.vocabulary),
+            np.full(records.capacity, EMPTY, np.int64),
+            np.zeros(records.capacity, np.int32),
+        )
+        self._kept = Kept(np.zeros(LANES, np.int32), np.full(LANES, -1, np.int32))
+        self._waiting: list[Launch] = []
+        self._answers: dict[int, NDArray[np.int32]] = {}
+        self._launched = 0
+
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    def launch(self, launch: Launch) -> int:
+        """Remember a launch; returns its number."""
+        self._waiting.append(launch)
+        self._launched += 1
+        return self._launched
+
+    def answer(self, begun: int) -> NDArray[np.int32]:
+        """Run launches up to this one, in their order."""
+        while begun not in self._answers:
+            first = self._launched - len(self._waiting) + 1
+            self._answers[first] = self._run(self._waiting.pop(0))
+        return self._answers.pop(begun)
+
+    def _run(self, launch: Launch) -> NDArray[np.int32]:
+        known = self._known
+        if launch.news.forgotten:
+            known.keys[:] = EMPTY
+        for number, mask in launch.news.masks.items():
+            known.masks[number] = mask
+        for number, back in launch.news.loops.items():
+            known.loops[number] = back
+        for place, key, value in launch.news.transitions:
+            known.keys[place], known.values[place] = key, value
+        begun = host.begin(launch.rows, launch.width, BLOCK, self._kept)
+        tokens = np.full(len(launch.rows), -1, np.int32)
+        lanes = np.flatnonzero(begun.widths).tolist()
+        if lanes:
+            with torch.inference_mode():
+                hidden = self._model.forward([_chunk(begun, lane, launch.width) for lane in lanes], self._memory)
+                logits = self._model.logits(hidden, range(len(lanes)), None)
+            tokens[lanes] = self._choose(logits.numpy(), begun.records[lanes], launch.choices[:, lanes])
+        return host.advance(tokens, begun, known, self._kept)
+
+    def _choose(
+        self, logits: NDArray[np.float32], records: NDArray[np.int32], choices: NDArray[np.float64]
+    ) -> NDArray[np.int32]:
+        numbers = np.where(records == FREE, -1, records).astype(np.int32)
+        masks = self._known.masks
+        best = masked_argmax(logits, masks, numbers).tokens
+        warm = choices[TEMPERATURE] > 0
+        drawn = masked_sample(
+            logits,
+            choices[UNIFORM],
+            masks,
+            numbers,
+            temperature=np.where(warm, choices[TEMPERATURE], 1),
+            top_k=choices[TOP_K],
+            top_p=choices[TOP_P],
+            min_p=choices[MIN_P],
+        ).tokens
+        return np.where(warm, drawn, best)
+
+
+def _chunk(begun: Begun, lane: int, width: int) -> Chunk:
+    """What a lane reads, as the model takes it."""
+    start, count = int(begun.starts[lane]), int(begun.widths[lane])
+    table = BlockTable()
+    table.tokens = [0] * start
+    table.blocks = array("i", begun.tables[lane, : -(-(start + count) // BLOCK)].tolist())
+    return Chunk(table, begun.ids[lane * width : lane * width + count].tolist())

@@ -1,0 +1,319 @@
+"""Attention of the new tokens of many texts whose keys and values lie in blocks, on a GPU.
+
+One kernel for a few tokens a text and for long chunks: a tile is some tokens of a text with all query heads that share
+a head of keys, so that keys and values are read once for all of them. Softmax goes along with the reading: T. Dao,
+FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (2023). Where there are fewer tiles
+than the GPU could run at once, each text is read in parts (T. Dao et al., Flash-Decoding, 2023), and a second kernel
+merges these. Nothing is read from the device to decide how: such a launch may be captured in a CUDA graph.
+"""
+# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+# pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
+# pyright: reportMissingImports=false, reportAssignmentType=false
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Of queries, keys and values; all three have the same."""
+
+_LOG2E = tl.constexpr(1.4426950408889634)
+_LEAST_PART = 128
+_MOST_PARTS = 64
+
+
+class Tiles(NamedTuple):
+    """How the work is cut: tokens of a tile, its rows with all their heads, keys read at once, parts of a text.
+
+    stages: how many reads of keys and values are under way; warps: of a tile
+    """
+
+    tokens: int
+    rows: int
+    keys: int
+    parts: int
+    stages: int
+    warps: int
+
+
+class Machine(NamedTuple):
+    """What a GPU has: multiprocessors, and bytes of fast memory that a tile may take there."""
+
+    processors: int
+    shared: int
+
+
+@triton.jit
+def seen_from(position, window, chunk):
+    """The first token that the one at a position sees."""
+    begin = position * 0
+    if window > 0:
+        begin = tl.maximum(begin, position - window + 1)
+    if chunk > 0:
+        begin = tl.maximum(begin, position // chunk * chunk)
+    return begin
+
+
+@triton.jit(do_not_specialize=["tables", "firsts", "widths", "starts", "window", "chunk", "most", "tiles"])
+def attend_tiles(
+    out, queries, keys, values, tables, firsts, widths, starts, sinks, partial, peaks, sums,
+    window, chunk, most, tiles,
+    out_token, out_head, query_token, query_head,
+    key_block, key_head, key_place, value_block, value_head, value_place,
+    GROUP: tl.constexpr, KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+    TOKENS: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PARTS: tl.constexpr,  # noqa: N803
+    KEY_LANES: tl.constexpr, VALUE_LANES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,  # noqa: N803
+    WITH_SINKS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """One tile of one text, one head of keys, one part of the text. Grid: texts x tiles, heads, parts.
+
+    With one part the results go to `out`; else they go, float32 and not yet divided, to `partial` [tokens, query
+    heads, parts, size], with the largest score and the sum of weights of each to `peaks` and `sums`.
+    """
+    text = tl.program_id(0) // tiles
+    tile = tiles - 1 - tl.program_id(0) % tiles  # the last ones of a chunk see the most
+    head = tl.program_id(1)
+    part = tl.program_id(2)
+    width = tl.load(widths + text)
+    first = tile * TOKENS
+    if first >= width:
+        return
+    start = tl.load(starts + text)
+    rows = tl.arange(0, ROWS)
+    steps = first + rows // GROUP
+    real = (rows < TOKENS * GROUP) & (steps < width)
+    positions = start + steps
+    heads = head * GROUP + rows % GROUP
+    tokens = (tl.load(firsts + text) + steps).to(tl.int64)
+    key_lanes = tl.arange(0, KEY_LANES)
+    value_lanes = tl.arange(0, VALUE_LANES)
+    own = tl.load(
+        queries + (tokens * query_token + heads * query_head)[:, None] + key_lanes[None, :],
+        mask=real[:, None] & (key_lanes < KEY_SIZE)[None, :],
+        other=0.0,
+    )
+    EXACT: tl.constexpr = tl.float64 if own.dtype == tl.float64 else tl.float32  # noqa: N806
+    begins = seen_from(positions, window, chunk)
+    least = seen_from(start + first, window, chunk)
+    end = start + tl.minimum(first + TOKENS, width)
+    origin = least // BLOCK * BLOCK
+    each = tl.cdiv(tl.cdiv(end - origin, KEYS), PARTS) * KEYS
+    low = origin + part * each
+    high = tl.minimum(low + each, end)
+    numbers = tables + text.to(tl.int64) * most
+    key_base = keys + head.to(tl.int64) * key_head
+    value_base = values + head.to(tl.int64) * value_head
+    top = tl.full((ROWS,), float("-inf"), EXACT)
+    total = tl.zeros((ROWS,), EXACT)
+    mixed = tl.zeros((ROWS, VALUE_LANES), EXACT)
+    for at in range(low, high, KEYS):
+        there = at + tl.arange(0, KEYS)
+        read = (there >= least) & (there < high)
+        block = tl.load(numbers + there // BLOCK, mask=read, other=0).to(tl.int64)
+        place = there % BLOCK
+        those = tl.load(
+            key_base + (block * key_block + place * key_place)[:, None] + key_lanes[None, :],
+            mask=read[:, None] & (key_lanes < KEY_SIZE)[None, :],
+            other=0.0,
+        )
+        scores = tl.dot(own, tl.trans(those), input_precision="ieee", out_dtype=EXACT) * SCALE
+        if CAP > 0:
+            # tanh by one exponential: where that is infinite or 0, this is 1 or -1.
+            scores = CAP * (1.0 - 2.0 / (tl.exp2(scores * (2.0 * _LOG2E / CAP)) + 1.0))
+        scores = scores * _LOG2E
+        seen = (there[None, :] <= positions[:, None]) & (there[None, :] >= begins[:, None]) & read[None, :]
+        scores = tl.where(seen, scores, float("-inf"))
+        higher = tl.maximum(top, tl.max(scores, 1))
+        safe = tl.where(higher > float("-inf"), higher, 0.0)
+        weights = tl.exp2(scores - safe[:, None])
+        fading = tl.exp2(top - safe)
+        top = higher
+        total = total * fading + tl.sum(weights, 1)
+        those = tl.load(
+            value_base + (block * value_block + place * value_place)[:, None] + value_lanes[None, :],
+            mask=read[:, None] & (value_lanes < VALUE_SIZE)[None, :],
+            other=0.0,
+        )
+        mixed = mixed * fading[:, None]
+        mixed += tl.dot(weights.to(those.dtype), those, input_precision="ieee", out_dtype=EXACT)
+    stored = real[:, None] & (value_lanes < VALUE_SIZE)[None, :]
+    if PARTS == 1:
+        if WITH_SINKS:
+            beside = tl.load(sinks + heads, mask=real, other=0.0).to(EXACT) * _LOG2E
+            higher = tl.maximum(top, beside)
+            fading = tl.exp2(top - higher)
+            total = total * fading + tl.exp2(beside - higher)
+            mixed = mixed * fading[:, None]
+        mixed = mixed / tl.where(real, total, 1.0)[:, None]
+        to = out + (tokens * out_token + heads * out_head)[:, None] + value_lanes[None, :]
+        tl.store(to, mixed.to(out.dtype.element_ty), mask=stored)
+    else:
+        lines = (tokens * (tl.num_programs(1) * GROUP) + heads) * PARTS + part
+        tl.store(peaks + lines, top, mask=real)
+        tl.store(sums + lines, total, mask=real)
+        to = partial + (lines * VALUE_SIZE)[:, None] + value_lanes[None, :]
+        tl.store(to, mixed, mask=stored & (total != 0)[:, None])
+
+
+@triton.jit(do_not_specialize=["firsts", "widths", "widest"])
+def merge_parts(
+    out, firsts, widths, sinks, partial, peaks, sums, widest, out_token, out_head,
+    VALUE_SIZE: tl.constexpr, PARTS: tl.constexpr, PART_LANES: tl.constexpr,  # noqa: N803
+    VALUE_LANES: tl.constexpr, WITH_SINKS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """One token and query head, from the parts of its text. Grid: texts x widest, query heads."""
+    text = tl.program_id(0) // widest
+    step = tl.program_id(0) % widest
+    head = tl.program_id(1)
+    if step >= tl.load(widths + text):
+        return
+    token = (tl.load(firsts + text) + step).to(tl.int64)
+    line = (token * tl.num_programs(1) + head) * PARTS
+    parts = tl.arange(0, PART_LANES)
+    lanes = tl.arange(0, VALUE_LANES)
+    tops = tl.load(peaks + line + parts, mask=parts < PARTS, other=float("-inf"))
+    totals = tl.load(sums + line + parts, mask=parts < PARTS, other=0.0)
+    top = tl.max(tops, 0)
+    if WITH_SINKS:
+        beside = tl.load(sinks + head).to(tops.dtype) * _LOG2E
+        top = tl.maximum(top, beside)
+    safe = tl.where(top > float("-inf"), top, 0.0)
+    shares = tl.exp2(tops - safe)
+    total = tl.sum(totals * shares, 0)
+    if WITH_SINKS:
+        total += tl.exp2(beside - safe)
+    mixed = tl.load(
+        partial + ((line + parts) * VALUE_SIZE)[:, None] + lanes[None, :],
+        mask=(totals != 0)[:, None] & (lanes < VALUE_SIZE)[None, :],  # a part that saw nothing has written nothing
+        other=0.0,
+    )
+    mixed = tl.sum(mixed * shares[:, None], 0) / total
+    tl.store(out + token * out_token + head * out_head + lanes, mixed.to(out.dtype.element_ty), mask=lanes < VALUE_SIZE)
+
+
+def attend_paged(
+    out: Any,
+    queries: Any,
+    keys: Any,
+    values: Any,
+    tables: Any,
+    firsts: Any,
+    widths: Any,
+    starts: Any,
+    *,
+    scale: float,
+    window: int = 0,
+    chunk: int = 0,
+    cap: float = 0.0,
+    sinks: Any = None,
+    longest: int,
+    widest: int,
+    parts: int | None = None,
+) -> None:
+    """Attention of the tokens of each row to those of its text up to themselves; capturable in a CUDA graph.
+
+    Row r reads the tokens firsts[r] ... of the step, which lie at starts[r] ... of its text; their keys and values are
+    in the blocks already. A row of width 0 reads and writes nothing.
+
+    out, queries: [tokens, query heads, size], of values and of keys
+    keys, values: [blocks, heads, BLOCK, size], of the queries' dtype, one of DTYPES
+    tables: int32 [rows, most], the numbers of each row's blocks; what lies before a window is never read
+    firsts, widths, starts: int32 [rows]
+    window, chunk: how many tokens back a token looks, itself counted, or to the start of its chunk; 0 for any number
+    cap: scores are cap * tanh(score / cap), unless 0
+    sinks: [query heads], a score beside those of the tokens, whose weight goes nowhere
+    longest, widest: no text has more tokens, no row is wider; they decide how the work is cut
+    parts: in how many each text is read; None to choose
+    """
+    if not (tables.shape[0] and queries.shape[0] and widest):
+        return
+    tokens, query_heads, key_size = queries.shape
+    heads, block, value_size = keys.shape[1], keys.shape[2], values.shape[3]
+    group = query_heads // heads
+    reach = min([longest, *(limit for limit in (window, chunk) if limit)])
+    cut = cut_work(
+        machine_of(queries.device), tables.shape[0], heads, group, widest, reach, (key_size, value_size),
+        queries.element_size(), parts,
+    )  # fmt: skip
+    tiles = triton.cdiv(widest, cut.tokens)
+    key_lanes, value_lanes = lanes_of(key_size), lanes_of(value_size)
+    exact = torch.float64 if queries.dtype == torch.float64 else torch.float32
+    if cut.parts == 1:
+        room = [queries.new_empty(1, dtype=exact)] * 3
+    else:
+        lines = tokens * query_heads * cut.parts
+        room = [queries.new_empty(size, dtype=exact) for size in (lines * value_size, lines, lines)]
+    beside = room[1] if sinks is None else sinks
+    with on(queries):
+        attend_tiles[(tables.shape[0] * tiles, heads, cut.parts)](
+            *(out, queries, keys, values, tables, firsts, widths, starts, beside, *room),
+            *(window, chunk, tables.stride(0), tiles),
+            *(out.stride(0), out.stride(1), queries.stride(0), queries.stride(1), *keys.stride()[:3]),
+            *values.stride()[:3],
+            GROUP=group, KEY_SIZE=key_size, VALUE_SIZE=value_size, BLOCK=block,
+            TOKENS=cut.tokens, ROWS=cut.rows, KEYS=cut.keys, PARTS=cut.parts,
+            KEY_LANES=key_lanes, VALUE_LANES=value_lanes, SCALE=scale, CAP=cap, WITH_SINKS=sinks is not None,
+            num_stages=cut.stages, num_warps=cut.warps,
+        )  # fmt: skip
+        if cut.parts > 1:
+            merge_parts[(tables.shape[0] * widest, query_heads)](
+                *(out, firsts, widths, beside, *room, widest, out.stride(0), out.stride(1)),
+                VALUE_SIZE=value_size, PARTS=cut.parts, PART_LANES=triton.next_power_of_2(cut.parts),
+                VALUE_LANES=value_lanes, WITH_SINKS=sinks is not None,
+                num_warps=4,
+            )  # fmt: skip
+
+
+def cut_work(
+    machine: Machine,
+    texts: int,
+    heads: int,
+    group: int,
+    widest: int,
+    reach: int,
+    sizes: tuple[int, int],
+    bytes_each: int,
+    parts: int | None,
+) -> Tiles:
+    """How to cut a launch for so many texts; `reach` tokens back any token looks, `sizes` of keys and values.
+
+    Products of 16-bit numbers are for tensor cores, which take large tiles; others live in registers.
+    """
+    narrow = bytes_each == 2
+    rows = max(min(triton.next_power_of_2(widest * group), 128 if narrow else 32), triton.next_power_of_2(group), 16)
+    lanes = sum(lanes_of(size) for size in sizes)
+    keys = (128 if rows <= 32 else 64) if narrow else 32
+    room = machine.shared - rows * lanes_of(sizes[0]) * bytes_each
+    while keys > 16 and 2 * keys * lanes * bytes_each > room:
+        keys //= 2
+    stages = max(min(room // (keys * lanes * bytes_each), 3), 1)
+    tokens = rows // group
+    tiles = triton.cdiv(widest, tokens) * texts * heads
+    if parts is None:
+        parts = min(2 * machine.processors // tiles, (reach + tokens) // _LEAST_PART, _MOST_PARTS)
+    return Tiles(tokens, rows, keys, max(parts, 1), stages, 8 if rows > 64 else 4)
+
+
+@cache
+def machine_of(device: torch.device) -> Machine:
+    """What this GPU has; without one, as in Triton's interpreter, what an H100 has."""
+    if device.type != "cuda":
+        return Machine(132, 160 << 10)
+    found = torch.cuda.get_device_properties(device)
+    return Machine(found.multi_processor_count, found.shared_memory_per_block_optin * 3 // 4)
+
+
+def lanes_of(size: int) -> int:
+    """The lanes of a tile for so many numbers: products take powers of two, 16 or more."""
+    return max(triton.next_power_of_2(size), 16)
+
+
+def on(tensor: Any) -> AbstractContextManager[Any]:
+    """Make a tensor's GPU the current one, as Triton launches there."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

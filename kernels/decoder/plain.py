@@ -1,0 +1,73 @@
+"""What lies between a layer's products, as torch operations, rounded where transformers' own layers round."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+
+class Heads(NamedTuple):
+    """How many heads queries and keys have, and the size of each; values are as keys."""
+
+    queries: int
+    keys: int
+    size: int
+
+
+class HeadNorms(NamedTuple):
+    """Weights [size] of the norms of queries and keys, and what is added to their mean squares."""
+
+    queries: Tensor
+    keys: Tensor
+    eps: float
+
+
+def norm(residual: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+    """Normalised rows [n, width]; first adds `added` to `residual`, in place."""
+    if added is not None:
+        residual += added
+    return _normalised(residual, weight, eps)
+
+
+def place(
+    product: Tensor,
+    angles: tuple[Tensor, Tensor],
+    norms: HeadNorms | None,
+    slots: Tensor,
+    stored: tuple[Tensor, Tensor],
+    heads: Heads,
+) -> Tensor:
+    """The rotated queries [n, heads, size]; rotated keys and values go to their slots, those of slot -1 nowhere."""
+    states = product.view(len(product), heads.queries + 2 * heads.keys, heads.size)
+    queries, both = states[:, : heads.queries], states[:, heads.queries :]
+    keys, values = both[:, : heads.keys], both[:, heads.keys :]
+    if norms is not None:
+        queries, keys = _normalised(queries, norms.queries, norms.eps), _normalised(keys, norms.keys, norms.eps)
+    real = slots >= 0
+    kept = slots[real].long()
+    width = stored[0].shape[2]
+    blocks, within = kept // width, kept % width
+    stored[0][blocks, :, within] = _rotated(keys, *angles)[real]
+    stored[1][blocks, :, within] = values[real]
+    return _rotated(queries, *angles)
+
+
+def gate(product: Tensor) -> Tensor:
+    """SwiGLU: the left halves of the rows through SiLU, times the right ones."""
+    left, right = product.chunk(2, -1)
+    return silu(left) * right
+
+
+def _normalised(states: Tensor, weight: Tensor, eps: float) -> Tensor:
+    exact = states.float()
+    return weight * (exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + eps)).to(states.dtype)
+
+
+def _rotated(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Each half turned against the other by the angles [n, size / 2]."""
+    left, right = states.chunk(2, -1)
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.cat([left * cos + -right * sin, right * cos + left * sin], -1)

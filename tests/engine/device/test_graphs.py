@@ -1,0 +1,93 @@
+"""Graphs' launches: on a GPU if there is one, else uncaptured and by Triton's interpreter, in a process of its own."""
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trellm import Greedy, Sample, generate
+from trellm.engine.device.records import Records
+from trellm.engine.models.decoder import DecoderModel
+
+CUDA = torch.cuda.is_available()
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
+PROMPTS = ["the 12", "on", "then the inn of thirteen 1"]
+TOKENS = 60 if DEVICE == "cuda" else 9
+
+needs_triton = pytest.mark.skipif(
+    not (CUDA or INTERPRETED), reason="no GPU; run again in the interpreter by test_in_the_interpreter"
+)
+
+
+@pytest.mark.skipif(CUDA or INTERPRETED, reason="these tests run here already")
+def test_in_the_interpreter() -> None:
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", str(Path(__file__).parents[2] / "pytest.ini"), __file__],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+class GraphDecoder(DecoderModel):
+    """A model whose rows go on by themselves, here by Triton wherever it is."""
+
+    made: Any = None
+
+    def lanes(self, memory: Any, records: Records) -> Any:
+        from trellm.engine.device.graphs import GraphBackend
+
+        assert self.parts is not None
+        self.made = GraphBackend(*self.parts, memory, records, self.vocabulary, self.device)
+        return self.made
+
+
+def facts(found: Any) -> Any:
+    several = found if isinstance(found, list) else [found]
+    return [facts(each) if isinstance(each, list) else (each.text, each.token_ids) for each in several]
+
+
+@needs_triton
+@pytest.mark.parametrize("kind", ["text", "regex", "json"])
+@pytest.mark.parametrize("name", ["llama", "gpt2"] if DEVICE == "cuda" else ["llama"])
+def test_the_same_tokens_as_step_by_step(hugging_face: Any, tokenizer: Any, name: str, kind: str) -> None:
+    network = hugging_face(name)
+    plain = DecoderModel(network, tokenizer)
+    model = GraphDecoder(copy.deepcopy(network).to(DEVICE), tokenizer)
+    makers: dict[str, Any] = {
+        "text": generate.text,
+        "regex": lambda model: generate.regex(model, "([a-z]+[ .,])*"),
+        "json": lambda model: generate.json(model, {"type": "array", "items": {"enum": [1, 22, "é"]}, "minItems": 2}),
+    }
+    ones, others = makers[kind](plain), makers[kind](model)
+    for search in (Greedy(), Sample(temperature=0.8, top_k=7, top_p=0.9, n=2)):
+        for prompts in (PROMPTS, PROMPTS[:1]):
+            given = {"max_tokens": TOKENS, "search": search, "seed": 3}
+            assert facts(others.run(prompts, **given)) == facts(ones.run(prompts, **given))
+    assert model.made._graphs, "they did go on by themselves"
+
+
+@needs_triton
+def test_weights_that_move_are_seen(hugging_face: Any, tokenizer: Any) -> None:
+    network = copy.deepcopy(hugging_face("llama")).to(DEVICE)
+    model = GraphDecoder(network, tokenizer)
+    generator = generate.text(model)
+    before = facts(generator.run("the", max_tokens=6))
+    with torch.no_grad():
+        for weights in network.parameters():
+            weights.data = weights.data.flip(0).contiguous()
+    other = DecoderModel(copy.deepcopy(network).cpu(), tokenizer)
+    after = facts(generate.text(other).run("the", max_tokens=6))
+    assert after != before
+    model._trellm_engine.close()  # type: ignore[attr-defined]
+    assert facts(generator.run("the", max_tokens=6)) == after

@@ -1,0 +1,204 @@
+"""Rows that go on by themselves: the same tokens as step by step, whatever is asked of them."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from trellm import Engine, Greedy, Sample, generate
+from trellm.engine.device.characters import charsets, loops
+from trellm.engine.device.host_backend import HostBackend
+from trellm.engine.device.lanes import Lanes
+from trellm.engine.device.records import Records
+from trellm.engine.models.decoder import DecoderModel
+from trellm.guides import RegexGuide
+from trellm.guides.protocol import DEAD
+
+PROMPTS = ["the 12", "on", "then the inn of thirteen 1", "a", "in 3", "oath"]
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}},
+        "short": {"type": "string", "maxLength": 5},
+    },
+    "required": ["name", "age", "tags", "short"],
+    "additionalProperties": False,
+}
+
+
+class LaneDecoder(DecoderModel):
+    """A model on the CPU whose rows go on by themselves."""
+
+    launches: list[Any]
+
+    def lanes(self, memory: Any, records: Records) -> HostBackend:
+        self.launches = []
+        backend = HostBackend(self, memory, records)
+        launch = backend.launch
+
+        def counted(given: Any) -> int:
+            self.launches.append(given)
+            return launch(given)
+
+        backend.launch = counted  # type: ignore[method-assign]
+        return backend
+
+
+@pytest.fixture(scope="module")
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[DecoderModel, LaneDecoder]]:
+    network = hugging_face("llama").double()
+    yield DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    network.float()
+
+
+GENERATORS: dict[str, Any] = {
+    "text": lambda model: generate.text(model),
+    "regex": lambda model: generate.regex(model, r"([a-z]+[ .,])*"),
+    "counted": lambda model: generate.regex(model, r"[a-z]{3,9}( [0-9]{2}){1,6}\."),
+    "unicode": lambda model: generate.regex(model, r"[\w ]+é?!"),
+    "json": lambda model: generate.json(model, SCHEMA),
+    "choice": lambda model: generate.choice(model, ["the first", "the second of them", "none"]),
+    "extract": lambda model: generate.extract(model, "the man then went on to the inn on the 12 of the month"),
+}
+SEARCHES = [Greedy(), Sample(), Sample(temperature=0.7, top_k=9, top_p=0.9, min_p=0.01, n=3)]
+
+
+def facts(result: Any) -> Any:
+    several = result if isinstance(result, list) else [result]
+    return [(each.text, each.token_ids, each.finish_reason) for each in several]
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=["greedy", "sample", "filtered"])
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_the_same_tokens_as_step_by_step(pair: Any, kind: str, search: Any) -> None:
+    ones, others = (GENERATORS[kind](model) for model in pair)
+    for tokens in (60, 75):
+        for heal in (True, False):
+            given = {"max_tokens": tokens, "search": search, "seed": 5, "heal": heal}
+            expected = [facts(each) for each in ones.run(PROMPTS, **given)]
+            pair[1].launches = []
+            assert [facts(each) for each in others.run(PROMPTS, **given)] == expected
+            assert pair[1].launches, "they did go on by themselves"
+
+
+@pytest.mark.parametrize("given", [{"stop": ["1", " t"]}, {"stop": "e"}, {"include": ["then"]}, {"min_tokens": 4}])
+def test_what_ends_a_text_ends_it_there(pair: Any, given: Any) -> None:
+    for kind in ("text", "regex")[: 1 if "stop" in given else 2]:
+        ones, others = (GENERATORS[kind](model) for model in pair)
+        for search in SEARCHES:
+            options = given | {"max_tokens": 50, "search": search, "seed": 1}
+            assert facts(others.run("the 12", **options)) == facts(ones.run("the 12", **options))
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 17])
+def test_small_budgets(pair: Any, tokens: int) -> None:
+    for kind in ("text", "regex"):
+        ones, others = (GENERATORS[kind](model) for model in pair)
+        assert facts(others.run(PROMPTS[0], max_tokens=tokens)) == facts(ones.run(PROMPTS[0], max_tokens=tokens))
+
+
+def test_what_is_known_goes_on_without_the_host(pair: Any) -> None:
+    model = pair[1]
+    generator = generate.json(model, SCHEMA)
+    generator.run(PROMPTS[:4], max_tokens=100)
+    model.launches = []
+    generator.run(PROMPTS[:4], max_tokens=100)
+    resumed = sum(int((launch.rows[:, 0] != 0).sum()) for launch in model.launches)
+    read = sum(int((launch.rows[:, 1] != 0).sum()) for launch in model.launches)
+    assert resumed > 0.5 * read
+    assert not any(launch.news.transitions for launch in model.launches)
+
+
+def test_little_memory_few_records_and_many_callers(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("trellm.engine.device.records.RECORDS", 3)
+    network = copy.deepcopy(hugging_face("llama")).double()
+    plain, lanes = DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    expected = {
+        kind: [facts(each) for each in make(plain).run(PROMPTS, max_tokens=75)] for kind, make in GENERATORS.items()
+    }
+    with Engine(lanes, memory=14 * lanes.block_bytes) as engine:
+        handles = {kind: engine.submit(make(lanes), PROMPTS, max_tokens=75) for kind, make in GENERATORS.items()}
+        for kind, handle in handles.items():
+            assert [facts(each) for each in handle.result()] == expected[kind]
+            engine._loop.check()
+
+
+def test_characters_that_lead_back(pair: Any) -> None:
+    vocabulary = pair[0].vocabulary
+    sets = charsets(vocabulary)
+    for pattern in (r"[a-z]*[0-9]", r"[^x]*", r"\w+", r"[é-ü]*", "ab", r"[\U00010000-\U0010ffff]*", r"[a-z]{2,9}"):
+        guide = RegexGuide(pattern, vocabulary)
+        states = {guide.start} | {s for t in range(vocabulary.size) if (s := guide.advance(guide.start, t)) != DEAD}
+        for state in states:
+            back = loops(guide, state)
+            for token, text in enumerate(vocabulary.tokens):
+                if not (sets[token] & ~back).any():
+                    assert text
+                    assert guide.advance(state, token) == state
+    everything = RegexGuide(r"[\s\S]*", vocabulary)
+    back = loops(everything, everything.start)
+    whole = [t for t, text in enumerate(vocabulary.tokens) if text and _is_whole(text)]
+    assert all(not (sets[token] & ~back).any() for token in whole)
+
+
+def _is_whole(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_nothing_is_taken_that_asks_for_more(pair: Any) -> None:
+    model = pair[1]
+    for given in ({"logprobs": True}, {"diagnostics": True}, {"repetition_penalty": 1.5}):
+        model.launches = []
+        expected = facts(generate.text(pair[0]).run("the", max_tokens=9, **given))
+        assert facts(generate.text(model).run("the", max_tokens=9, **given)) == expected
+        assert not model.launches
+
+
+def test_a_model_that_fails_fails_its_rows(pair: Any, monkeypatch: Any) -> None:
+    model = pair[1]
+    generator = generate.json(model, SCHEMA)
+    expected = facts(generator.run("the", max_tokens=75))
+    calls = iter(range(1000))
+    forward = model.forward
+
+    def failing(chunks: Sequence[Any], memory: Any) -> Any:
+        if next(calls) == 9:
+            raise ZeroDivisionError
+        return forward(chunks, memory)
+
+    monkeypatch.setattr(model, "forward", failing)
+    with pytest.raises(ZeroDivisionError):
+        generator.run("the", max_tokens=75)
+    assert facts(generator.run("the", max_tokens=75)) == expected
+    Engine.of(model)._loop.check()
+
+
+def test_bad_logits_are_named(pair: Any, monkeypatch: Any) -> None:
+    model = pair[1]
+    logits = model.logits
+    calls = iter(range(1000))
+
+    def spoiled(hidden: Any, rows: Any, ids: Any) -> torch.Tensor:
+        found = logits(hidden, rows, ids)
+        return torch.full_like(found, np.nan) if next(calls) == 5 else found
+
+    monkeypatch.setattr(model, "logits", spoiled)
+    with pytest.raises(Exception, match="step 5 of prompt 0"):
+        generate.regex(model, "[a-z]{40}").run("the", max_tokens=40, heal=False)
+
+
+def test_lanes_are_given_up_where_most_pause(pair: Any) -> None:
+    lanes = Engine.of(pair[1])._loop._lanes
+    assert isinstance(lanes, Lanes)
+    generate.regex(pair[1], r"[a-z]{30,60}").run(PROMPTS, max_tokens=60)
+    assert lanes._missing > 0.25
+    generate.text(pair[1]).run(PROMPTS, max_tokens=60)
+    assert lanes._missing < 0.25

@@ -1,0 +1,511 @@
+"""Fused decoders: the states and tokens of transformers' own code, for the bodies that are known and no others."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import transformers as hub
+from torch import nn
+from trellm import Greedy, generate
+from trellm.engine.memory.tables import BLOCK
+from trellm.engine.models.blocks.packed import PackedReader
+from trellm.engine.models.blocks.storage import LayerBlocks
+from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.fused import decoder as fused_decoder
+from trellm.engine.models.fused import reader as fused_reader
+from trellm.engine.models.fused.decoder import FusedDecoder
+from trellm.engine.models.fused.probe import is_right
+from trellm.engine.models.fused.reader import FusedReader
+from trellm.engine.models.fused.structure import UnknownBodyError, structure_of
+from trellm.engine.models.fused.traffic import step_bytes
+from trellm.errors import ModelError
+
+from .architectures import CONFIGS, FEW, GROUPED, NAMES
+from .test_blocks import last_state, random_history
+
+Make = Callable[[], Any]
+CUDA = torch.cuda.is_available()
+MIXED = ["sliding_attention", "full_attention"]
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 10_000.0}
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 10_000.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+KNOWN: dict[str, Make] = {
+    "llama": lambda: hub.LlamaConfig(**GROUPED, **NAMES),
+    "llama with biases": lambda: hub.LlamaConfig(**FEW, attention_bias=True, mlp_bias=True, **NAMES),
+    "llama with frequencies of Llama 3": lambda: hub.LlamaConfig(**GROUPED, rope_parameters=LLAMA3, **NAMES),
+    "llama with yarn": lambda: hub.LlamaConfig(**GROUPED, rope_parameters=YARN, **NAMES),
+    "llama with tied embeddings": lambda: hub.LlamaConfig(**GROUPED, tie_word_embeddings=True, **NAMES),
+    "mistral": lambda: hub.MistralConfig(**GROUPED, sliding_window=7, **NAMES),
+    "ministral": lambda: hub.MinistralConfig(**GROUPED, sliding_window=7, layer_types=MIXED, **NAMES),
+    "qwen2": lambda: hub.Qwen2Config(**FEW, sliding_window=6, use_sliding_window=True, layer_types=MIXED, **NAMES),
+    "qwen3": lambda: hub.Qwen3Config(**GROUPED | {"head_dim": 12}, **NAMES),
+    "cwm": lambda: hub.CwmConfig(**GROUPED, sliding_window=5, layer_types=MIXED, **NAMES),
+}
+
+
+def network_of(name: str, dtype: torch.dtype = torch.float32) -> Any:
+    """A random model; its biases and norms are random too, which those of new models are not."""
+    torch.manual_seed(3)
+    model = hub.AutoModelForCausalLM.from_config(KNOWN[name]()).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter += torch.randn_like(parameter) * 0.3
+    return model.to(dtype)
+
+
+def fused_of(network: Any) -> FusedDecoder:
+    found = FusedDecoder.of(network.model, network.config)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fused decoders on the CPU too."""
+    monkeypatch.setattr(fused_reader, "DEVICES", {"cpu", "cuda"})
+
+
+def states_of(fused: FusedDecoder, body: Any, text: list[int], layers: list[LayerBlocks] | None = None) -> Any:
+    """The states of one text, in the first blocks, by attention to everything before."""
+    layers = layers or [LayerBlocks(1 + len(text) // BLOCK) for _ in fused.layers]
+    size = len(text)
+
+    def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
+        keys, values = (
+            stored.transpose(1, 2).flatten(0, 1)[:size].transpose(0, 1).repeat_interleave(group, 0)
+            for stored in (layers[number].keys, layers[number].values)
+        )
+        scores = queries.transpose(0, 1) @ keys.mT * fused.scale
+        return (scores.masked_fill(later, -torch.inf).softmax(-1) @ values).transpose(0, 1)
+
+    group = fused.heads.queries // fused.heads.keys
+    later = torch.ones(size, size, dtype=torch.bool, device=body.device).triu(1)
+    places = torch.arange(size, device=body.device)
+    ids = torch.tensor(text, device=body.device)
+    return fused.run(ids, places, places.to(torch.int32), layers, attend)
+
+
+def agrees(network: Any, fused: FusedDecoder, tolerance: float = 1e-4) -> None:
+    text = [7, 3, 99, 0, 21]
+    with torch.no_grad():
+        expected = network.model(torch.tensor([text], device=network.device), use_cache=False).last_hidden_state[0]
+    torch.testing.assert_close(states_of(fused, network.model, text), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: torch.dtype, tokenizer: Any) -> None:
+    network = network_of(name, dtype)
+    model = DecoderModel(network, tokenizer)
+    assert type(model._reader) is FusedReader
+    tolerance = 1e-3 if dtype == torch.float32 else 1e-5  # norms are float32
+    with torch.inference_mode():
+        for seed in range(2):
+            seen = random_history(model, seed)
+            assert len(seen) > 20
+            for state, _, text in seen:
+                torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["llama with biases", "qwen3"])
+def test_short_types(name: str, dtype: torch.dtype) -> None:
+    network = network_of(name, dtype)
+    agrees(network, fused_of(network), 0.1 if dtype == torch.bfloat16 else 0.02)
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen3"])
+def test_the_same_tokens_through_the_engine(
+    name: str, hugging_face: Callable[[str], Any], tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = ["the", "a 12 on the one", "one two three four five six seven eight"]
+
+    def tokens() -> list[Any]:
+        model = DecoderModel(copy.deepcopy(hugging_face(name)), tokenizer)
+        assert isinstance(model._reader, PackedReader)
+        made: list[Any] = [type(model._reader)]
+        for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
+            made += [each.token_ids for each in generator.run(prompts, max_tokens=24, search=Greedy())]
+        return made
+
+    fused = tokens()
+    monkeypatch.setattr(fused_reader, "DEVICES", set[str]())
+    stock = tokens()
+    assert (fused[0], stock[0]) == (FusedReader, PackedReader)
+    assert fused[1:] == stock[1:]
+    assert max(map(len, stock[1:])) > 10
+
+
+def test_a_token_without_a_slot_is_not_kept() -> None:
+    network = network_of("qwen3")
+    fused = fused_of(network)
+    layers = [LayerBlocks(2) for _ in fused.layers]
+    ids, positions = torch.tensor([5, 9, 5]), torch.tensor([0, 0, 1])
+
+    def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(queries)
+
+    slots = torch.tensor([BLOCK + 2, -1, 3], dtype=torch.int32)
+    states = fused.run(ids, positions, slots, layers, attend)
+    alone = fused.run(ids[:1], positions[:1], slots[:1], [LayerBlocks(2) for _ in fused.layers], attend)
+    torch.testing.assert_close(states[:1], alone)
+    for layer in layers:
+        assert layer.keys.abs().sum((1, 3)).nonzero().tolist() == [[0, 3], [1, 2]]
+        assert layer.values.abs().sum((1, 3)).nonzero().tolist() == [[0, 3], [1, 2]]
+
+
+def test_how_often_a_layer_calls_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = network_of("qwen3")
+    fused = fused_of(network)
+    calls: Counter[str] = Counter()
+
+    def counted(name: str) -> Any:
+        function = getattr(fused_decoder, name)
+
+        def call(*arguments: Any) -> Any:
+            calls[name] += 1
+            return function(*arguments)
+
+        return call
+
+    for name in ("norm", "place", "multiply_normed", "multiply_gated", "multiply_onto"):
+        monkeypatch.setattr(fused_decoder, name, counted(name))
+    states_of(fused, network.model, [1, 2, 3])
+    layers = len(fused.layers)
+    each = dict.fromkeys(("place", "multiply_normed", "multiply_gated"), layers)
+    assert calls == {**each, "multiply_onto": 2 * layers, "norm": 1}
+
+
+# What is changed in a model, and what is said of it.
+CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "in training": ("training", lambda model: model.train()),
+    "another activation": (
+        "the activation GELU",
+        lambda model: setattr(model.model.layers[1].mlp, "act_fn", nn.GELU()),
+    ),
+    "a wrapped linear layer": (
+        "q_proj: Wrapped",
+        lambda model: setattr(model.model.layers[0].self_attn, "q_proj", Wrapped(8, 8)),
+    ),
+    "an adapter beside": ("parts of an MLP", lambda model: model.model.layers[0].mlp.add_module("lora", nn.Identity())),
+    "a hook": ("hooks", lambda model: model.model.layers[1].mlp.register_forward_hook(print)),
+    "a hook before": ("hooks", lambda model: model.model.norm.register_forward_pre_hook(print)),
+    "another forward": ("another forward", lambda model: setattr(model.model.layers[0], "forward", print)),
+    "another scale": ("scaling", lambda model: setattr(model.model.layers[1].self_attn, "scaling", 1.0)),
+    "attention to both sides": ("causal", lambda model: setattr(model.model.layers[0].self_attn, "is_causal", False)),
+    "dynamic frequencies": ("rotary", lambda model: model.config.rope_parameters.update(rope_type="dynamic")),
+    "frequencies of a part": (
+        "a part of a head",
+        lambda model: setattr(model.model.rotary_emb, "inv_freq", torch.ones(2)),
+    ),
+    "types that are mixed": ("several types", lambda model: model.model.norm.double()),
+    "a bias of one product": (
+        "biases of some",
+        lambda model: setattr(model.model.layers[0].mlp.up_proj, "bias", nn.Parameter(torch.zeros(48))),
+    ),
+    "a shape that does not fit": ("a product of shape", lambda model: model.config.update({"hidden_size": 64})),
+    "a shared weight": (
+        "share",
+        lambda model: setattr(
+            model.model.layers[0].self_attn.k_proj, "weight", model.model.layers[1].self_attn.k_proj.weight
+        ),
+    ),
+    "weights that lie apart": (
+        "lie apart",
+        lambda model: setattr(model.model.embed_tokens, "weight", nn.Parameter(torch.zeros(32, 128).T)),
+    ),
+    "a bounded embedding": ("max_norm", lambda model: setattr(model.model.embed_tokens, "max_norm", 1.0)),
+    "layers of another architecture": (
+        "layers",
+        lambda model: setattr(model.model, "layers", nn.Sequential(*model.model.layers)),
+    ),
+}
+
+
+class Wrapped(nn.Linear):
+    """What adapters put in place of a linear layer."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_is_not_known(change: str) -> None:
+    network = network_of("llama")
+    assert structure_of(network.model, network.config)
+    reason, make = CHANGES[change]
+    make(network)
+    with pytest.raises(UnknownBodyError, match=reason):
+        structure_of(network.model, network.config)
+    assert FusedDecoder.of(network.model, network.config) is None
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - {"llama", "mistral", "qwen3"}))
+def test_other_architectures_are_not_known(name: str) -> None:
+    network = hub.AutoModelForCausalLM.from_config(CONFIGS[name](), experts_implementation="eager").eval()
+    body = getattr(network, "model", network.base_model)
+    assert FusedDecoder.of(body, network.config) is None
+
+
+def test_a_subclass_is_not_known() -> None:
+    class LlamaModel(hub.LlamaModel):
+        pass
+
+    torch.manual_seed(0)
+    body = LlamaModel(KNOWN["llama"]()).eval()
+    assert FusedDecoder.of(body, body.config) is None
+
+
+@pytest.mark.parametrize("part", ["LlamaRMSNorm", "LlamaMLP", "LlamaAttention", "LlamaRotaryEmbedding"])
+def test_what_is_patched_is_found_by_the_probe(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.models.llama import modeling_llama
+
+    network = network_of("llama")
+    fused = fused_of(network)
+    assert is_right(fused.run, fused.scale, network.model, network.config)
+    assert not is_right(fused.run, fused.scale * 2, network.model, network.config)
+    which = getattr(modeling_llama, part)
+    stock = which.forward
+
+    def forward(self: Any, *arguments: Any, **named: Any) -> Any:
+        made = stock(self, *arguments, **named)
+        return (made[0] * 1.5, *made[1:]) if isinstance(made, tuple) else made * 1.5
+
+    monkeypatch.setattr(which, "forward", forward)
+    assert structure_of(network.model, network.config)
+    assert FusedDecoder.of(network.model, network.config) is None
+
+
+def test_hooks_that_transformers_leaves_do_no_harm() -> None:
+    network = network_of("llama")
+    network.model(torch.tensor([[1, 2]]), output_hidden_states=True, output_attentions=True)
+    agrees(network, fused_of(network))
+
+
+def storages(network: Any) -> Counter[int]:
+    """How many parameters each piece of memory has."""
+    return Counter(parameter.untyped_storage().data_ptr() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("name", ["llama with biases", "llama with tied embeddings", "qwen3"])
+def test_weights_lie_in_memory_once(name: str) -> None:
+    network = network_of(name)
+    before = copy.deepcopy(network.state_dict())
+    trained = [parameter.requires_grad for parameter in network.parameters()]
+    fused = fused_of(network)
+    own = {layer.attention.weight.untyped_storage().data_ptr() for layer in fused.layers}
+    own |= {layer.gates.weight.untyped_storage().data_ptr() for layer in fused.layers}
+    shared = storages(network)
+    assert {shared[place] for place in own} == {2, 3}
+    size = sum(parameter.nbytes for parameter in network.parameters())
+    held = {memory.data_ptr(): memory.nbytes() for memory in map(torch.Tensor.untyped_storage, network.parameters())}
+    assert sum(held.values()) == size
+    assert [parameter.requires_grad for parameter in network.parameters()] == trained
+    for key, value in network.state_dict().items():
+        torch.testing.assert_close(value, before[key], rtol=0, atol=0)
+
+
+def test_weights_that_are_written_are_seen() -> None:
+    network, other = network_of("llama with biases"), network_of("llama with biases")
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(1.25)
+    fused = fused_of(network)
+    number = fused.prepare()
+    network.load_state_dict(other.state_dict())
+    assert fused.prepare() == number
+    agrees(other, fused)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda model: model.double(),
+        lambda model: model.load_state_dict({k: v * 0.5 for k, v in model.state_dict().items()}, assign=True),
+        lambda model: setattr(model.model.layers[1].mlp.up_proj, "weight", nn.Parameter(torch.randn(48, 32))),
+        lambda model: setattr(model.model, "norm", copy.deepcopy(model.model.norm)),
+        lambda model: setattr(model.model.layers[0].mlp.down_proj.weight, "data", torch.randn(32, 48)),
+    ],
+    ids=["another dtype", "assigned", "a weight", "a module", "data"],
+)
+def test_weights_that_are_moved_are_laid_anew(move: Callable[[Any], Any]) -> None:
+    network = network_of("llama")
+    fused = fused_of(network)
+    number = fused.prepare()
+    agrees(network, fused)
+    move(network)
+    agrees(network, fused)
+    assert fused.prepare() not in (None, number)
+    assert fused.prepare() == fused.prepare()
+
+
+def test_a_body_that_is_changed_is_given_up() -> None:
+    network = network_of("llama")
+    fused = fused_of(network)
+    network.model.layers[0].self_attn.q_proj = Wrapped(32, 32)
+    assert fused.prepare() is None
+    with pytest.raises(ModelError, match="the layers of LlamaModel were changed"):
+        states_of(fused, network.model, [1, 2])
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
+    model = DecoderModel(network_of("llama"), tokenizer)
+    network = model.model
+    assert type(model._reader) is FusedReader
+    old = network.model.layers[0].self_attn.q_proj
+    new = Wrapped(32, 32, bias=False, device=network.device)
+    new.weight = nn.Parameter(old.weight.data * -1)
+    network.model.layers[0].self_attn.q_proj = new
+    with torch.inference_mode():
+        seen = random_history(model, 0)
+        for state, _, text in seen:
+            torch.testing.assert_close(state, last_state(network, text).to(state), rtol=1e-3, atol=1e-3)
+    assert model._reader.fused.prepare() is None
+
+
+def test_two_decoders_of_one_body_leave_each_other_alone() -> None:
+    network = network_of("llama with biases")
+    first, second = fused_of(network), fused_of(network)
+    numbers = first.prepare(), second.prepare()
+    agrees(network, first)
+    agrees(network, second)
+    assert (first.prepare(), second.prepare()) == numbers
+    network.double()
+    agrees(network, first)
+    agrees(network, second)
+    after = first.prepare(), second.prepare()
+    assert after == (first.prepare(), second.prepare())
+
+
+def copies(fused: FusedDecoder) -> Iterator[FusedDecoder]:
+    yield copy.deepcopy(fused)
+    yield pickle.loads(pickle.dumps(fused))
+
+
+def test_copies_are_of_a_body_of_their_own() -> None:
+    network = network_of("qwen3")
+    fused = fused_of(network)
+    for other in copies(fused):
+        with torch.no_grad():
+            for parameter in other._body.parameters():
+                parameter.mul_(1.5)
+        agrees(network, fused)
+        twin = network_of("qwen3")
+        twin.model = other._body
+        agrees(twin, other)
+    network.model.layers[0].mlp.act_fn = nn.GELU()
+    assert fused.prepare() is None
+    assert all(other.prepare() is None for other in copies(fused))
+
+
+def test_a_model_is_saved_and_loaded(tmp_path: Any) -> None:
+    network = network_of("qwen3")
+    before = copy.deepcopy(network.state_dict())
+    fused_of(network)
+    network.save_pretrained(tmp_path)
+    torch.save(network.state_dict(), tmp_path / "weights.pt")
+    loaded = hub.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    for state in (loaded.state_dict(), torch.load(tmp_path / "weights.pt")):
+        assert state.keys() == before.keys()
+        for key, value in state.items():
+            torch.testing.assert_close(value, before[key], rtol=0, atol=0)
+    agrees(loaded, fused_of(loaded))
+
+
+def test_a_model_can_be_trained_further() -> None:
+    network = network_of("llama with biases")
+    with torch.inference_mode():
+        fused = fused_of(network)
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+    before = network.model.layers[0].self_attn.k_proj.weight.detach().clone()
+    network(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
+    optimiser.step()
+    assert not torch.equal(network.model.layers[0].self_attn.k_proj.weight, before)
+    agrees(network, fused)
+
+
+def test_what_is_loaded_in_inference_mode_is_left_alone() -> None:
+    with torch.inference_mode():
+        network = network_of("llama")
+        assert FusedDecoder.of(network.model, network.config) is None
+
+
+def test_bytes_of_a_step() -> None:
+    network = network_of("ministral", torch.bfloat16)
+    fused = fused_of(network)
+    weights = sum(parameter.numel() for parameter in network.model.parameters()) - 128 * 32
+    keys = 2 * (7 + 3) + 2 * (50 + 3)  # a window of 7 in the first layer; each token's key and value
+    expected = 2 * (weights + 2 * 32 + keys * 2 * 8)
+    assert step_bytes(fused, network.config, [50, 3]) == expected
+    assert step_bytes(fused, network.config, [50, 3], head=999) == expected + 999
+
+
+@pytest.mark.skipif(not CUDA, reason="this needs a GPU")
+@pytest.mark.parametrize("name", KNOWN)
+def test_states_on_a_gpu(name: str) -> None:
+    tolerances = {torch.float32: 1e-3, torch.float64: 1e-5, torch.bfloat16: 0.1, torch.float16: 0.02}
+    for dtype, tolerance in tolerances.items():
+        network = network_of(name, dtype).to("cuda")
+        agrees(network, fused_of(network), tolerance)
+
+
+@pytest.mark.skipif(not CUDA, reason="this needs a GPU")
+@pytest.mark.parametrize(("tokens", "most"), [(1, 5), (4, 5), (16, 8)])
+def test_launches_of_a_layer_on_a_gpu(tokens: int, most: int) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    def launches(layers: int) -> int:
+        config = KNOWN["qwen3"]()
+        config.num_hidden_layers, config.layer_types = layers, ["full_attention"] * layers
+        network = hub.AutoModelForCausalLM.from_config(config).eval().to("cuda", torch.bfloat16)
+        fused = fused_of(network)
+        storage = [LayerBlocks(1) for _ in fused.layers]
+        ids = torch.arange(tokens, device="cuda")
+        slots = ids.to(torch.int32)
+
+        def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
+            return queries
+
+        fused.run(ids, ids, slots, storage, attend)
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            fused.run(ids, ids, slots, storage, attend)
+            torch.cuda.synchronize()
+        return sum(event.count for event in seen.key_averages() if event.device_type.name == "CUDA")
+
+    assert (launches(5) - launches(2)) / 3 <= most
+
+
+@pytest.mark.skipif(not CUDA, reason="this needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tokens", [1, 3, 9])
+def test_a_step_is_captured_in_a_graph(dtype: torch.dtype, tokens: int) -> None:
+    network = network_of("qwen3", dtype).to("cuda")
+    fused = fused_of(network)
+    layers = [LayerBlocks(4) for _ in fused.layers]
+    ids = torch.arange(tokens, device="cuda")
+    positions, slots = ids.clone(), ids.to(torch.int32)
+
+    def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
+        return queries * layers[number].values[0, :, :1].sum()
+
+    fused.run(ids, positions, slots, layers, attend)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        states = fused.run(ids, positions, slots, layers, attend)
+    for shift in (1, 2):
+        ids += shift
+        positions += 3 * shift
+        graph.replay()
+        expected = fused.run(ids, positions, slots, layers, attend)
+        torch.testing.assert_close(states, expected, rtol=0, atol=0)
