@@ -104,6 +104,7 @@ class Lanes:
                 if begun is not None:
                     under_way.append(begun)
                     launched += 1
+                    self._records.widen()
                 if under_way and (begun is None or len(under_way) >= ahead):
                     handle, parts = under_way.popleft()
                     self._collect(self._backend.answer(handle), parts)
