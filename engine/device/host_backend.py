@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,7 +91,8 @@ class HostBackend:
             top_p=choices[TOP_P],
             min_p=choices[MIN_P],
         ).tokens
-        return np.where(warm, drawn, best)
+        chosen: Any = np.where(warm, drawn, best)
+        return chosen
 
 
 def _chunk(begun: Begun, lane: int, width: int) -> Chunk:
