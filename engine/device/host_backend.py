@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
 
 import numpy as np
 import torch
@@ -79,9 +78,9 @@ class HostBackend:
     ) -> NDArray[np.int32]:
         numbers = np.where(records == FREE, -1, records).astype(np.int32)
         masks = self._known.masks
-        best = masked_argmax(logits, masks, numbers).tokens
+        best: NDArray[np.int32] = masked_argmax(logits, masks, numbers).tokens
         warm = choices[TEMPERATURE] > 0
-        drawn = masked_sample(
+        drawn: NDArray[np.int32] = masked_sample(
             logits,
             choices[UNIFORM],
             masks,
@@ -91,8 +90,7 @@ class HostBackend:
             top_p=choices[TOP_P],
             min_p=choices[MIN_P],
         ).tokens
-        chosen: Any = np.where(warm, drawn, best)
-        return chosen
+        return np.where(warm, drawn, best)
 
 
 def _chunk(begun: Begun, lane: int, width: int) -> Chunk:
