@@ -141,8 +141,4 @@ def _instead(value: Any) -> str:
         return "; pass what is in the file, Path(...).read_text(encoding='utf-8')"
     if isinstance(value, re.Pattern):
         return "; pass its .pattern, and its flags apart"
-    if isinstance(value, Mapping):
-        return "; of a chat, pass the text that the tokenizer's apply_chat_template(..., tokenize=False) makes of it"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return "; token ids are turned into a text by the tokenizer's decode"
     return ""

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 from . import guides
 from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.arguments import check_model
+from .engine.decode.after import After
 from .engine.extraction import Extractor
 from .engine.formats import format_of
 from .engine.gc_restored import gc_restored
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
+from .engine.prompts.given import Prompt, prompt_of
 from .engine.structures import structure_of
 from .errors import OptionError
 from .guides.limits import Limits
@@ -34,7 +36,14 @@ __all__ = ["Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "j
 T = TypeVar("T")
 
 
-class JSONOptions(TypedDict, total=False):
+class AfterOptions(TypedDict, total=False):
+    """Types of the options of all constraints that are about free text before them."""
+
+    after: str | int | None
+    thinking: int | None
+
+
+class JSONOptions(AfterOptions, total=False):
     """Types of the options of `json`."""
 
     order: Order
@@ -50,7 +59,7 @@ class JSONOptions(TypedDict, total=False):
     limits: Limits | None
 
 
-class QuoteOptions(TypedDict, total=False):
+class QuoteOptions(AfterOptions, total=False):
     """Types of the options of `extract` that do not change what type its values have."""
 
     boundary: Boundary
@@ -74,10 +83,13 @@ def regex(
     *,
     dialect: Literal["python", "ecma"] = "python",
     limits: Limits | None = None,
+    **thinking: Unpack[AfterOptions],
 ) -> Generator[str]:
     """Text that matches the whole pattern. Value: str.
 
     flags: of Python's `re`; dialect: "python" or "ecma"; limits: of work and memory, see `Limits`
+    after, thinking: a marker such as "</think>", up to which there is free text first, of at most so many tokens, by
+        default 1024; what comes of it is `Generation.thought`. max_tokens counts both. Without healing and `include`.
     Raises PatternError, LanguageError, LimitError.
     """
     check_model(model, "generate.regex", pattern)
@@ -86,11 +98,16 @@ def regex(
     one_of(dialect, "dialect", ("python", "ecma"))
     with gc_restored():
         guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, limits=limits)
-    return Generator(model, guide, limits=limits)
+    return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
-def choice(model: Model, choices: Iterable[str], *, limits: Limits | None = None) -> Generator[str]:
-    """One of the texts. Value: str. Raises LanguageError for a text that the vocabulary cannot spell."""
+def choice(
+    model: Model, choices: Iterable[str], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[str]:
+    """One of the texts. Value: str. after, thinking: see `regex`.
+
+    Raises LanguageError for a text that the vocabulary cannot spell.
+    """
     check_model(model, "generate.choice", choices)
     if isinstance(choices, str):
         raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
@@ -98,15 +115,17 @@ def choice(model: Model, choices: Iterable[str], *, limits: Limits | None = None
     texts = texts_of(several, "choices", "choice")
     with gc_restored():
         guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
-    return Generator(model, guide, limits=limits)
+    return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
-def fsm(model: Model, machine: Any, *, limits: Limits | None = None) -> Generator[str]:
-    """Text that an `interegular` FSM accepts. Value: str."""
+def fsm(
+    model: Model, machine: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[str]:
+    """Text that an `interegular` FSM accepts. Value: str. after, thinking: see `regex`."""
     check_model(model, "generate.fsm", machine)
     with gc_restored():
         guide = guides.FSMGuide(machine, model.vocabulary, limits=limits)
-    return Generator(model, guide, limits=limits)
+    return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
 def cfg(
@@ -117,8 +136,9 @@ def cfg(
     *,
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     limits: Limits | None = None,
+    **thinking: Unpack[AfterOptions],
 ) -> Generator[str]:
-    """A text of a context-free grammar. Value: str.
+    """A text of a context-free grammar. Value: str. after, thinking: see `regex`.
 
     grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, or read already; start: the rule that the
     whole text must match, "start" (Lark) or "root" (GBNF) if not given.
@@ -137,7 +157,7 @@ def cfg(
     _check_contexts(contexts)
     with gc_restored():
         guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
-    return Generator(model, guide, limits=limits)
+    return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
 @overload
@@ -179,8 +199,9 @@ def extract(
     spans: int = 1,
     order: Literal["document", "score"] = "document",
     limits: Limits | None = None,
+    **thinking: Unpack[AfterOptions],
 ) -> Generator[Any]:
-    """A piece of a context, letter for letter, with its place. Value: Span.
+    """A piece of a context, letter for letter, with its place. Value: Span. after, thinking: see `regex`.
 
     context: a text, or several; boundary, min_chars, max_chars, whitespace: what a piece is, see
         `guides.SubstringGuide`
@@ -212,17 +233,23 @@ def extract(
             none_text=none_text,
             limits=limits,
         )
-    return Extractor(model, guide, spans, order, limits)
+    return Extractor(model, guide, spans, order, limits, _after(thinking))
 
 
 @overload
-def format(model: Model, kind: type[T], *, limits: Limits | None = None) -> Generator[T]: ...
+def format(
+    model: Model, kind: type[T], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[T]: ...
 @overload
-def format(model: Model, kind: Any, *, limits: Limits | None = None) -> Generator[Any]: ...
-def format(model: Model, kind: Any, *, limits: Limits | None = None) -> Generator[Any]:
+def format(
+    model: Model, kind: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[Any]: ...
+def format(
+    model: Model, kind: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[Any]:
     """A value of a Python type: int, float, bool, date, time, datetime, UUID, an Enum class or Literal[...].
 
-    Value: of that type. Raises OptionError for other types.
+    Value: of that type. after, thinking: see `regex`. Raises OptionError for other types.
     """
     check_model(model, "generate.format", kind)
     written = format_of(kind)
@@ -231,7 +258,7 @@ def format(model: Model, kind: Any, *, limits: Limits | None = None) -> Generato
             guide = guides.ChoiceGuide(written.choices, model.vocabulary, limits=limits)
         else:
             guide = guides.RegexGuide(written.pattern, model.vocabulary, limits=limits)
-    return Generator(model, guide, written.convert, limits)
+    return Generator(model, guide, written.convert, limits, _after(thinking))
 
 
 @overload
@@ -259,8 +286,9 @@ def json(
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     unenforced: Unenforced = "refuse",
     limits: Limits | None = None,
+    **thinking: Unpack[AfterOptions],
 ) -> Generator[Any]:
-    """JSON text that satisfies a schema, parsed. Value: of the type asked for.
+    """JSON text that satisfies a schema, parsed. Value: of the type asked for. after, thinking: see `regex`.
 
     schema: a JSON Schema as a dict, as JSON text, or True (the value is what `json.loads` gives); a pydantic
         model, dataclass, TypedDict or other type that pydantic knows (an instance of it); a function (a dict of
@@ -299,10 +327,10 @@ def json(
             unenforced=unenforced,
             limits=limits,
         )
-    return Generator(model, guide, structure.convert, limits)
+    return Generator(model, guide, structure.convert, limits, _after(thinking))
 
 
-def batch(pairs: Iterable[tuple[Generator[Any], str]], **options: Unpack[CallOptions]) -> list[Any]:
+def batch(pairs: Iterable[tuple[Generator[Any], Prompt]], **options: Unpack[CallOptions]) -> list[Any]:
     """Run different generators of one model in one batch: the value for each (generator, prompt).
 
     Options are those of a call. Raises ConversionError, with all results, where a type refuses an output.
@@ -312,15 +340,24 @@ def batch(pairs: Iterable[tuple[Generator[Any], str]], **options: Unpack[CallOpt
     return values_of(run_together(several, chosen), [prompt for _, prompt in several])
 
 
-def _pairs(pairs: Any) -> list[tuple[Generator[Any], str]]:
+def _pairs(pairs: Any) -> list[tuple[Generator[Any], Prompt]]:
     several = items_of(pairs)
     if several is None:
         raise OptionError(f"batch takes (generator, prompt) pairs in a list, not {pairs!r}")
+    found: list[tuple[Generator[Any], Prompt]] = []
     for number, pair in enumerate(several):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], Generator):  # pyright: ignore[reportUnknownArgumentType]
             raise OptionError(f"batch takes (generator, prompt) pairs, not {pair!r}")
-        text_of(pair[1], f"prompt {number}")
-    return several
+        found.append((pair[0], prompt_of(pair[1], f"prompt {number}")))  # pyright: ignore[reportUnknownArgumentType]
+    return found
+
+
+def _after(given: AfterOptions) -> After | None:
+    """What is said of free text before a constraint. Raises OptionError for other options."""
+    for name in given:
+        if name not in AfterOptions.__annotations__:
+            raise TypeError(f"{name!r} is no option of this constraint; after= and thinking= are options of all")
+    return After.of(given.get("after"), given.get("thinking"))
 
 
 def _check_contexts(contexts: Any) -> None:

@@ -30,6 +30,8 @@ _GIVEN = {
     "stop": "--stop",
     "include": "--include",
     "heal": "--no-heal, in Python heal",
+    "after": "--after",
+    "thinking": "--thinking",
     "model": "--model",
     "memory": "--memory",
     "device": "--device",
@@ -53,6 +55,10 @@ _PHRASES = {
     "seconds= of its limits=Limits(...)": "--max-seconds",
     "states= of its limits=Limits(...)": "--max-memory",
     "; for no randomness use Greedy()": "; for no randomness leave it out",
+    "tools= is for": "--tools is for",
+    "documents= is for": "--documents is for",
+    "tools=: the": "--tools: the",
+    "documents=: the": "--documents: the",
     "in `resources={uri: schema}`": "as --resources [URI=]FILE",
 }
 _NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_GIVEN)})=(?=[^=\s])")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from .chats import Chatting, chat_options
 from .constraint import Constraint, constraint_options
 from .ending import Ending, ending
 from .flags import Size, Text
@@ -18,6 +19,7 @@ from .search import Searching, search_options
 
 if TYPE_CHECKING:
     from ..engine.generator import Generator
+    from ..engine.prompts.given import Prompt as GivenPrompt
 
 
 @click.command()
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--prompts",
     type=click.File(encoding="utf-8"),
-    help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}.',
+    help='A file of prompts, - for standard input; each line a prompt or {"prompt": ..., ...}.',
 )
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
 @click.option(
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, help="Makes random choice repeatable.")
 @search_options
+@chat_options
 @click.option(
     "--stop", type=Text(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
 )
@@ -58,6 +61,7 @@ def generate(
     max_tokens: int | None,
     seed: int | None,
     searching: Searching,
+    chatting: Chatting,
     stop: tuple[str, ...],
     no_heal: bool,
     batch_size: int,
@@ -73,13 +77,17 @@ def generate(
     \b
         trellm generate -m Qwen/Qwen3-0.6B -r '[0-9]{4}' -p 'The first Moon landing was in '
         trellm generate -m ziplm:notes.txt -c yes -c no --prompts questions.jsonl --out answers.jsonl
-        trellm generate -m Qwen/Qwen3-0.6B --schema person.schema.json -p 'Describe a person. '
+        trellm generate -m Qwen/Qwen3-0.6B --schema person.schema.json --chat -p 'Describe a person.'
         trellm generate -m Qwen/Qwen3-0.6B --extract report.txt --prompts questions.jsonl --out answers.jsonl
+
+    A prompt in a file is a JSON string, a list of token ids, or a list of messages such as
+    {"role": "user", "content": "Hello"}, which the tokenizer's chat template writes.
 
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
     quotations under --schema, --pydantic or --grammar, "unmet" with what of --include is missing where
     --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
+    "thought" and "thought_cut" with --after, what came before and whether --thinking cut it,
     and "sample" if there are several for each prompt. Each is written as soon as it is
     finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished.
     """
@@ -90,11 +98,12 @@ def generate(
     if diagnose == "-":
         raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
+    asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
-    options |= {"heal": not no_heal, "include": include}
+    options |= {"heal": not no_heal, "include": include, **chatting.options()}
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
-            _print_stream(make_generator(name, device, dtype, constraint, memory), prompt, options)
+            _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)
         return 0
     options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}
     with ExitStack() as files:
@@ -102,7 +111,7 @@ def generate(
         output = files.enter_context(writing("-" if out is None else out))
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         end = files.enter_context(ending())
-        generator = make_generator(name, device, dtype, constraint, memory)
+        generator = make_generator(name, device, dtype, constraint, memory, chatting)
 
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
@@ -114,9 +123,15 @@ def generate(
 
 
 def make_generator(
-    name: str, device: str | None, dtype: str | None, constraint: Constraint, memory: int | None = None
+    name: str,
+    device: str | None,
+    dtype: str | None,
+    constraint: Constraint,
+    memory: int | None = None,
+    chatting: Chatting | None = None,
 ) -> Generator[Any]:
     """The named model under the constraint. memory: bytes of its engine, None for the default"""
+    from ..engine.decode.after import After
     from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
@@ -127,9 +142,10 @@ def make_generator(
         Engine(model, memory=memory)
     guide = None if constraint.is_free else constraint.guide(model.vocabulary)
     limits = constraint.limits
+    after = None if chatting is None else After.of(chatting.after, chatting.thinking)
     if isinstance(guide, SubstringGuide):
-        return Extractor(model, guide, limits=limits)
-    return Generator(model, guide, limits=limits)
+        return Extractor(model, guide, limits=limits, after=after)
+    return Generator(model, guide, limits=limits, after=after)
 
 
 def _given(prompts: TextIO | None) -> TextIO:
@@ -137,7 +153,7 @@ def _given(prompts: TextIO | None) -> TextIO:
     return prompts
 
 
-def _print_stream(generator: Generator[Any], prompt: str, options: dict[str, Any]) -> None:
+def _print_stream(generator: Generator[Any], prompt: GivenPrompt, options: dict[str, Any]) -> None:
     pieces = generator.stream(prompt, **options)
     try:
         for piece in pieces:
@@ -164,7 +180,7 @@ def _run(
         output.add(result_line(prompts[number], sample if chosen.search.n > 1 else None, result))
 
     try:
-        keep(generator.run_texts([prompt.text for prompt in prompts], chosen, told))
+        keep(generator.run_texts([prompt.given for prompt in prompts], chosen, told))
         return 0
     except Interrupted as interrupt:
         click.echo(f"trellm: {end.word}; {finished_of(interrupt.finished)}, and are kept", err=True)

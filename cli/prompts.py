@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RESULT_KEYS = (
     "output",
     "finish_reason",
+    "thought",
+    "thought_cut",
     "unmet",
     "span",
     "spans",
@@ -33,14 +35,22 @@ RESULT_KEYS = (
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt with what else its line said, which the result repeats."""
+    """One prompt, as generators take it, with what else its line said, which the result repeats."""
 
-    text: str
+    given: Any
     record: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """What a page shows of it: a text, or token ids and messages as JSON."""
+        return self.given if isinstance(self.given, str) else json.dumps(self.given, ensure_ascii=False)
 
 
 def read_prompts(file: TextIO) -> list[Prompt]:
-    """A line is a JSON string, or an object with "prompt" and anything else; empty lines are skipped."""
+    """A line is a prompt, or an object with "prompt" and anything else; empty lines are skipped.
+
+    A prompt is a JSON string, a list of token ids, or one of messages.
+    """
     try:
         found = [_prompt(file.name, number, line) for number, line in enumerate(file, 1) if line.strip()]
     except UnicodeDecodeError as error:
@@ -57,8 +67,8 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
         value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{name}, line {number} is not JSON ({error}); expected {_EXAMPLE}") from None
-    record: Any = {"prompt": value} if isinstance(value, str) else value
-    if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):  # pyright: ignore[reportUnknownMemberType]
+    record = cast("dict[str, Any]", value) if isinstance(value, dict) else {"prompt": value}
+    if not isinstance(record.get("prompt"), (str, list)):
         raise click.UsageError(f"{name}, line {number} has no prompt; expected {_EXAMPLE}")
     # What the results repeat must be text that can be written.
     if lone_surrogate(json.dumps(record, ensure_ascii=False)) is not None:
@@ -66,7 +76,9 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
     taken = [key for key in RESULT_KEYS if key in record]
     if taken:
         raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
-    return Prompt(record["prompt"], record)  # pyright: ignore[reportUnknownArgumentType]
+    from ..engine.prompts.given import prompt_of
+
+    return Prompt(prompt_of(record["prompt"], f"{name}, line {number}: the prompt"), record)
 
 
 def _no_number(text: str) -> float:
@@ -78,7 +90,7 @@ def _finite(text: str) -> float:
     return value if math.isfinite(value) else _no_number(text)
 
 
-_EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}'
+_EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}, where lists are token ids or messages'
 
 
 def result_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
@@ -124,6 +136,8 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
 
     record = prompt.record if sample is None else {**prompt.record, "sample": sample}
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
+    if generation.thought is not None:
+        result |= {"thought": generation.thought, "thought_cut": generation.thought_cut}
     if generation.unmet:
         result["unmet"] = generation.unmet
     if isinstance(generation.value, Span):

@@ -145,6 +145,9 @@ def options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     """What `**options: Unpack[...]` stands for: the names of that class, with the defaults of `Options`."""
     home = import_module("trellm.engine.options")
     kind = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+    if not hasattr(home, kind):  # those of `generate`, where nothing is what is not given
+        names = getattr(import_module("trellm.generate"), kind).__annotations__
+        return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
     defaults = inspect.signature(home.Options).parameters
     return [defaults[name] for name in getattr(home, kind).__annotations__]
 

@@ -15,6 +15,7 @@ _OF_MODELS = (
     "context",
     "sparse_head_limit",
     "block_bytes",
+    "state_bytes",
     "window",
     "make_memory",
     "forward",

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..checks import shown, text_of, texts_of, whole
+from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
@@ -19,8 +19,9 @@ from .gc_restored import gc_restored
 from .handle import Handle
 from .models.protocol import Model
 from .options import Options, RunOptions
+from .prompts.given import Prompt, prompts_of
 from .schedule.call import Call, Outcome
-from .schedule.fits import blocks_for, check_fits
+from .schedule.fits import blocks_for, check_fits, slots_for
 from .schedule.loop import Loop
 from .schedule.scheduler import Pace
 
@@ -37,7 +38,8 @@ class Engine:
 
     model: what `generate.regex(model, ...)` and the others take. They run on the model's engine, so that calls from
         several threads share its steps; it is made when it is first needed, by `Engine(model, ...)` with other sizes.
-    memory: bytes for keys and values; by default half of what is free. On the CPU only what is used is really taken.
+    memory: bytes for keys, values and states; by default half of what is free. On the CPU only what is used is really
+        taken.
     texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where it holds up no
         text of another call that is being written, and where it does; a chunk is by default 32 on the CPU, else 512.
     No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all. After
@@ -55,9 +57,10 @@ class Engine:
         self._pace = Pace(
             whole(texts, "texts", 1, LONGEST), whole(tokens, "tokens", 16, LONGEST), whole(chunk, "chunk", 16, LONGEST)
         )
-        self._blocks = blocks_for(model, None if memory is None else whole(memory, "memory", 1, 1 << 60))
+        given = None if memory is None else whole(memory, "memory", 1, 1 << 60)
+        self._blocks, self._slots = blocks_for(model, given), slots_for(model, given)
         self._lock = new_lock()
-        self._loop = Loop(model, self._blocks, self._pace)
+        self._loop = Loop(model, self._blocks, self._pace, self._slots)
         self._entering: deque[Call] = deque()
         self._news = threading.Condition(new_lock())
         self._thread: threading.Thread | None = None
@@ -79,7 +82,7 @@ class Engine:
             found = _engine_of(model)
             return cls(model) if found is None or found._is_closed or found._leads else found
 
-    def submit(self, generator: Any, prompts: str | Sequence[str], **options: Any) -> Handle:
+    def submit(self, generator: Any, prompts: Prompt | Sequence[Prompt], **options: Any) -> Handle:
         """Enter prompts for a generator of this model, with the options of its `run`; returns at once.
 
         Raises as the generator's `run` does for what cannot be run.
@@ -87,10 +90,9 @@ class Engine:
         if isinstance(generator, type) or not (hasattr(generator, "job") and hasattr(generator, "result")):
             raise OptionError(f"submit takes a generator such as generate.text(model), not {shown(generator)}")
         chosen = Options.of(RunOptions, options)
-        is_single = isinstance(prompts, str)
-        texts = [text_of(prompts, "the prompt")] if is_single else texts_of(prompts, "prompts", "prompt")
+        several, is_single = prompts_of(prompts)
         with gc_restored():
-            return Handle(self, [(generator, text) for text in texts], chosen, is_single=is_single)
+            return Handle(self, [(generator, prompt) for prompt in several], chosen, is_single=is_single)
 
     def step(self) -> bool:
         """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
@@ -108,7 +110,7 @@ class Engine:
     @property
     def held_bytes(self) -> int:
         """How much memory the texts on their way hold, what several share counted once."""
-        return self._loop.held_blocks * self.model.block_bytes
+        return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
 
     def start(self) -> Engine:
         """Let a thread of the engine's own take the steps, until it is closed."""
@@ -139,7 +141,7 @@ class Engine:
     def enter(self, requests: Sequence[Request], limit: int) -> Call:
         """Let requests run, at most `limit` texts of them at once. Raises OptionError for what can never fit."""
         for request in requests:
-            check_fits(self.model, request, self._blocks)
+            check_fits(self.model, request, self._blocks, self._slots)
         call = Call(requests, limit)
         self._enter(call)
         return call

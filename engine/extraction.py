@@ -14,12 +14,14 @@ from ..errors import OptionError
 from ..guides.limits import Limits
 from ..guides.quoting.source import Occurrence
 from ..guides.substring_guide import SubstringGuide
+from .decode.after import After
 from .decode.randomness import row_key
 from .decode.requests import Job
 from .decode.row import Row
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
+from .prompts.given import Prompt
 from .results import Generation, Interrupted, keep_results
 from .running import Told, listed, run_together
 from .search import Sample
@@ -45,23 +47,28 @@ class Extractor(Generator[Any]):
         spans: int = 1,
         order: Order = "document",
         limits: Limits | None = None,
+        after: After | None = None,
     ) -> None:
-        """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list."""
-        super().__init__(model, guide, None, limits)
+        """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list.
+
+        after: as of `Generator`
+        """
+        super().__init__(model, guide, None, limits, after)
+        self._behind = after
         self._most = whole(spans, "spans", 1, MOST)
         one_of(order, "order", ("document", "score"))
         self._quotations = guide
         self._order: Order = order
 
-    def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> Any:
+    def __call__(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[CallOptions]) -> Any:
         """The span; a list of them for a list of prompts, and for each prompt where there may be several."""
         return super().__call__(prompts, **options)
 
-    def run(self, prompts: str | Sequence[str], **options: Unpack[RunOptions]) -> Any:
+    def run(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[RunOptions]) -> Any:
         """Like a call, with a `Generation` in place of each span."""
         return super().run(prompts, **options)
 
-    def job(self, prompt: str, include: Any = ()) -> Job:
+    def job(self, prompt: Prompt, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides."""
         if self._most > 1:
             raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
@@ -78,7 +85,7 @@ class Extractor(Generator[Any]):
             chosen = self._likeliest(places, self._prompt_of(row).decode(errors="replace"))
         return guide.source.span(places, chosen)
 
-    def run_texts(self, prompts: Sequence[str], options: Options, told: Told | None = None) -> list[Any]:
+    def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
         """As for every generator, with distinct spans for each prompt."""
         several = options.search.n
         if self._most > 1 and several > 1:
@@ -88,6 +95,8 @@ class Extractor(Generator[Any]):
         if options.include:
             raise OptionError("include= with several distinct spans: leave it out, or ask for one span at a time")
         order = self._order if self._most > 1 else None
+        if self._behind is not None:
+            raise OptionError("after= with several distinct spans: leave it out, or ask for one span at a time")
         run = _Several(self.model, self._quotations, prompts, options, max(several, self._most), order, told)
         try:
             run.go_on()
@@ -134,7 +143,7 @@ class _Several:
         self,
         model: Model,
         guide: SubstringGuide,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         options: Options,
         wanted: int,
         order: Order | None,

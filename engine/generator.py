@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
-from ..checks import text_of, texts_of
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
@@ -15,8 +14,11 @@ from ..guides.locks import new_lock
 from ..guides.pictures import Drawable
 from ..guides.protocol import Guide, Renewable
 from ..guides.quoting.source import Span
+from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
+from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
+from .decode.after import After
 from .decode.guide_cache import GuideCache
 from .decode.requests import Job
 from .decode.row import Row
@@ -26,6 +28,7 @@ from .gc_restored import gc_restored
 from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, TextOptions
+from .prompts.given import Prompt, prompts_of
 from .results import Generation
 from .running import Told, run_together, values_of
 
@@ -51,26 +54,40 @@ class Generator(Generic[T]):
         guide: Guide | None = None,
         convert: None = None,
         limits: Limits | None = None,
+        after: After | None = None,
     ) -> None: ...
     @overload
     def __init__(
-        self, model: Model, guide: Guide | None, convert: Convert[T], limits: Limits | None = None
+        self,
+        model: Model,
+        guide: Guide | None,
+        convert: Convert[T],
+        limits: Limits | None = None,
+        after: After | None = None,
     ) -> None: ...
     def __init__(
-        self, model: Model, guide: Guide | None = None, convert: Convert[T] | None = None, limits: Limits | None = None
+        self,
+        model: Model,
+        guide: Guide | None = None,
+        convert: Convert[T] | None = None,
+        limits: Limits | None = None,
+        after: After | None = None,
     ) -> None:
         """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
 
+        after: free text that comes first, up to a marker; the guide's text is what follows, and the value is of that
         Raises OptionError.
         """
         check_model(model, "Generator")
         check_guide(guide)
         if convert is not None and not callable(convert):  # pyright: ignore[reportUnnecessaryComparison]
             raise OptionError(f"convert={convert!r}: a function from a text to its value, or None")
-        if guide is not None and not _same(guide.vocabulary, model.vocabulary):
+        if guide is not None and not _same(without_markers(guide.vocabulary), model.vocabulary):
             raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
         self.model = model
         self.limits = None if limits is None else Limits.of(limits)
+        if after is not None:
+            guide = after.before(guide, model, self.limits)
         self._take(guide)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
@@ -83,64 +100,70 @@ class Generator(Generic[T]):
         self._guide_cache = (
             None if guide is None else GuideCache(guide, self.model.sparse_head_limit, limits=self.limits)
         )
-        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(guide, "spans", None)
-        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(guide, "unenforced_in", None)
+        self._after = guide if isinstance(guide, AfterGuide) else None
+        said = guide if self._after is None else self._after.child
+        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(said, "spans", None)
+        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(said, "unenforced_in", None)
 
     @overload
-    def __call__(self, prompts: str, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
+    def __call__(self, prompts: Prompt, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def __call__(self, prompts: Sequence[str], **options: Unpack[CallOptions]) -> list[T]: ...
-    def __call__(self, prompts: str | Sequence[str], **options: Unpack[CallOptions]) -> T | list[T]:
+    def __call__(self, prompts: Sequence[Prompt], **options: Unpack[CallOptions]) -> list[T]: ...
+    def __call__(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[CallOptions]) -> T | list[T]:
         """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`.
+
+        A prompt is a text, a list of token ids, or a chat: a list of messages such as {"role": "user", "content":
+        "Hello"}, which the tokenizer's template writes. A list of any of these is several prompts. Ids and chats are
+        read as they are, without BOS or healing.
 
         Raises ConversionError, with all results, where a validator of the type asked for refuses an output.
         """
         chosen = Options.of(CallOptions, options)
-        texts = _prompts(prompts)
-        values = values_of(self.run_texts(texts, chosen), texts)
-        return values[0] if isinstance(prompts, str) else values
+        several, is_single = prompts_of(prompts)
+        values = values_of(self.run_texts(several, chosen), several)
+        return values[0] if is_single else values
 
     @overload
-    def run(self, prompts: str, **options: Unpack[RunOptions]) -> Generation[T]: ...  # pyright: ignore[reportOverlappingOverload]
+    def run(self, prompts: Prompt, **options: Unpack[RunOptions]) -> Generation[T]: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def run(self, prompts: Sequence[str], **options: Unpack[RunOptions]) -> list[Generation[T]]: ...
-    def run(self, prompts: str | Sequence[str], **options: Unpack[RunOptions]) -> Any:
+    def run(self, prompts: Sequence[Prompt], **options: Unpack[RunOptions]) -> list[Generation[T]]: ...
+    def run(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[RunOptions]) -> Any:
         """Like a call, with a `Generation` in place of each value; an output that is refused has its `error`.
 
         Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far. So does that of any
         exception of the model's.
         """
         chosen = Options.of(RunOptions, options)
-        found = self.run_texts(_prompts(prompts), chosen)
-        return found[0] if isinstance(prompts, str) else found
+        several, is_single = prompts_of(prompts)
+        found = self.run_texts(several, chosen)
+        return found[0] if is_single else found
 
     @overload
-    def stream(self, prompts: str, **options: Unpack[TextOptions]) -> Iterator[str]: ...  # pyright: ignore[reportOverlappingOverload]
+    def stream(self, prompts: Prompt, **options: Unpack[TextOptions]) -> Iterator[str]: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def stream(self, prompts: Sequence[str], **options: Unpack[TextOptions]) -> Iterator[Piece]: ...
-    def stream(self, prompts: str | Sequence[str], **options: Unpack[TextOptions]) -> Any:
+    def stream(self, prompts: Sequence[Prompt], **options: Unpack[TextOptions]) -> Iterator[Piece]: ...
+    def stream(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[TextOptions]) -> Any:
         """The output in pieces of whole characters, as soon as they are certain.
 
         For a list of prompts each is a `Piece`, which says whose it is; the last one of a text has its `Generation`.
         """
         chosen = Options.of(TextOptions, options)
-        is_single = isinstance(prompts, str)
-        texts = [text_of(prompts, "the prompt of a stream")] if is_single else texts_of(prompts, "prompts", "prompt")
+        several, is_single = prompts_of(prompts)
         if chosen.search.n != 1:
             raise OptionError(f"search={chosen.search!r}: a stream is one text for each prompt; use n=1")
-        pieces = self._handle(texts, chosen).pieces()
+        pieces = self._handle(several, chosen).pieces()
         return (piece.text for piece in pieces if piece.text) if is_single else pieces
 
-    def iter(self, prompts: Sequence[str], **options: Unpack[CallOptions]) -> Iterator[tuple[int, Generation[T]]]:
+    def iter(self, prompts: Sequence[Prompt], **options: Unpack[CallOptions]) -> Iterator[tuple[int, Generation[T]]]:
         """The results of a list of prompts as they are finished, each with the number of its prompt."""
-        handle = self._handle(_prompts(prompts), Options.of(CallOptions, options))
+        handle = self._handle(prompts_of(prompts).items, Options.of(CallOptions, options))
         return ((each.prompt, each.result) for each in handle.finished())
 
-    def _handle(self, prompts: Sequence[str], options: Options) -> Handle:
+    def _handle(self, prompts: Sequence[Prompt], options: Options) -> Handle:
         with gc_restored():
             return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
 
-    def run_texts(self, prompts: Sequence[str], options: Options, told: Told | None = None) -> list[Any]:
+    def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
         """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""
         return run_together([(self, prompt) for prompt in prompts], options, told)
 
@@ -151,7 +174,7 @@ class Generator(Generic[T]):
         """In a notebook, the picture of the constraint, if it has one that is not too large."""
         return picture_of(self.guide)
 
-    def job(self, prompt: str, include: Any = ()) -> Job:
+    def job(self, prompt: Prompt, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
         goals = goals_of(include)
         if isinstance(self.guide, Renewable) and self.guide.is_worn:
@@ -179,8 +202,10 @@ class Generator(Generic[T]):
         logprobs = options.logprobs
         text_prefix = b"" if row.request.start.guide_cache else self.text_prefix
         text = bytes(row.text).removeprefix(text_prefix).decode(errors="replace")
-        value, error = self._converted(text, row)
-        spans, unenforced, fault = self._looked_up(text, row)
+        thought = None if self._after is None else self._after.split(row.tokens[row.inside :])
+        said = text if thought is None else thought.said
+        value, error = self._converted(said, row)
+        spans, unenforced, fault = self._looked_up(said, row)
         return Generation(
             text=text,
             value=value,
@@ -197,6 +222,8 @@ class Generator(Generic[T]):
             trace=row.trace,
             unenforced=unenforced,
             error=error or fault,
+            thought=None if thought is None else thought.free,
+            thought_cut=thought is not None and thought.is_cut,
         )
 
     def _converted(self, text: str, row: Row) -> tuple[T, Exception | None]:
@@ -239,10 +266,6 @@ def picture_of(guide: Guide | None) -> str | None:
         return guide.to_svg()
     except (LimitError, OptionError):
         return None
-
-
-def _prompts(prompts: Any) -> list[str]:
-    return [text_of(prompts, "the prompt")] if isinstance(prompts, str) else texts_of(prompts, "prompts", "prompt")
 
 
 def _unmet(row: Row) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from .decode.row import Request, Row
 from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
+from .prompts.given import Prompt
 from .results import Generation, keeping
 from .schedule.call import Call, Outcome
 
@@ -36,7 +37,7 @@ class Task(Protocol):
         """What a free text begins with that is not a part of it."""
         ...
 
-    def job(self, prompt: str, include: Any = ()) -> Job:
+    def job(self, prompt: Prompt, include: Any = ()) -> Job:
         """The prompt with its constraint, and goals besides."""
         ...
 
@@ -78,7 +79,7 @@ class Runner(Protocol):
         ...
 
 
-Pairs = Sequence[tuple[Task, str]]
+Pairs = Sequence[tuple[Task, Prompt]]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypedDict, cast
@@ -12,11 +12,13 @@ from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
 from .decode.randomness import fresh_seed
 from .decode.repetition import Controls
+from .prompts.given import extras_of
 from .search import Beam, Greedy, Search
 from .unknown_options import unknown_option
 
 GREEDY = Greedy()
 MOST_RETRIES = 1000
+EXTRAS = ("tools", "documents")
 
 
 class TextOptions(TypedDict, total=False):
@@ -32,6 +34,8 @@ class TextOptions(TypedDict, total=False):
     no_repeat_ngram_size: int
     repetition_penalty: float
     min_tokens: int
+    tools: Sequence[Mapping[str, Any] | Callable[..., Any]] | None
+    documents: Sequence[Mapping[str, Any]] | None
 
 
 class CallOptions(TextOptions, total=False):
@@ -68,6 +72,8 @@ class Options:
     no_repeat_ngram_size, repetition_penalty, min_tokens: no n tokens in a row come twice; tokens that were there
         already, in the prompt too, are less likely, the more the penalty is above 1; EOS is withheld for so many
         tokens. Where a constraint leaves nothing else it wins, and the result's `overruled` says so.
+    tools, documents: (chats only) what the tokenizer's template writes besides the messages, as transformers'
+        `apply_chat_template` takes them; refused where the template writes nothing of them.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
@@ -87,6 +93,8 @@ class Options:
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
     min_tokens: int = 0
+    tools: Any = None
+    documents: Any = None
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
@@ -116,6 +124,8 @@ class Options:
         self._set("stop_ids", _stop_ids(self.stop_ids))
         self._set("seed", _seed(self.seed))
         goals_of(self.include)
+        for name in EXTRAS:
+            self._set(name, extras_of(getattr(self, name), name))
         _ = self.controls  # checks its part of the options
         self._check_search()
 
@@ -142,6 +152,11 @@ class Options:
     def controls(self) -> Controls:
         """The controls of repetition and length."""
         return Controls(self.no_repeat_ngram_size, self.repetition_penalty, self.min_tokens)
+
+    @property
+    def extras(self) -> dict[str, tuple[Any, ...]]:
+        """What the templates of chats are given besides messages."""
+        return {name: values for name in EXTRAS if (values := getattr(self, name))}
 
     def seeds(self, count: int) -> list[int]:
         """One seed for each prompt."""

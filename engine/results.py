@@ -41,6 +41,8 @@ class Generation(Generic[T_co]):
     trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
     unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold,
         None where that cannot be told
+    thought, thought_cut: of a generator with `after=`, the free text before the marker, and whether its budget
+        ended it; `value`, `spans` and `unenforced` are then of what follows the marker, and `text` has all
     error: what was raised when the value was made of the text, by a validator of a type for example; else None
     """
 
@@ -59,6 +61,8 @@ class Generation(Generic[T_co]):
     trace: SearchTrace | None = None
     unenforced: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
     error: Exception | None = None
+    thought: str | None = None
+    thought_cut: bool = False
 
     def __repr__(self) -> str:
         """Text, value where it is another, and how it ended; what was asked for besides is only named."""
@@ -68,6 +72,8 @@ class Generation(Generic[T_co]):
         elif self.value is not self.text and self.value != self.text:
             parts.append(f"value={_short(self.value)}")
         parts += [f"{len(self.token_ids)} tokens", f"finish_reason={self.finish_reason!r}"]
+        if self.thought is not None:
+            parts.append(f"thought={_short(self.thought)}" + (", which was cut" if self.thought_cut else ""))
         if self.score is not None:
             parts.append(f"score={self.score:.3f}")
         parts += [

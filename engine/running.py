@@ -13,6 +13,7 @@ from .engine import Engine
 from .gc_restored import gc_restored
 from .handle import Handle, Pairs
 from .options import Options
+from .prompts.given import Prompt
 from .results import Generation, keeping
 
 Told = Callable[[int, int, Generation[Any]], None]
@@ -44,7 +45,7 @@ def go_on(handle: Handle, total: int, progress: bool | None, told: Told | None) 
                 told(each.prompt, each.sample, each.result)
 
 
-def values_of(found: Sequence[Any], prompts: Sequence[str]) -> list[Any]:
+def values_of(found: Sequence[Any], prompts: Sequence[Prompt]) -> list[Any]:
     """The values in place of the generations, in the same lists. Raises ConversionError if there is one without."""
     failed = [
         (number, result) for number, entry in enumerate(found) for result in listed(entry) if result.error is not None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_within
     from .regular_guide import ChoiceGuide, FSMGuide, RegexGuide
     from .substring_guide import SubstringGuide
+    from .tagged import TaggedGuide
 
 __all__ = [
     "DEAD",
@@ -30,6 +31,7 @@ __all__ = [
     "RegexGuide",
     "RowGuide",
     "SubstringGuide",
+    "TaggedGuide",
     "mask_within",
 ]
 
@@ -48,6 +50,7 @@ _HOMES = {
     "JSONGuide": "json_guide",
     "RegexGuide": "regular_guide",
     "SubstringGuide": "substring_guide",
+    "TaggedGuide": "tagged",
 }
 
 __getattr__ = getter(__name__, _HOMES)

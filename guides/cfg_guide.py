@@ -82,6 +82,10 @@ class CFGGuide(LiftedGuide, Drawable):
                 made_of |= {"contexts": quotes} if quotes else {}
             self._made_of = made_of
 
+    def lower_into(self, graph: Graph) -> int:
+        """Add the rules to a graph; the start node of the start rule."""
+        return graph_of(self.grammar, graph)[1]
+
     @cached_property
     def _quotations(self) -> QuotedPieces | None:
         return QuotedPieces(self.grammar.quotes, *graph_of(self.grammar, marked=True)) if self.grammar.quotes else None
@@ -120,10 +124,13 @@ def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
     return ChartAutomaton(lambda: graph_of(grammar), horizon=horizon)
 
 
-def graph_of(grammar: Grammar, *, marked: bool = False) -> tuple[Graph, int]:
-    """A checked grammar as a graph, and its start; with `marked`, marks stand around quotations, see `marks`."""
+def graph_of(grammar: Grammar, graph: Graph | None = None, *, marked: bool = False) -> tuple[Graph, int]:
+    """A checked grammar in a graph, a new one if none is given, and its start.
+
+    marked: with marks around quotations, see `marks`
+    """
     rules = without_ambiguity(inlined(grammar))
-    graph = Graph()
+    graph = Graph() if graph is None else graph
     quotes = grammar.quotes
     order = list(quotes)
     empty = cache(lambda: nullable(rules))

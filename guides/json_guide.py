@@ -76,6 +76,8 @@ class JSONGuide(LiftedGuide):
     nothing for JSON text, and 2 µs per kB for an object, which is compared in whole, as it may have been changed.
     """
 
+    compiled_from: tuple[Given, Options, dict[str, Quote], Form, Unenforced]
+
     # What is given up for the new guide is gone before the collector counts, which then has nothing to look through.
     @paused
     def __new__(
@@ -161,6 +163,14 @@ class JSONGuide(LiftedGuide):
 
         super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
 
+    def lower_into(self, graph: Graph) -> int:
+        """Add the values to a graph; the start node of their rule.
+
+        The schema is compiled anew: what lowering works out as it goes is kept with it, and belongs to one graph.
+        """
+        found = _enforceable(*self.compiled_from)
+        return SchemaLowering(found.schema, self.compiled_from[3], graph=graph).root()
+
     @property
     def coverage(self) -> list[Covered]:
         """Every keyword of the schema with its JSON pointer: enforced, an annotation, or refused, with the reason."""
@@ -207,6 +217,8 @@ class JSONGuide(LiftedGuide):
 class WatchingJSONGuide(DistinctGuide, JSONGuide):
     """A JSONGuide with arrays whose items must differ and are out of more values than can be listed."""
 
+    refuses_lowering = "it remembers the items of arrays that must differ (uniqueItems), which is no part of a grammar"
+
     def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
         super().begin(found, form, vocabulary)
         self.watch(self._marks, canonical=form.escapes == "canonical", by_bytes=found.watch.repeating)
@@ -237,6 +249,7 @@ def _compiled(
         found = _enforceable(given, options, quotes, form, unenforced)
         guide = object.__new__(WatchingJSONGuide if found.watch.any else JSONGuide)
         guide.begin(found, form, vocabulary)
+        guide.compiled_from = given, options, quotes, form, unenforced
         return guide
 
 

@@ -50,7 +50,12 @@ class RegularGuide(LiftedGuide, Drawable):
         graph = Graph()
         rule = Lowering(graph).rule(node)
         super().__init__(ChartAutomaton(graph, rule, horizon=horizon_of(vocabulary)), vocabulary)
+        self._syntax = node
         self._made_of = {"node": node, "vocabulary": vocabulary}
+
+    def lower_into(self, graph: Graph) -> int:
+        """Add the language to a graph; the start node of its rule."""
+        return Lowering(graph).rule(self._syntax)
 
     def __reduce__(self) -> tuple[Any, ...]:
         made_of = self._made_of or {}

@@ -456,6 +456,49 @@ class TestGenerate:
         assert main(command) == 0
         assert capsys.readouterr().out == out.read_text(encoding="utf-8")
 
+    def test_chats_and_token_ids(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        class Chatty:
+            chat_template = "{role}{tools}"
+
+            def encode(self, text: str) -> list[int]:
+                return [0] * len(text)
+
+            def apply_chat_template(self, messages: Any, tools: Any = (), **options: Any) -> list[int]:
+                return [1] * len(messages) + [0] * len(tools)
+
+        vocabulary = Vocabulary([b"x", b"t", b"e", None], eos_ids=[3])
+        seen: list[list[int]] = []
+        model = models.from_function(lambda ids: seen.append(list(ids)) or [0, 0, 1, 0], vocabulary, Chatty())
+        monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: model)
+        file, tools = tmp_path / "prompts.jsonl", tmp_path / "tools.json"
+        message = {"role": "user", "content": "t"}
+        file.write_text(json.dumps([message, message]) + "\n" + json.dumps({"prompt": [2, 1]}))
+        command = ["generate", "-m", "chatty", "--max-tokens", "1"]
+        assert main([*command, "--prompts", str(file)]) == 0
+        assert [json.loads(line)["prompt"] for line in capsys.readouterr().out.splitlines()] == [[message] * 2, [2, 1]]
+        assert seen == [[1, 1], [2, 1]]
+        tools.write_text('[{"name": "add"}]')
+        assert main([*command, "--chat", "-p", "t", "--tools", str(tools)]) == 0
+        assert seen[-1] == [1, 0]
+        capsys.readouterr()
+        assert "--tools is for chats" in refused(capsys, *command, "-p", "t", "--tools", str(tools))
+        tools.write_text("{}")
+        assert "holds no JSON list" in refused(capsys, *command, "--chat", "-p", "t", "--tools", str(tools))
+        tools.write_text("{")
+        assert "is no JSON" in refused(capsys, *command, "--chat", "-p", "t", "--documents", str(tools))
+        assert "cannot be read" in refused(capsys, *command, "--chat", "-p", "t", "--tools", str(tmp_path))
+
+    def test_free_text_before_a_constraint(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-c", "yes", "-c", "no", "-p", "On "]
+        assert main([*command, "--after", "!", "--thinking", "3", "--out", "-"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert result["output"].removeprefix(result["thought"] + "!") in ("yes", "no")
+        assert len(result["thought"]) == 3
+        assert result["thought_cut"] is True
+        assert "--thinking 3 without --after" in refused(capsys, *command, "--thinking", "3")
+
     def test_results_with_samples_and_logprobs(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["generate", "-m", model, "-r", "[ab]{2}", "-p", "x", "-n", "3", "--logprobs", "--out", "-"]
         assert main(command) == 0

@@ -50,6 +50,9 @@ reveal_type(generate.json(model, {"type": "object"})("a"))  # Any
 reveal_type(generate.json(model, True)("a"))  # Any
 reveal_type(generate.json(model, remind)("a"))  # dict[str, Any]
 reveal_type(generate.text(model)("a"))  # str
+reveal_type(generate.text(model)([1, 2]))  # str
+reveal_type(generate.text(model)([{"role": "user", "content": "a"}]))  # str
+reveal_type(generate.text(model)([[{"role": "user", "content": "a"}], [1], "a"]))  # list[str]
 reveal_type(generate.regex(model, "a+")(["a", "b"]))  # list[str]
 reveal_type(generate.regex(model, "a+").run("a").text)  # str
 reveal_type(generate.choice(model, ["a"])("a"))  # str

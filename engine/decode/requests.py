@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import index
-from typing import Any
 
-from ...checks import shown, text_of
 from ...errors import BudgetError, OptionError
+from ...guides.tagged.after_guide import AfterGuide
 from ..models.protocol import Model, SourceModel
 from ..options import Options
+from ..prompts.encoding import ids_of
+from ..prompts.given import Prompt
 from ..search import Beam
 from ..stopping import StopStrings
 from .guide_cache import GuideCache
@@ -23,9 +23,9 @@ DEFAULT_TOKENS = 256
 
 @dataclass(frozen=True)
 class Job:
-    """One prompt with its constraint."""
+    """One prompt, as `prompt_of` knows them, with its constraint."""
 
-    prompt: Any
+    prompt: Prompt
     guide_cache: GuideCache | None
 
 
@@ -71,9 +71,9 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
     """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
     if isinstance(model, SourceModel):
         return _decoder_start(model, job, options, number)
-    prompt, asked = _encode(model, job.prompt, number), options.max_tokens
+    prompt, asked = _encode(model, job, options, number), options.max_tokens
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
-    start = healed(model, prompt, job.guide_cache) if options.heal else None
+    start = healed(model, prompt, job.guide_cache) if options.heal and isinstance(job.prompt, str) else None
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
@@ -81,23 +81,25 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
         room = budget if model.context is None else model.context - start.size
         if room >= (max(fewest, 1) if asked is None else budget):
             return start, min(budget, room)
-    return Start(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number)
+    free = _free_tokens(job.guide_cache)
+    return Start(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number, free)
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[Start, int]:
     """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
-    source, limit, guide_cache, tail = _ids(model, job.prompt, number), model.source_context, job.guide_cache, 0
+    source, limit = ids_of(model, job.prompt, number, options.extras), model.source_context
+    guide_cache, tail = job.guide_cache, 0
     if limit is not None and len(source) > limit:
         raise OptionError(f"prompt {number} takes {len(source)} tokens; the model's encoder reads up to {limit}")
     if guide_cache is not None and guide_cache.crossings is not None and model.text_prefix:
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
     start = Start(model.start_ids, guide_cache, tail, source=source)
-    return start, _budget(model, needed, start.size, options.max_tokens, number)
+    return start, _budget(model, needed, start.size, options.max_tokens, number, _free_tokens(guide_cache))
 
 
-def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
-    ids = _ids(model, prompt, number)
+def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int, ...]:
+    ids = ids_of(model, job.prompt, number, options.extras)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
         if begin is None:
@@ -114,29 +116,15 @@ def _encode(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
     return ids
 
 
-def _ids(model: Model, prompt: Any, number: int) -> tuple[int, ...]:
-    """The tokens of a prompt. Raises OptionError for what a tokenizer should not have returned."""
-    text = text_of(prompt, f"prompt {number}")
-    found: Any = model.tokenizer.encode(text)
-    size = model.vocabulary.size
-    try:
-        ids = tuple(index(token) for token in getattr(found, "ids", found))
-    except TypeError:
-        raise OptionError(
-            f"the tokenizer made {shown(found)} of prompt {number}; its encode must return a list of token ids"
-        ) from None
-    strange = next((token for token in ids if not 0 <= token < size), None)
-    if strange is not None:
-        raise OptionError(
-            f"the tokenizer made token {strange} of prompt {number}, but the model has tokens 0 to {size - 1}; use the "
-            "model's own tokenizer, or resize the model's embeddings"
-        )
-    return ids
+def _free_tokens(guide_cache: GuideCache | None) -> int:
+    """How many tokens of free text a constraint lets come first, see `AfterGuide`; they are in the default budget."""
+    guide = None if guide_cache is None else guide_cache.guide
+    return guide.free_tokens if isinstance(guide, AfterGuide) else 0
 
 
-def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int) -> int:
+def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, free: int = 0) -> int:
     """How many tokens the output may take: what was asked for, or the default, within the context."""
-    budget = DEFAULT_TOKENS + needed if asked is None else asked
+    budget = DEFAULT_TOKENS + needed + free if asked is None else asked
     if budget < needed:
         raise BudgetError(
             f"max_tokens={budget} is too small: the shortest output of this constraint takes {needed} tokens",

@@ -19,14 +19,15 @@ _KINDS = {torch.float32, torch.float16, torch.bfloat16}
 def backend_of(model: Model, memory: Memory, records: Records) -> Backend | None:
     """What runs lanes whose texts lie in a model's memory; None where its device, or the model, does not.
 
-    On a GPU that Triton knows: decoders that read packed steps and have a head apart, all of them on that device.
+    On a GPU that Triton knows: decoders that read packed steps, keep keys and values only, and have a head apart, all
+    of them on that device.
     """
     if isinstance(model, LaneModel):
         return model.lanes(memory, records)
     if not isinstance(model, DecoderModel) or not isinstance(memory, BlockStorage) or not _has_graphs(model):
         return None
     parts = model.parts
-    if parts is None:
+    if parts is None or model.state_bytes:
         return None
     from .graphs import GraphBackend
 

@@ -86,9 +86,9 @@ class HostBackend:
     ) -> NDArray[np.int32]:
         numbers = np.where(records == FREE, -1, records).astype(np.int32)
         masks = self._known.masks
-        best = masked_argmax(logits, masks, numbers).tokens
+        best: NDArray[np.int32] = masked_argmax(logits, masks, numbers).tokens
         warm = choices[TEMPERATURE] > 0
-        drawn = masked_sample(
+        drawn: NDArray[np.int32] = masked_sample(
             logits,
             choices[UNIFORM],
             masks,

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .slots import Slots
 from .tables import BLOCK, FREED, BlockTable
 
 Content = tuple[int, tuple[int, ...]]
@@ -20,11 +21,14 @@ class BlockPool:
     Of those kept the least recently used go first. A full block is known by its content as soon as a step is to fill
     it, so that texts that join in the same step read a common beginning once.
     copies: blocks that are to be copied, (from, to), before the next step is read
+    slots: of models that keep a state beside keys and values, so many of them; None for others. What a state knows
+        cannot be cut off behind a beginning: then texts have blocks in common only where one was forked.
     """
 
-    def __init__(self, count: int, window: int | None = None) -> None:
+    def __init__(self, count: int, window: int | None = None, slots: int = 0) -> None:
         self.count = count
         self.copies: list[tuple[int, int]] = []
+        self.slots = Slots(slots) if slots else None
         self._window = window
         self._holders: list[int] = []  # of each block that was ever used
         self._free: list[int] = []
@@ -55,7 +59,7 @@ class BlockPool:
     def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
         """Take over blocks that hold what the table's text goes on with, but for its last token: of how many tokens."""
         taken = 0
-        if len(table.tokens) % BLOCK:
+        if len(table.tokens) % BLOCK or self.slots is not None:
             return taken
         while len(pending) - taken > BLOCK:
             tokens = tuple(pending[taken : taken + BLOCK])
@@ -88,6 +92,8 @@ class BlockPool:
         As many blocks as are `missing` must be available, and the tokens must be read in the next step.
         """
         begin, end = len(table.tokens), len(table.tokens) + len(tokens)
+        if self.slots is not None:
+            self.slots.own(table)
         if self._is_shared(table):
             block = self._take()
             self.copies.append((table.blocks[-1], block))
@@ -95,7 +101,7 @@ class BlockPool:
             table.blocks[-1] = block
         for _ in range(len(table.blocks), -(-end // BLOCK)):
             table.blocks.append(self._take())
-        if begin // BLOCK < end // BLOCK:
+        if begin // BLOCK < end // BLOCK and self.slots is None:
             self._recognise(table, tokens, begin, end)
 
     def extend(self, table: BlockTable, end: int) -> bool:
@@ -125,6 +131,9 @@ class BlockPool:
         for block in table.blocks:
             if block != FREED:
                 self._holders[block] += 1
+        if self.slots is not None:
+            twin.slot = table.slot
+            self.slots.share(twin)
         return twin
 
     def trim(self, table: BlockTable) -> None:
@@ -138,7 +147,9 @@ class BlockPool:
             place -= 1
 
     def release(self, table: BlockTable) -> None:
-        """Give all blocks of a table back; the last are the first to be forgotten."""
+        """Give all blocks of a table back, and its slot; the last are the first to be forgotten."""
+        if self.slots is not None:
+            self.slots.release(table)
         for block in reversed(table.blocks):
             if block != FREED:
                 self._release(block)
@@ -147,6 +158,9 @@ class BlockPool:
 
     def check(self, tables: Iterable[BlockTable]) -> None:
         """Raise AssertionError unless these tables, and no others, hold what the pool says."""
+        tables = list(tables)
+        if self.slots is not None:
+            self.slots.check(tables)
         held = [0] * len(self._holders)
         for table in tables:
             assert len(table.blocks) == -(-len(table.tokens) // BLOCK)
@@ -208,6 +222,7 @@ class TokenPool:
     available = 1 << 40
     held = 0
     copies: Sequence[tuple[int, int]] = ()
+    slots: Slots | None = None
 
     def table(self, source: Any = None, key: Any = None) -> BlockTable:
         """An empty table."""

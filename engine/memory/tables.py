@@ -18,15 +18,17 @@ class BlockTable:
         FREED stands for a block that no layer looks at any more
     source: what the model's encoder made of a prompt that it reads apart; None for other models
     node: the content of all full blocks, a number of the pool's; 0 before the first
+    slot: where the state of all tokens lies, for models that keep one; NO_SLOT for others, and before the first token
     """
 
-    __slots__ = ("blocks", "node", "source", "tokens")
+    __slots__ = ("blocks", "node", "slot", "source", "tokens")
 
     def __init__(self, source: Any = None, node: int = 0) -> None:
         self.tokens: list[int] = []
         self.blocks = array("i")
         self.source = source
         self.node = node
+        self.slot = NO_SLOT
 
 
 class Chunk(NamedTuple):
@@ -37,3 +39,4 @@ class Chunk(NamedTuple):
 
 
 FREED = -1
+NO_SLOT = -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,23 +16,26 @@ from ..memory.tables import BlockTable, Chunk
 from .blocks.masks import AttentionMasks
 from .blocks.packed import PackedReader
 from .blocks.padded import EqualReader, PaddedReader, Reader, WholeReader
-from .blocks.reach import layer_reaches
+from .blocks.reach import Kind, layer_kinds
+from .blocks.states import StateStorage
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .fused.reader import fused_reader
 from .head import Head, find_head
+from .nearness import distance, tolerance
 from .no_memory import NoMemory
 from .protocol import Memory
 from .rotary import unscaled_context
 
-_TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""By how much of their spread logits may differ that are computed in two ways; some layers compute in float32."""
+_TEXT = [0, 1, 2, 3, 1, 0, 3]
+_LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
 
 
 class DecoderModel:
-    """A model that `AutoModelForCausalLM` loads, with ordinary attention (full, sliding window or chunked).
+    """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both.
 
     cache: False computes every step from the whole text, which works for any decoder.
+    state_bytes: what recurrent layers keep of a text
     context: the most tokens a text may have; where rotary embeddings are scaled by how long a text is, those up to
         which the scaling stays as it is, since rows of different lengths would need different ones
     """
@@ -47,18 +51,25 @@ class DecoderModel:
         self.tokenizer = tokenizer
         self.context: int | None = unscaled_context(config)
         self.device: torch.device = model.device
-        self.block_bytes = 0
+        self.block_bytes = self.state_bytes = 0
         self.window: int | None = None
         self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
         self._cached = cache
         self._config = config
         self._layers: int = config.num_hidden_layers
-        if cache:
-            sizes = [reach.longest for reach in layer_reaches(config)]
-            known = [size for size in sizes if size is not None]
-            self.window = max(known) if known and len(known) == len(sizes) else None
+        self._kinds = self._layer_kinds() if cache else []
+        self._keeps_states = any(kind.states for kind in self._kinds)
+        sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
+        known = [size for size in sizes if size is not None]
+        self.window = max(known) if known and len(known) == len(sizes) else None
         self._reader = self._probe()
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
+
+    def _layer_kinds(self) -> list[Kind]:
+        names = inspect.signature(self._body.forward).parameters
+        if "state" in names and not {"past_key_values", "cache_params"} & set(names):
+            return [Kind(states=1)] * self._layers
+        return layer_kinds(self._config)
 
     @torch.inference_mode()
     def _probe(self) -> Reader:
@@ -67,7 +78,7 @@ class DecoderModel:
         With a cache, also find a way to read the same tokens in two rows of different lengths: the first that gives
         the same logits.
         """
-        text = [0, 1, 2, 3, 1, 0, 3]
+        text = _LONGER_TEXT if self._keeps_states else _TEXT
         ids = torch.tensor([text], device=self.device)
         logits: Tensor = self.model(input_ids=ids, use_cache=False).logits[0]
         hidden: Any = getattr(self._body(input_ids=ids, use_cache=False), "last_hidden_state", None)
@@ -98,6 +109,9 @@ class DecoderModel:
     def _ways(self) -> Iterator[Callable[[], Reader]]:
         """The ways to run the model with a cache, best first."""
         body = self._body
+        if self._keeps_states:
+            yield from self._recurrent_ways()
+            return
         if self._head is not None and (fused := fused_reader(body, self._config, self._run)) is not None:
             yield lambda: fused
         yield lambda: PackedReader(body, self._config, self._run)
@@ -110,32 +124,55 @@ class DecoderModel:
             )
         yield lambda: EqualReader(self.device, takes_positions, self._run)
 
+    def _recurrent_ways(self) -> Iterator[Callable[[], Reader]]:
+        """The ways to run a model whose layers keep states, best first."""
+        from .blocks.carriers import find_carrier  # for which transformers must have caches of states
+        from .blocks.recurrent import RecurrentReader
+
+        names = inspect.signature(self._body.forward).parameters
+        name = next((name for name in ("past_key_values", "cache_params") if name in names), "state")
+        carrier = find_carrier(self._body, self._kinds, name, torch.tensor([_TEXT[:2]] * 3, device=self.device))
+        make = partial(
+            RecurrentReader, self._kinds, self._run, carrier=carrier, device=self.device,
+            takes_positions="position_ids" in names,
+        )  # fmt: skip
+        attends = any(kind.reach is not None for kind in self._kinds)
+        packed = PackedReader(self._body, self._config, self._run) if attends else None
+        for alone, continues in ((False, True), (False, False), (True, True), (True, False)):
+            for attention in (packed, None) if attends else (None,):
+                yield partial(make, packed=attention, continues=continues, alone=alone)
+
     def _is_right(self, reader: Reader, text: list[int], logits: Tensor) -> bool:
         """Read the text in two rows of different lengths, and compare with its logits."""
-        storage = BlockStorage(2, self._layers)
+        storage = (StateStorage if self._keeps_states else BlockStorage)(2, self._layers)
         tables = [BlockTable(), BlockTable()]
         for number, table in enumerate(tables):
             table.blocks.append(1 - number)
-        # The second time the longer text is the one that is padded, where rows are padded.
-        for ends in ((1, 4), (5, 7)):
+            table.slot = 1 - number
+        found: list[Tensor] = []
+        expected: list[Tensor] = []
+        # The second time the longer text is the one that is padded, where rows are padded. Where layers keep states a
+        # text also goes on with a single token, which models do in another way.
+        for ends in ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7)):
             chunks = [Chunk(table, text[len(table.tokens) : end]) for table, end in zip(tables, ends, strict=True)]
-            states = reader.read(chunks, storage)
+            found.append(self.logits(reader.read(chunks, storage), [0, 1], None))
+            expected.append(logits[[end - 1 for end in ends]].float())
             for table, tokens in chunks:
                 table.tokens.extend(tokens)
-        found = self.logits(states, [0, 1], None)
         self.block_bytes = storage.bytes // 2
-        expected = logits[[4, 6]].float()
-        spread = (expected - expected.mean(-1, keepdim=True)).square().sum().sqrt().item()
-        far = (found - expected).square().sum().sqrt().item()
-        return self.block_bytes > 0 and far <= _TOLERANCES.get(logits.dtype, 5e-2) * spread
+        self.state_bytes = storage.state_bytes if isinstance(storage, StateStorage) else 0
+        far = max(distance(one, other) for one, other in zip(found, expected, strict=True))
+        return self.block_bytes + self.state_bytes > 0 and far <= tolerance(self.model.dtype)
 
     def __repr__(self) -> str:
         context = "" if self.context is None else f", context {self.context:,}"
         return f"<DecoderModel {type(self.model).__name__}, {self._width:,} tokens{context}, on {self.device}>"
 
     def make_memory(self, blocks: int) -> BlockStorage | NoMemory:
-        """Room for `blocks` blocks of keys and values, taken when the first is written."""
-        return BlockStorage(blocks, self._layers) if self._cached else NoMemory()
+        """Room for `blocks` blocks of keys and values, taken when the first is written, and for states as they come."""
+        if not self._cached:
+            return NoMemory()
+        return (StateStorage if self._keeps_states else BlockStorage)(blocks, self._layers)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""

@@ -29,6 +29,7 @@ class EncoderDecoderModel:
     """
 
     is_encoder_decoder = True
+    state_bytes = 0
     window: int | None = None
 
     def __init__(self, model: Any, tokenizer: Any) -> None:

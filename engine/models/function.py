@@ -29,6 +29,7 @@ class FunctionModel:
     """
 
     block_bytes = 0
+    state_bytes = 0
     window: int | None = None
 
     def __init__(

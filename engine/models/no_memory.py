@@ -10,3 +10,6 @@ class NoMemory:
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """There is nothing to copy."""
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """There is nothing to copy."""

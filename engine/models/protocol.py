@@ -22,10 +22,14 @@ class Tokenizer(Protocol):
 
 
 class Memory(Protocol):
-    """Keys and values of a model's tokens, in blocks of BLOCK tokens."""
+    """Keys and values of a model's tokens, in blocks of BLOCK tokens, and the states of texts in slots."""
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy blocks, in all layers and all at once: each pair is (from, to)."""
+        ...
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy states of texts, all at once: each pair is (from slot, to slot). Only where `state_bytes` is above 0."""
         ...
 
 
@@ -62,20 +66,25 @@ class Model(Protocol):
         ...
 
     @property
+    def state_bytes(self) -> int:
+        """What the model remembers of a text beside its keys and values, however long it is; 0 if nothing."""
+        ...
+
+    @property
     def window(self) -> int | None:
         """No layer looks further back than so many tokens, the token itself counted; None if one looks at all."""
         ...
 
     def make_memory(self, blocks: int) -> Memory:
-        """Room for `blocks` blocks."""
+        """Room for `blocks` blocks, and for the states of as many texts as read."""
         ...
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Hidden:
         """Read what each chunk adds to its text; returns what `logits` needs about the last token of each.
 
-        Keys and values go into the blocks of the chunks' tables, which have room for them; the tables stay as they
-        are. Blocks may be shared, and a chunk may look at blocks that others of the same call fill, provided that
-        these lie before its own first token.
+        Keys and values go into the blocks of the chunks' tables, which have room for them, and states into their
+        slots, which are theirs alone; the tables stay as they are. Blocks may be shared, and a chunk may look at blocks
+        that others of the same call fill, provided that these lie before its own first token.
         """
         ...
 

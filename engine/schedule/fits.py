@@ -11,6 +11,8 @@ from ..models.protocol import Model, SourceModel
 SHARE = 0.5
 """Of what is free, what an engine takes where it is not told; on the CPU only what is used is really taken."""
 MOST = 1 << 22
+MOST_SLOTS = 1024
+"""Texts that keep a state and are read at once; their slots are made when they are first used."""
 LARGE = 1 << 28
 
 
@@ -21,21 +23,43 @@ def blocks_for(model: Model, memory: int | None) -> int:
     """
     size = model.block_bytes
     if size == 0:
-        return 0
+        return MOST if model.state_bytes else 0
     free = free_bytes(getattr(model, "device", None))
+    taken = slots_for(model, memory) * model.state_bytes
     if memory is None:
-        return MOST if free is None else max(1, min(int(free * SHARE) // size, MOST))
+        return MOST if free is None else max(1, min((int(free * SHARE) - taken) // size, MOST))
     if free is not None and memory > free:
         raise OptionError(f"memory={memory}: {shown_size(memory)}, and {shown_size(free)} are free; ask for less")
-    if memory < size:
+    if memory - taken < size:
         raise OptionError(
             f"memory={memory}: a block of {BLOCK} tokens of this model takes {size} bytes, so that there is room for "
             "none; ask for more"
         )
-    return min(memory // size, MOST)
+    return min((memory - taken) // size, MOST)
 
 
-def check_fits(model: Model, request: Request, blocks: int) -> None:
+def slots_for(model: Model, memory: int | None) -> int:
+    """How many texts an engine has slots for: half of its memory is theirs, all where there are no keys and values.
+
+    0 for a model that keeps no states. Raises OptionError where there is no room for one.
+    """
+    size = model.state_bytes
+    if size == 0:
+        return 0
+    free = free_bytes(getattr(model, "device", None))
+    given = memory
+    if given is None:
+        given = MOST_SLOTS * size * 2 if free is None else int(free * SHARE)
+    share = given // 2 if model.block_bytes else given
+    if share < size:
+        raise OptionError(
+            f"memory={given}: the state of a text of this model takes {size} bytes, so that there is room for none; "
+            f"ask for {size * (2 if model.block_bytes else 1)} or more"
+        )
+    return min(share // size, MOST_SLOTS)
+
+
+def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> None:
     """Raise OptionError for a request that could not run even if nothing else did."""
     width, source = request.width, request.start.source
     logits = width * model.vocabulary.size * 4
@@ -46,6 +70,12 @@ def check_fits(model: Model, request: Request, blocks: int) -> None:
         raise OptionError(
             f"search={request.search!r}: the logits of {width} beams{encoded} take {shown_size(logits + apart)}, and "
             f"{shown_size(free)} are free; ask for fewer beams, or shorten the prompt"
+        )
+    if slots and width > slots:
+        raise OptionError(
+            f"search={request.search!r}: {width} beams take {shown_size(width * model.state_bytes)} of memory for "
+            f"their states, and the engine has {shown_size(slots * model.state_bytes)}; ask for fewer beams, or give "
+            "the engine more: Engine(model, memory=...)"
         )
     if blocks == 0:
         return

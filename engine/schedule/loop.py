@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -34,16 +34,18 @@ class Loop:
     """All that runs on one model. Call `step` as long as there are `calls`; not from two threads at once.
 
     blocks: of the model's memory, 0 for a model that remembers nothing but token ids
+    slots: for the states of texts, 0 for a model that keeps none; no more texts run at once
     A step that is broken off, by Ctrl-C or by what a model raises, leaves nobody's request behind: the next one gives
     all memory back, and all that were on their way read their tokens again. `Call` says what that takes.
     """
 
-    def __init__(self, model: Model, blocks: int, pace: Pace) -> None:
+    def __init__(self, model: Model, blocks: int, pace: Pace, slots: int = 0) -> None:
         self.model = model
         self.calls: list[Call] = []
         self.steps = 0
         self._blocks = blocks
-        self._full_pace = self._pace = pace
+        self._slots = slots
+        self._full_pace = self._pace = replace(pace, texts=min(pace.texts, slots)) if slots else pace
         self._careful_until = 0
         self._memory = model.make_memory(blocks)
         self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
@@ -62,6 +64,11 @@ class Loop:
     def held_blocks(self) -> int:
         """How many blocks the texts on their way hold."""
         return self._pool.held
+
+    @property
+    def held_slots(self) -> int:
+        """How many states the texts on their way have."""
+        return 0 if self._pool.slots is None else self._pool.slots.held
 
     @torch.inference_mode()
     def step(self, most: int = 1, is_over: Callable[[], bool] = bool) -> None:
@@ -113,7 +120,7 @@ class Loop:
 
     def _clear(self) -> None:
         """Forget all that is held."""
-        self._pool = BlockPool(self._blocks, self.model.window) if self._blocks else TokenPool()
+        self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
         self._lanes = self._make_lanes()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
@@ -187,8 +194,12 @@ class Loop:
         if not plan.entries:
             return True
         if self._pool.copies:
-            self._memory.copy([(source, target) for target, source in {b: a for a, b in self._pool.copies}.items()])
+            self._memory.copy(_last_of(self._pool.copies))
             self._pool.copies = []
+        slots = self._pool.slots
+        if slots is not None and slots.copies:
+            self._memory.copy_states(_last_of(slots.copies))
+            slots.copies = []
         if self._encoder is not None:
             self._encode(self._encoder, plan)
         works = [entry.work for entry in plan.entries]
@@ -259,6 +270,11 @@ class Loop:
         entry.call.outcomes[entry.number] = outcome
         entry.call.entries.pop(entry.number, None)
         self._scheduler.drop(entry)
+
+
+def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What goes to each target, where one that was given up was taken again."""
+    return [(source, target) for target, source in {target: source for source, target in pairs}.items()]
 
 
 def _source(work: Work) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from trellm import Vocabulary
-from trellm.engine.memory.tables import BLOCK, FREED, Chunk
+from trellm.engine.memory.tables import BLOCK, FREED, NO_SLOT, Chunk
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.schedule.call import Call
 from trellm.engine.schedule.loop import Loop
@@ -32,6 +32,8 @@ class Blocks:
 
     def __init__(self) -> None:
         self.places: defaultdict[int, list[int | None]] = defaultdict(lambda: [None] * BLOCK)
+        self.states = States()
+        self.copy_states = self.states.copy_states
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy blocks, all at once."""
@@ -40,16 +42,37 @@ class Blocks:
             self.places[target] = content
 
 
+class States:
+    """The texts that a model has read, by the slots of their states: a state says all of its text."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, tuple[int, ...]] = {}
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy states, all at once."""
+        self.texts |= {target: self.texts[source] for source, target in pairs}
+
+    def read(self, chunk: Chunk) -> None:
+        """Go on from the state of a text, if it has begun."""
+        table, tokens = chunk
+        assert table.slot != NO_SLOT
+        before = self.texts[table.slot] if table.tokens else ()
+        assert before == tuple(table.tokens), "a state is that of its text"
+        self.texts[table.slot] = (*before, *tokens)
+
+
 class PagedModel(FunctionModel):
     """Writes token ids where others write keys and values, and reads texts from there.
 
+    state_bytes: above 0, it also keeps a state of each text
     read: how many tokens it has read so far; most: in one step; raises: what the next steps raise, if anything
     """
 
     block_bytes = 64
 
-    def __init__(self, window: int | None = None, context: int | None = None) -> None:
+    def __init__(self, window: int | None = None, context: int | None = None, state_bytes: int = 0) -> None:
         super().__init__(logits_of, VOCABULARY, context=context)
+        self.state_bytes = state_bytes
         self.window = window
         self.read = 0
         self.steps = 0
@@ -67,6 +90,9 @@ class PagedModel(FunctionModel):
             assert tokens, "everybody reads something"
             for place, token in enumerate(tokens, len(table.tokens)):
                 memory.places[table.blocks[place // BLOCK]][place % BLOCK] = token
+        if self.state_bytes:
+            for chunk in chunks:
+                memory.states.read(chunk)
         self.read += sum(len(tokens) for _, tokens in chunks)
         self.most = max(self.most, sum(len(tokens) for _, tokens in chunks))
         return [self._found(chunk, memory) for chunk in chunks]

@@ -35,7 +35,7 @@ ODD: list[Any] = [
 CALL_OPTIONS = [
     *("max_tokens", "search", "include", "seed", "stop", "stop_ids", "heal", "no_repeat_ngram_size"),
     *("repetition_penalty", "min_tokens", "batch_size", "progress", "retries", "logprobs", "diagnostics", "trace"),
-    *("nonsense", "temperature"),
+    *("tools", "documents", "nonsense", "temperature"),
 ]
 ANY_ARRAY = {"type": "array", "items": {"type": "integer"}}
 
@@ -140,9 +140,9 @@ def test_odd_arguments_work_or_are_refused_by_an_error_of_ours(call: str) -> Non
         (lambda: generate.choice(MODEL, "yes"), "put it into a list"),
         (lambda: generate.extract(MODEL, Path("report.txt")), "read_text"),
         (lambda: TEXT(b"a"), r"decode\('utf-8'\)"),
-        (lambda: TEXT([[1, 2, 3]]), "prompt 0 must be a text"),
-        (lambda: TEXT([5]), "tokenizer's decode"),
-        (lambda: TEXT([{"role": "user", "content": "hi"}]), "apply_chat_template"),
+        (lambda: TEXT([[1, 2, "a"]]), "prompt 0 must be a text, token ids or the messages of a chat"),
+        (lambda: TEXT(5), "a list of such prompts"),
+        (lambda: TEXT([{"role": "user", "content": "hi"}]), "tokenizer has no chat template"),
         (lambda: TEXT("a\ud800"), "lone surrogate at character 1"),
         (lambda: TEXT("a", stop=["\udc80"]), "stop string 0 has a lone surrogate"),
         (lambda: TEXT("a", stop=None), "leave it out for none"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +15,7 @@ from transformers import AttentionInterface
 from ...memory.tables import Chunk
 from .attention import Scoring, attend
 from .devices import DeviceRows
-from .reach import layer_reaches
+from .reach import Reach, layer_kinds
 from .step import DeviceStep, Step
 from .storage import BlockStorage
 
@@ -34,7 +35,7 @@ class PackedReader:
         self._body = body
         self._config = config
         self._run = run
-        self._reaches = layer_reaches(config)
+        self._reaches = [kind.reach or Reach() for kind in layer_kinds(config)]
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
@@ -46,9 +47,8 @@ class PackedReader:
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
-        device = self._body.device
-        step = Step(chunks, storage, self._reaches, device)
-        ids, positions = torch.tensor([step.ids, step.positions], device=device)
+        step = self.step(chunks, storage)
+        ids, positions = torch.tensor([step.ids, step.positions], device=self._body.device)
         states = self._states(ids, positions, step)
         return states if len(states) == len(step.last) else states[step.last]
 
@@ -65,9 +65,21 @@ class PackedReader:
         """Where the weights lie, which graphs that were captured rely on."""
         return tuple(weights.data_ptr() for weights in self._body.parameters())
 
+    def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
+        """What attention has to know of chunks that are read together."""
+        return Step(chunks, storage, self._reaches, self._body.device)
+
+    def over(self, step: Step) -> Callable[..., Tensor]:
+        """`run` for the chunks of a step."""
+        return partial(self.run, step=step)
+
     def _states(self, ids: Tensor, positions: Tensor, step: Step | DeviceStep) -> Tensor:
         """The states [tokens, size] of a step's tokens."""
         more = {"past_key_values": _Positions(positions)} if self._tuned else {}
+        return self.run(ids[None], step, position_ids=positions[None], use_cache=False, **more)[0]
+
+    def run(self, ids: Tensor, step: Step | DeviceStep, **arguments: Any) -> Tensor:
+        """The states [rows, width, size] of ids [rows, width], which are the tokens of the step's chunks in order."""
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
@@ -75,14 +87,7 @@ class PackedReader:
                 try:
                     for config in self._configs:
                         config["_attn_implementation_internal"] = _NAME
-                    return self._run(
-                        ids[None],
-                        position_ids=positions[None],
-                        attention_mask=None,
-                        use_cache=False,
-                        trellm_step=step,
-                        **more,
-                    )[0]
+                    return self._run(ids, attention_mask=None, trellm_step=step, **arguments)
                 finally:
                     self._restore(before)
             except BaseException:
@@ -125,8 +130,10 @@ def _attention(
     trellm_step: Step | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that layers call; [1, heads, tokens, size] each. Raises NotPackedError."""
+    """The attention function that layers call; [rows, heads, width, size] each. Raises NotPackedError."""
     number: int | None = getattr(module, "layer_idx", None)
+    if trellm_step is not None and trellm_step.turn is not None:
+        number = trellm_step.turn
     if trellm_step is None or number is None:
         raise NotPackedError(f"{type(module).__name__} does not hand on what attention needs")
     reach = trellm_step.reaches[number]
@@ -138,11 +145,17 @@ def _attention(
     ]
     if strange:
         raise NotPackedError(f"{type(module).__name__} passes {', '.join(strange)} to its attention")
-    new = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+    rows, width = len(query), query.shape[2]
+    new = (
+        query.transpose(1, 2).flatten(0, 1),
+        key.transpose(1, 2).flatten(0, 1),
+        value.transpose(1, 2).flatten(0, 1),
+    )
     layer = trellm_step.layers[number]
     trellm_step.write(layer, new[1], new[2])
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))[None], None
+    mixed = attend(trellm_step, layer, reach, new, Scoring(scale, softcap, s_aux))
+    return mixed.view(rows, width, *mixed.shape[1:]), None
 
 
 _interface: Any = AttentionInterface

@@ -43,33 +43,63 @@ class Reach:
         return seen
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What a layer keeps of a text: keys and values of what its attention sees, so many states, both, or nothing."""
+
+    reach: Reach | None = None
+    states: int = 0
+
+
+def kind_of(name: str, config: Any) -> Kind:
+    """What layers of a kind keep, by its name in the configuration. Raises OptionError for a name that is not known."""
+    window: int | None = getattr(config, "sliding_window", None)
+    states: int = getattr(config, "number_of_conv_states", 1)
+    match name:
+        case "full_attention":
+            return Kind(Reach())
+        case "sliding_attention":
+            return Kind(Reach(window=window))
+        case "chunked_attention":
+            return Kind(Reach(chunk=getattr(config, "attention_chunk_size", None)))
+        case "linear_attention" | "conv":
+            return Kind(states=states)
+        case "hybrid":
+            return Kind(Reach(), states)
+        case "hybrid_sliding":
+            return Kind(Reach(window=window), states)
+        case "moe" | "mlp":
+            return Kind()
+        case _:
+            raise OptionError(
+                f"layers of kind {name!r} keep other things than keys, values and states; pass cache=False to run "
+                "this architecture, slowly, without a cache"
+            )
+
+
 def reaches(config: Any) -> dict[str, Reach]:
-    """The reach of each kind of layer. Raises OptionError for layers that are not attention over keys and values."""
+    """The reach of each kind of layer that attends. Raises OptionError as `kind_of` does."""
     window: int | None = getattr(config, "sliding_window", None)
     chunk: int | None = getattr(config, "attention_chunk_size", None)
-    kinds: list[str] | None = getattr(config, "layer_types", None)
-    if kinds is None:
+    names: list[str] | None = getattr(config, "layer_types", None)
+    if names is None:
         return {"all": Reach(window=window, chunk=None if window is not None else chunk)}
-    found: dict[str, Reach] = {}
-    for kind in kinds:
-        match kind:
-            case "full_attention":
-                found[kind] = Reach()
-            case "sliding_attention":
-                found[kind] = Reach(window=window)
-            case "chunked_attention":
-                found[kind] = Reach(chunk=chunk)
-            case _:
-                raise OptionError(
-                    f"layers of kind {kind!r} keep no keys and values per token; pass cache=False to run "
-                    "this architecture, slowly, without a cache"
-                )
-    return found
+    kinds = {name: kind_of(name, config) for name in names}
+    return {name: kind.reach for name, kind in kinds.items() if kind.reach is not None}
+
+
+def layer_kinds(config: Any) -> list[Kind]:
+    """What each layer keeps, in order. Raises OptionError as `kind_of` does."""
+    names: list[str] | None = getattr(config, "layer_types", None)
+    count: int = config.num_hidden_layers
+    if names is None:
+        return [Kind(reaches(config)["all"])] * count
+    return [kind_of(name, config) for name in names[:count]]
 
 
 def layer_reaches(config: Any) -> list[Reach]:
-    """The reach of each layer, in order. Raises OptionError as `reaches` does."""
-    found = reaches(config)
-    kinds: list[str] | None = getattr(config, "layer_types", None)
-    count: int = config.num_hidden_layers
-    return [found["all"]] * count if kinds is None else [found[kind] for kind in kinds[:count]]
+    """The reach of each layer of a model all of whose layers attend. Raises OptionError as `kind_of` does."""
+    found = [kind.reach for kind in layer_kinds(config) if kind.reach is not None and not kind.states]
+    if len(found) < config.num_hidden_layers:
+        raise OptionError("layers that keep a state, or nothing, are read in another way")
+    return found

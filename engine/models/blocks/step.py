@@ -29,6 +29,7 @@ class DeviceStep(NamedTuple):
     layers: list[LayerBlocks]
     reaches: list[Reach]
     rows: DeviceRows
+    turn: int | None = None
 
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
         """Store the keys and values [tokens, heads, size] of the step's tokens, if they have a slot."""
@@ -55,12 +56,14 @@ class Step:
         in its text, and how many tokens that text then has
     short, long: which chunks are the one and the other
     rows: what the kernel reads of the short ones
+    turn: which layer attends, where layers that share their attention say so; else None
     uploaded: all chunks, on a device that has kernels
     """
 
     def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach], device: Any) -> None:
         self.layers: list[LayerBlocks] = storage.layers
         self.reaches: list[Reach] = reaches
+        self.turn: int | None = None
         self._chunks = chunks
         self._device = device
         self.ids: list[int] = []

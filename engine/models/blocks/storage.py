@@ -82,6 +82,9 @@ class BlockStorage:
                 layer.keys[targets] = layer.keys[sources]
                 layer.values[targets] = layer.values[sources]
 
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """There are none."""
+
 
 class Places:
     """Where the new tokens of a pass go.

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from trellm.engine.memory.pool import BlockPool
-from trellm.engine.memory.tables import BLOCK, FREED, BlockTable
+from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
 
 from ..paged import Blocks
 
@@ -14,8 +14,8 @@ from ..paged import Blocks
 class Texts:
     """Texts in a pool, each as long as it should be, and the memory that a model would write."""
 
-    def __init__(self, count: int, window: int | None = None) -> None:
-        self.pool = BlockPool(count, window)
+    def __init__(self, count: int, window: int | None = None, slots: int = 0) -> None:
+        self.pool = BlockPool(count, window, slots)
         self.memory = Blocks()
         self.tables: list[BlockTable] = []
         self.window = window
@@ -28,6 +28,10 @@ class Texts:
             self.pool.reserve(table, tokens)
         self.memory.copy([(a, b) for b, a in {b: a for a, b in self.pool.copies}.items()])
         self.pool.copies = []
+        if self.pool.slots is not None:
+            self.memory.copy_states(self.pool.slots.copies)
+            self.pool.slots.copies = []
+            self.memory.states.read(Chunk(table, tokens))
         for place, token in enumerate(tokens, len(table.tokens)):
             self.memory.places[table.blocks[place // BLOCK]][place % BLOCK] = token
         table.tokens += tokens
@@ -38,17 +42,19 @@ class Texts:
         """What every text's blocks hold, and that all are accounted for."""
         self.pool.check(self.tables)
         for table in self.tables:
+            if self.pool.slots is not None:
+                assert self.memory.states.texts[table.slot] == tuple(table.tokens)
             seen = 0 if self.window is None else max(0, len(table.tokens) + 1 - self.window)
             for place, token in enumerate(table.tokens):
                 block = table.blocks[place // BLOCK]
                 assert (block == FREED and place < seen) or self.memory.places[block][place % BLOCK] == token
 
 
-@pytest.mark.parametrize("window", [None, 1, 20, 40])
+@pytest.mark.parametrize(("window", "slots"), [(None, 0), (1, 0), (20, 0), (40, 0), (None, 8), (20, 8)])
 @pytest.mark.parametrize("seed", range(12))
-def test_any_history_leaves_every_block_where_it_belongs(seed: int, window: int | None) -> None:
+def test_any_history_leaves_every_block_and_state_where_it_belongs(seed: int, window: int | None, slots: int) -> None:
     pick = random.Random(seed)
-    texts = Texts(pick.choice([6, 20, 60]), window)
+    texts = Texts(pick.choice([6, 20, 60]), window, slots)
     adopted = refused = 0
     for _ in range(400):
         match pick.choice(["new", "read", "read", "read", "fork", "release"]):
@@ -74,7 +80,8 @@ def test_any_history_leaves_every_block_where_it_belongs(seed: int, window: int 
             case _:
                 continue
         texts.check()
-    assert adopted and (refused or texts.pool.count > 6)
+    assert (adopted > 0) == (slots == 0), "a state cannot be cut off behind a beginning"
+    assert refused or texts.pool.count > 6
     for table in texts.tables:
         texts.pool.release(table)
     texts.tables.clear()

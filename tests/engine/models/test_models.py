@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ import torch
 import transformers
 from trellm import Generator, OptionError, VocabularyError, generate, models
 from trellm.engine.models.blocks.masks import AttentionMasks
-from trellm.engine.models.blocks.reach import Reach
+from trellm.engine.models.blocks.reach import Reach, layer_kinds
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.head import Head
+from trellm.engine.models.head import Head, find_head
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
@@ -71,12 +72,10 @@ def test_attention_of_their_own_runs_with_a_cache_too(config: Any, tokenizer: An
         assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
 
 
-def test_architectures_without_keys_and_values_run_without_a_cache(tokenizer: Any) -> None:
-    model = build(transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **NAMES))
-    with pytest.raises(OptionError, match=r"linear_attention.*cache=False"):
-        models.transformers(model, tokenizer)
-    found = Generator(models.transformers(model, tokenizer, cache=False)).run(PROMPTS, max_tokens=8, heal=False)
-    assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
+def test_layers_that_keep_other_things_are_refused() -> None:
+    config = SimpleNamespace(layer_types=["full_attention", "indexed_attention"], num_hidden_layers=2)
+    with pytest.raises(OptionError, match=r"indexed_attention.*cache=False"):
+        layer_kinds(config)
 
 
 def test_attention_that_cannot_be_run_from_a_cache_is_refused(tokenizer: Any, monkeypatch: Any) -> None:
@@ -100,6 +99,35 @@ def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable
         models.transformers(hugging_face("llama"))
     with pytest.raises(OptionError, match="attn_implementation='sdpa'"):
         AttentionMasks(t5, "flash_attention_2", torch.float32)
+
+
+@pytest.mark.parametrize("scale", [0.05, 3.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_what_counts_as_near_follows_type_and_scale(scale: float, dtype: torch.dtype, tokenizer: Any) -> None:
+    """Logits of hundreds differ by more than those of units do, and mean the same."""
+    torch.manual_seed(1)
+    config = transformers.T5Config(
+        d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=128, decoder_start_token_id=0,
+        initializer_factor=scale, pad_token_id=1, eos_token_id=1,
+    )  # fmt: skip
+    model = transformers.T5ForConditionalGeneration(config).eval().to(dtype)
+    assert generate.regex(models.transformers(model, tokenizer), "[a-z]{2}")("on", max_tokens=4).isalpha()
+
+
+def test_the_nearest_of_several_heads_is_taken() -> None:
+    """Logits so small that a soft cap changes them by a few parts in a thousand only."""
+    config = transformers.Gemma2Config(
+        **{**SMALL, "num_hidden_layers": 1}, intermediate_size=48, num_key_value_heads=2, head_dim=8,
+        final_logit_softcapping=4.0, **{**NAMES, "initializer_range": 0.02},
+    )  # fmt: skip
+    model = build(config)
+    hidden = torch.randn(5, 32)
+    with torch.inference_mode():
+        plain = model.lm_head(hidden)
+        expected = torch.tanh(plain / 4) * 4
+        head = find_head(model, hidden, expected)
+        assert head is not None and (plain - expected).abs().max() > 0
+        assert torch.equal(head(hidden * 99, None), torch.tanh(model.lm_head(hidden * 99) / 4) * 4)
 
 
 def test_a_tokenizer_without_eos_is_refused(tokenizer: Any) -> None:

@@ -1,0 +1,104 @@
+"""Models whose layers keep a state: passes of rows that are as long, so that padding never reaches a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...memory.tables import BlockTable, Chunk
+from .carriers import Carrier
+from .key_values import Pass, in_passes
+from .packed import PackedReader
+from .padded import Run
+from .reach import Kind
+from .state_layers import TurnLayer
+from .states import StateStorage
+
+
+class RecurrentReader:
+    """Rows that are as long together, all of which begin, or all of which go on.
+
+    carrier: how the model gets its states; takes_positions: whether it takes positions of tokens
+    packed: attention out of blocks, for which rows may begin anywhere; None where the model's own attention needs
+        rows that begin alike
+    continues: whether a text can go on with several tokens at once; else it does so with one after the other
+    alone: whether each text runs by itself, where a model mixes those that go on together
+    """
+
+    def __init__(
+        self, kinds: Sequence[Kind], run: Run, *, carrier: Carrier, device: torch.device, takes_positions: bool,
+        packed: PackedReader | None, continues: bool, alone: bool,
+    ) -> None:  # fmt: skip
+        self._kinds = kinds
+        self._run = run
+        self._carrier = carrier
+        self._device = device
+        self._takes_positions = takes_positions
+        self._packed = packed
+        self._continues = continues
+        self._alone = alone
+        self._is_cut = packed is None and any(kind.reach is not None for kind in kinds)
+
+    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
+        """The states [chunks, size] of the last tokens."""
+        groups = self._groups(chunks)
+        if len(groups) == 1 and groups[0] == list(range(len(chunks))):
+            return self._group(storage, chunks)
+        return in_passes(chunks, groups, partial(self._group, storage))
+
+    def _groups(self, chunks: Sequence[Chunk]) -> list[list[int]]:
+        """Which chunks to run together, in the order of their slots."""
+        if self._alone:
+            return [[row] for row in range(len(chunks))]
+        alike: dict[tuple[int, int], list[int]] = {}
+        for row in sorted(range(len(chunks)), key=lambda row: chunks[row].table.slot):
+            start, width = len(chunks[row].table.tokens), len(chunks[row].tokens)
+            alike.setdefault((start if self._is_cut else min(start, 1), width), []).append(row)
+        return list(alike.values())
+
+    def _group(self, storage: StateStorage, chunks: Sequence[Chunk]) -> Tensor:
+        width = len(chunks[0].tokens)
+        if self._continues or width == 1 or not chunks[0].table.tokens:
+            return self._pass(storage, chunks)
+        for place in range(width - 1):
+            self._pass(storage, [_one(chunk, place) for chunk in chunks])
+        return self._pass(storage, [_one(chunk, width - 1) for chunk in chunks])
+
+    def _pass(self, storage: StateStorage, chunks: Sequence[Chunk]) -> Tensor:
+        slots = [table.slot for table, _ in chunks]
+        before = storage.rows(slots) if chunks[0].table.tokens else None
+        ids, positions, attention, run = self._shown(storage, chunks)
+        more = {"position_ids": positions} if self._takes_positions and positions is not None else {}
+        with self._carrier.shown(attention, before) as now:
+            states = run(ids, use_cache=True, **now.arguments, **more)
+        storage.store(slots, now.found)
+        return states[:, -1]
+
+    def _shown(self, storage: StateStorage, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor | None, list[Any], Run]:
+        """Ids and positions [rows, width], the layers of the cache that attend, and how to call the model."""
+        if self._packed is not None:
+            step = self._packed.step(chunks, storage)
+            numbers = torch.tensor([step.ids, step.positions], device=self._device).view(2, len(chunks), -1)
+            attention: list[Any] = [TurnLayer(step, number) for number in range(len(self._kinds))]
+            return numbers[0], numbers[1], attention, self._packed.over(step)
+        if self._is_cut:
+            alike = Pass(chunks, storage, self._device)
+            return alike.ids, alike.positions, alike.view.layers, self._run
+        ids = torch.tensor([tokens for _, tokens in chunks], device=self._device)
+        positions = None
+        if self._takes_positions:
+            starts = torch.tensor([len(table.tokens) for table, _ in chunks], device=self._device)
+            positions = starts[:, None] + torch.arange(ids.shape[1], device=self._device)
+        return ids, positions, [None] * len(self._kinds), self._run
+
+
+def _one(chunk: Chunk, place: int) -> Chunk:
+    """One token of a chunk, as if those before it had been read."""
+    table, tokens = chunk
+    before = BlockTable(table.source)
+    before.tokens, before.blocks, before.slot = [*table.tokens, *tokens[:place]], table.blocks, table.slot
+    return Chunk(before, tokens[place : place + 1])

@@ -1,0 +1,110 @@
+"""The tokens that a model reads of a prompt: by its tokenizer, or for a chat by the tokenizer's template."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any, cast
+
+from ...checks import brief, shown
+from ...errors import OptionError
+from ..models.protocol import Model
+from .given import is_chat, prompt_of
+
+Ids = tuple[int, ...]
+Extras = dict[str, tuple[Any, ...]]
+"""What a chat's template may be given besides messages, by the name of the option; no empty ones."""
+
+
+def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
+    """The tokens of a prompt, the model's own beginning included. number: its place among the caller's
+
+    Token ids are taken as they are. A text gets what the tokenizer puts before texts (BOS), though not a second time
+    where it begins with that itself, as what a template renders does. A chat gets what the template says.
+    Raises OptionError, also for what a tokenizer should not have returned.
+    """
+    what = f"prompt {number}"
+    given = prompt_of(prompt, what)
+    tokenizer = model.tokenizer
+    if is_chat(given):
+        return _checked(_rendered(tokenizer, given, what, extras), what, model, "the chat template")
+    if extras:
+        name = next(iter(extras))
+        raise OptionError(f"{name}= is for chats, whose template writes them; {what} is no list of messages")
+    if isinstance(given, str):
+        ids = _checked(tokenizer.encode(given), what, model, "the tokenizer")
+        return _without_second_bos(ids, given, tokenizer)
+    size = model.vocabulary.size
+    for place, token in enumerate(cast("Ids", given)):
+        if token >= size:
+            raise OptionError(f"{what}, token {place} is {token}; the model has tokens 0 to {size - 1}")
+    return cast("Ids", given)
+
+
+def _checked(found: Any, what: str, model: Model, maker: str) -> Ids:
+    """What an encoding is, as a tuple. Raises OptionError for what is no list of the model's tokens."""
+    try:
+        ids = tuple(index(token) for token in getattr(found, "ids", found))
+    except TypeError:
+        raise OptionError(
+            f"{maker} made {shown(found)} of {what}; its encode must return a list of token ids"
+        ) from None
+    size = model.vocabulary.size
+    strange = next((token for token in ids if not 0 <= token < size), None)
+    if strange is not None:
+        raise OptionError(
+            f"{maker} made token {strange} of {what}, but the model has tokens 0 to {size - 1}; use the "
+            "model's own tokenizer, or resize the model's embeddings"
+        )
+    return ids
+
+
+def _without_second_bos(ids: Ids, text: str, tokenizer: Any) -> Ids:
+    """The tokens of a text without the BOS that the tokenizer put before one that the text has already."""
+    bos, begin = getattr(tokenizer, "bos_token", None), getattr(tokenizer, "bos_token_id", None)
+    if not isinstance(bos, str) or not bos or not isinstance(begin, int):
+        return ids
+    written = 0
+    while text.startswith(bos, written * len(bos)):
+        written += 1
+    return ids[1:] if written and ids[: written + 1] == (begin,) * (written + 1) else ids
+
+
+def _rendered(tokenizer: Any, messages: Any, what: str, extras: Extras) -> Any:
+    """The tokens of a chat, by its template. Raises OptionError where there is none, or it takes no such chat."""
+    apply: Any = getattr(tokenizer, "apply_chat_template", None)
+    if not callable(apply) or getattr(tokenizer, "chat_template", True) is None:
+        raise OptionError(
+            f"{what} is a chat, but the model's tokenizer has no chat template; pass a text, or load the tokenizer of "
+            "a model that was trained on chats"
+        )
+    given = {name: list(values) for name, values in extras.items()}
+    found = _applied(apply, messages, what, given)
+    for name in given:
+        if found == _applied(apply, messages, what, {other: given[other] for other in given if other != name}):
+            raise OptionError(
+                f"{name}=: the chat template of the model's tokenizer writes nothing of them; leave them out, or put "
+                "them into a message"
+            )
+    return found
+
+
+def _applied(apply: Any, messages: Any, what: str, given: dict[str, list[Any]]) -> Any:
+    try:
+        return apply(
+            [dict(message) for message in messages],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **given,
+        )
+    except ImportError as error:
+        raise OptionError(f"{what} is a chat, and templates cannot be rendered here: {error}") from error
+    except Exception as error:  # a template is a program of somebody else's
+        raise OptionError(f"{what}: the chat template refuses this chat: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """The words of what a template raised; its own `raise_exception` gives a jinja2.TemplateError."""
+    said = " ".join(str(error).split())
+    text = said if len(said) <= 400 else brief(said)
+    return text if type(error).__name__ == "TemplateError" else f"{type(error).__name__}: {text}"

@@ -1,0 +1,142 @@
+"""What a prompt may be: a text, token ids, or the messages of a chat; and how one is told from several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any, NamedTuple, cast
+
+from ...checks import any_text_of, brief, items_of, shown, text_of, whole
+from ...errors import OptionError
+
+Message = Mapping[str, Any]
+Prompt = str | Sequence[int] | Sequence[Message]
+"""A text, token ids, or a chat: messages such as {"role": "user", "content": "Hello"}."""
+
+CHAT = '[{"role": "user", "content": "..."}]'
+
+
+class Prompts(NamedTuple):
+    """What a call was given: each prompt in its own form (see `prompt_of`), and whether it is one alone."""
+
+    items: list[Prompt]
+    is_single: bool
+
+
+def prompts_of(value: Any) -> Prompts:
+    """One prompt or several, by what is in the list: mappings are messages of one chat, whole numbers one text's ids.
+
+    Texts, lists of mappings and lists of whole numbers are prompts, of which a list is several. Raises OptionError.
+    """
+    if isinstance(value, str):
+        return Prompts([text_of(value, "the prompt")], True)
+    several = None if isinstance(value, Mapping) else items_of(value)
+    if several is None:
+        return Prompts([prompt_of(value, "the prompt")], True)
+    if several and (isinstance(several[0], Mapping) or _is_id(several[0])):
+        return Prompts([prompt_of(several, "the prompt")], True)
+    return Prompts([prompt_of(each, f"prompt {number}") for number, each in enumerate(several)], False)
+
+
+def prompt_of(value: Any, what: str) -> Prompt:
+    """One prompt: a str, a tuple of ids, or a list of dicts. what: names it, as the beginning of a sentence."""
+    if isinstance(value, str):
+        return text_of(value, what)
+    if isinstance(value, Mapping):
+        raise OptionError(f"{what} is one message; a chat is a list of messages, such as {CHAT}")
+    items = items_of(value)
+    if items is None:
+        return any_text_of(value, what, "a text, token ids, the messages of a chat, or a list of such prompts")
+    if not items:
+        raise OptionError(f"{what} is an empty list, neither token ids nor a chat; an empty text is ''")
+    if isinstance(items[0], Mapping):
+        return [_message(each, f"{what}, message {number}") for number, each in enumerate(items)]
+    strange = next((number for number, each in enumerate(items) if not _is_id(each)), None)
+    if strange is not None:
+        raise OptionError(
+            f"{what} must be a text, token ids or the messages of a chat, not a list with {shown(items[strange])} as "
+            f"item {strange}"
+        )
+    return tuple(whole(each, f"{what}, token {number}", 0) for number, each in enumerate(items))
+
+
+def is_chat(prompt: Prompt) -> bool:
+    """Whether a prompt, as `prompt_of` gives it, is messages."""
+    return not isinstance(prompt, str) and isinstance(prompt[0], Mapping)
+
+
+def extras_of(values: Any, what: str) -> tuple[Any, ...]:
+    """The tools or documents of a chat. Raises OptionError; what: the name of the option."""
+    several = () if values is None else items_of(values)
+    meaning = "a list of dicts" + (" or functions" if what == "tools" else "")
+    if several is None:
+        raise OptionError(f"{what}={brief(values)}: {meaning}")
+    for number, each in enumerate(several):
+        if not isinstance(each, Mapping) and not (what == "tools" and callable(each)):
+            raise OptionError(f"{what}: item {number} is {shown(each)}; {what} is {meaning}")
+        _check_texts(each, f"{what}, item {number}")
+    return tuple(_plain(each) for each in several)
+
+
+def _message(value: Any, what: str) -> dict[str, Any]:
+    """A message as a template takes it. Raises OptionError."""
+    if not isinstance(value, Mapping):
+        raise OptionError(f"{what} is {shown(value)}; a chat is a list of messages, such as {CHAT}")
+    message = cast("dict[str, Any]", _plain(value))
+    for key in message:
+        text_of(key, f"{what}: a key")
+    if "role" not in message:
+        raise OptionError(f'{what} has no role, such as "user": {brief(message)}')
+    text_of(message["role"], f"{what}, the role")
+    content = message.get("content")
+    if content is None:
+        if not any(value is not None for key, value in message.items() if key not in ("role", "content")):
+            raise OptionError(f"{what} has no content: {brief(message)}")
+    elif not isinstance(content, str):
+        _check_parts(content, what)
+    _check_texts(message, what)
+    return message
+
+
+def _check_parts(content: Any, what: str) -> None:
+    """Raise OptionError unless the content of a message is a list of texts, each as {"type": "text", "text": ...}."""
+    parts = items_of(content)
+    if parts is None:
+        raise OptionError(f"{what}: the content must be a text, not {shown(content)}")
+    for number, part in enumerate(parts):
+        kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
+        if kind != "text":
+            raise OptionError(
+                f'{what}, part {number} of the content is {shown(part)}; models read texts here, {{"type": "text", '
+                '"text": "..."}'
+            )
+        text_of(cast("Mapping[str, Any]", part).get("text"), f"{what}, part {number} of the content: the text")
+
+
+def _check_texts(value: Any, what: str) -> None:
+    """Raise OptionError for a text, however deep, that UTF-8 cannot encode."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            text_of(each, what)
+        elif isinstance(each, Mapping):
+            left += [*cast("Mapping[Any, Any]", each).keys(), *cast("Mapping[Any, Any]", each).values()]
+        elif isinstance(each, (list, tuple)):
+            left += cast("list[Any]", each)
+
+
+def _plain(value: Any) -> Any:
+    """A mapping as a dict, which is what templates know; anything else as it is."""
+    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else value
+
+
+def _is_id(value: Any) -> bool:
+    """Whether a value is a whole number; NumPy's and torch's are some too."""
+    if isinstance(value, (str, bytes, bool)):
+        return False
+    try:
+        index(value)
+    except (TypeError, ValueError):  # a tensor of several numbers
+        return False
+    return True

@@ -1,0 +1,279 @@
+"""A guide behind free text: what a model thinks up to a marker, within a budget of its own, and then the constraint."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import shown, text_of, whole
+from ...errors import LanguageError, OptionError
+from ...tokenizers_adapter.marked import marker_bytes, with_markers
+from ..explain.expectation import NOTHING, expected
+from ..given import MOST_LEFT, left_of, no_state, state_of, token_of
+from ..lift.table_guide import StateTableGuide
+from ..limits import Limits, Meter, spend
+from ..locks import new_lock
+from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
+from .markers import LONGEST
+
+MOST_FREE = 1 << 20
+STEPS_PER_TOKEN = 20
+
+
+class Thought(NamedTuple):
+    """A text in its two parts: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`."""
+
+    free: str
+    said: str
+    is_cut: bool
+
+
+class Moves(NamedTuple):
+    """Where tokens lead from a place in the marker: places int32 [V], DEAD for none; the child's states of others."""
+
+    places: NDArray[np.int32]
+    beyond: dict[int, int]
+
+
+class AfterGuide(StateTableGuide):
+    """Free text up to a marker, then a text of a guide. See `guides.protocol.Guide` for the methods.
+
+    child: any guide; marker: a text, whatever tokens spell it, or the id of a token, special or not
+    most: how many tokens the free text may have; then the marker follows, and the child's text
+    limits: what a call may take, see `Limits`
+    The marker is where the text has it for the first time; what follows is the child's, also where that has it again.
+    A state says how many tokens there were, so that it depends on them and not on bytes alone: there is no `read`.
+    Raises OptionError, VocabularyError, and LanguageError where no tokens spell the marker.
+    """
+
+    start = 0
+
+    def __init__(self, child: Guide, marker: str | int, *, most: int = 1024, limits: Limits | None = None) -> None:
+        if isinstance(child, type) or not isinstance(child, Guide):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"{shown(child)} is no guide that can come behind a marker")
+        self.marker: str | int
+        if isinstance(marker, str):
+            self.marker = text_of(marker, "the marker")
+            self._text, tokens = marker.encode(), ()
+            if not 0 < len(self._text) <= LONGEST:
+                raise OptionError(f"the marker has from 1 to {LONGEST:,} bytes, not {len(self._text):,}")
+        else:
+            self.marker = token = whole(marker, "the marker, a token", 0)
+            self._text, tokens = marker_bytes(token), (token,)
+        super().__init__(with_markers(child.vocabulary, tokens))
+        self.child = child
+        self.free_tokens = whole(most, "the budget of the free text", 0, MOST_FREE)
+        self._first_of_child = (self.free_tokens + 1) * len(self._text)
+        self._moves: dict[int, Moves] = {}
+        self._lock = new_lock()
+        self._meter = Meter(limits)
+        self._made_of = {"child": child, "marker": self.marker, "most": self.free_tokens, "limits": limits}
+        with self._meter:
+            self._back = _borders(self._text)
+            self._closing = self._fewest_tokens()
+        if self._closing[0] >= NEVER:
+            raise LanguageError(f"the vocabulary has no tokens that spell the marker {marker!r}")
+
+    def __repr__(self) -> str:
+        return f"AfterGuide({self.child!r}, {self.marker!r}, most={self.free_tokens})"
+
+    @property
+    def is_worn(self) -> bool:
+        """As that of the child, if it says so."""
+        return bool(getattr(self.child, "is_worn", False))
+
+    def renewed(self) -> AfterGuide:
+        """Another guide of the same."""
+        child: Any = self.child
+        return AfterGuide(child.renewed(), self.marker, most=self.free_tokens, limits=self._meter.limits)
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        state, token = self._check(state), token_of(token, self._vocabulary.size)
+        if state == DEAD or token < 0:
+            return DEAD
+        if state >= self._first_of_child:
+            return self._moved(self.child.advance(state - self._first_of_child, token))
+        used, place = divmod(state, len(self._text))
+        if used == self.free_tokens and not self._goes_along(place, token):
+            return DEAD
+        moves = self._moves_from(place)
+        if token in moves.beyond:
+            return self._moved(moves.beyond[token])
+        after = int(moves.places[token])
+        return DEAD if after == DEAD else min(used + 1, self.free_tokens) * len(self._text) + after
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete: never before the marker."""
+        state = self._check(state)
+        return state >= self._first_of_child and self.child.is_accepting(state - self._first_of_child)
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state: the marker's, and those of a text of the child."""
+        state = self._check(state)
+        if state >= self._first_of_child:
+            return self.child.distance(state - self._first_of_child)
+        if state == DEAD:
+            return NEVER
+        return min(NEVER, int(self._closing[state % len(self._text)]) + self.child.distance(self.child.start))
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`."""
+        state, left = self._check(state), left_of(left)
+        quick: Any = getattr(self.child, "fits", None)
+        if state >= self._first_of_child and quick is not None:
+            return quick(state - self._first_of_child, left)
+        return self.distance(state) <= left
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`; most states before the marker share theirs."""
+        state = self._check(state)
+        if 0 <= state < self._first_of_child:
+            used, place = divmod(state, len(self._text))
+            state = place + (self._first_of_child - len(self._text) if used == self.free_tokens else 0)
+        return super().row(state)
+
+    def rows(self, states: list[int]) -> NDArray[np.int32]:
+        """`row` of several states: int32 [n]."""
+        return np.array([self.row(state) for state in states], np.int32)
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        state, left = self._check(state), left_of(left)
+        if state == DEAD:
+            return np.zeros(self._tables.words, np.uint32)
+        if state >= self._first_of_child:
+            return mask_within(self.child, state - self._first_of_child, left)
+        return self._free_mask(state, left - 1)
+
+    def describe(self, state: int) -> str:
+        """What may follow, in words."""
+        state = self._check(state)
+        if state == DEAD:
+            return NOTHING
+        if state >= self._first_of_child:
+            return expected(self.child, state - self._first_of_child)
+        used = state // len(self._text)
+        return f"{'free text up to ' if used < self.free_tokens else ''}the marker {self.marker!r}"
+
+    def split(self, tokens: list[int]) -> Thought:
+        """The parts of a text, given by its tokens."""
+        state = self.start
+        is_cut = False
+        for token in tokens:
+            if state >= self._first_of_child:
+                break
+            is_cut = state // len(self._text) == self.free_tokens
+            state = self.advance(state, token)
+        free, _, said = self._vocabulary.decode(tokens).partition(self._text)
+        return Thought(free.decode(errors="replace"), said.decode(errors="replace"), is_cut)
+
+    def _check(self, state: int) -> int:
+        state = state_of(state, MOST_LEFT)
+        if 0 <= state < self._first_of_child and self._closing[state % len(self._text)] >= NEVER:
+            raise no_state(state)
+        return state
+
+    def _made(self, state: int) -> Mask:
+        if state == DEAD:
+            return np.zeros(self._tables.words, np.uint32)
+        if state >= self._first_of_child:
+            return self.child.mask(state - self._first_of_child)
+        return self._free_mask(state, NEVER - 1)
+
+    def _moved(self, state: int) -> int:
+        return DEAD if state == DEAD else state + self._first_of_child
+
+    def _goes_along(self, place: int, token: int) -> bool:
+        """Whether a token spells the rest of the marker, a beginning of it, or the rest and more."""
+        text, rest = self._vocabulary.tokens[token] or b"", self._text[place:]
+        return text.startswith(rest) or (bool(text) and rest.startswith(text))
+
+    def _free_mask(self, state: int, left: int) -> Mask:
+        """The tokens of a state before the marker after which `left` tokens complete the text."""
+        used, place = divmod(state, len(self._text))
+        moves = self._moves_from(place)
+        needed = np.append(np.minimum(self._closing + self.child.distance(self.child.start), NEVER), NEVER)
+        flags = np.zeros(32 * self._tables.words, np.bool_)
+        flags[: self._vocabulary.size] = needed[moves.places] <= left
+        for token, after in moves.beyond.items():
+            flags[token] = self.child.distance(after) <= left
+        if used == self.free_tokens:
+            for token in np.flatnonzero(flags).tolist():
+                flags[token] = self._goes_along(place, token)
+        return np.packbits(flags, bitorder="little").view(np.uint32)
+
+    def _moves_from(self, place: int) -> Moves:
+        known = self._moves.get(place)
+        if known is None:
+            with self._lock, self._meter:
+                known = self._moves[place] = self._worked_out(place)
+        return known
+
+    def _worked_out(self, place: int) -> Moves:
+        """Only tokens are read that touch the marker: those that have its first byte, or go on where it stands."""
+        tokens, size = self._vocabulary.tokens, self._vocabulary.size
+        begun = place
+        going_on: set[int] = set()
+        while begun:
+            going_on.add(self._text[begun])
+            begun = self._back[begun]
+        first = self._text[:1]
+        places = np.zeros(size, np.int32)
+        beyond: dict[int, int] = {}
+        for token, text in enumerate(tokens):
+            if not text or token in self._eos:
+                places[token] = DEAD
+            elif text[0] in going_on or first in text:
+                spend(STEPS_PER_TOKEN)
+                after, end = self._read(place, text)
+                if end < 0:
+                    places[token] = after if self._closing[after] < NEVER else DEAD
+                    continue
+                places[token] = DEAD
+                state = self._child_after(text[end:])
+                if state != DEAD:
+                    beyond[token] = state
+        return Moves(places, beyond)
+
+    def _child_after(self, rest: bytes) -> int:
+        """The child's state after what a token has beyond the marker; DEAD where a child cannot say."""
+        if not rest:
+            return self.child.start
+        return self.child.read(self.child.start, rest) if isinstance(self.child, ByteGuide) else DEAD
+
+    def _read(self, place: int, text: bytes) -> tuple[int, int]:
+        """The place after a text, and where in it the marker ends, -1 if it does not."""
+        for at, byte in enumerate(text):
+            while place and self._text[place] != byte:
+                place = self._back[place]
+            place += self._text[place] == byte
+            if place == len(self._text):
+                return place, at + 1
+        return place, -1
+
+    def _fewest_tokens(self) -> NDArray[np.int64]:
+        """The fewest tokens that spell the rest of the marker from each place: int64 [len(marker)]."""
+        size = len(self._text)
+        fewest = np.full(size + 1, NEVER, np.int64)
+        fewest[size] = 0
+        spelt = {text for text in self._vocabulary.tokens if text and text in self._text}
+        for place in range(size - 1, -1, -1):
+            for text in spelt:
+                if self._text.startswith(text, place):
+                    fewest[place] = min(fewest[place], 1 + fewest[place + len(text)])
+        return fewest[:-1]
+
+
+def _borders(text: bytes) -> list[int]:
+    """For each place the next shorter beginning of the text that ends there: D. Knuth, J. Morris, V. Pratt (1977)."""
+    back = [0] * (len(text) + 1)
+    length = 0
+    for place in range(1, len(text)):
+        while length and text[place] != text[length]:
+            length = back[length]
+        length += text[place] == text[length]
+        back[place + 1] = length
+    return back

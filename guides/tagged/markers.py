@@ -1,0 +1,132 @@
+"""Where markers begin in free text: the automaton of all their beginnings, by A. Aho and M. Corasick (1975).
+
+Its states are the beginnings themselves: a state is the longest one that the text so far ends with. Only what is asked
+for is worked out, since of hundreds of markers a text meets a few.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ...errors import OptionError
+from ...kernels.chart.rows import FIRST_LEAD
+from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
+from ...tokenizers_adapter.marked import MARK
+from ..graph.spans import Span, span_of
+from ..limits import spend
+
+STEPS_PER_BYTE = 20
+LONGEST = 1000
+"""The most bytes of a marker."""
+LAST_CHARACTER = 0x10FFFF
+
+_FORMS: list[list[int]] = FORMS.tolist()
+
+
+class Markers:
+    """Markers by number, each bytes that are not empty. Raises OptionError where one contains another."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self.texts = texts
+        self.numbers: dict[bytes, list[int]] = {}
+        self._next: dict[bytes, set[int]] = {b"": set()}
+        for number, text in enumerate(texts):
+            if len(text) > LONGEST:
+                raise OptionError(f"marker {number} has {len(text):,} bytes; up to {LONGEST:,} are possible")
+            spend(STEPS_PER_BYTE * len(text))
+            self.numbers.setdefault(text, []).append(number)
+            for end in range(len(text)):
+                self._next.setdefault(text[:end], set()).add(text[end])
+        self._ordered = sorted(self.numbers)
+        for text, longer in pairwise(self._ordered):
+            if longer.startswith(text):
+                raise _within(text, longer)
+        for text in self._ordered:
+            self._check_alone(text)
+
+    def targets(self, begun: bytes) -> dict[int, bytes]:
+        """The bytes after which a text that ends with `begun` ends with a longer beginning than none, and with which.
+
+        Whole markers are among these.
+        """
+        spend(STEPS_PER_BYTE * (1 + len(begun)))
+        found: dict[int, bytes] = {}
+        for start in range(len(begun) + 1):
+            border = begun[start:]
+            for byte in self._next.get(border, ()):
+                found.setdefault(byte, border + bytes((byte,)))
+        return found
+
+    def loop(self) -> Span:
+        """The ASCII bytes and lead bytes that no marker begins with."""
+        low, high, leads = span_of(((0, LAST_CHARACTER),))
+        for byte in self._next[b""]:
+            if byte < 64:
+                low &= ~(1 << byte)
+            elif byte < FIRST_NEXT:
+                high &= ~(1 << (byte - 64))
+            elif byte != MARK:
+                leads &= ~(1 << (byte - FIRST_LEAD))
+        return low, high, leads
+
+    def below(self, begun: bytes) -> list[bytes]:
+        """The markers that begin so."""
+        first = bisect_left(self._ordered, begun)
+        last = first
+        while last < len(self._ordered) and self._ordered[last].startswith(begun):
+            last += 1
+        return self._ordered[first:last]
+
+    def _check_alone(self, text: bytes) -> None:
+        """Raise OptionError for a marker within another, behind its beginning."""
+        first = self._next[b""]
+        for start in range(1, len(text)):
+            if text[start] not in first:
+                continue
+            end = start + 1
+            while end < len(text) and text[start:end] in self._next:
+                end += 1
+            spend(STEPS_PER_BYTE * (end - start))
+            if text[start:end] in self.numbers:
+                raise _within(text[start:end], text)
+
+
+def _within(text: bytes, longer: bytes) -> OptionError:
+    """What to raise for a marker within another, which would begin its part before that is there."""
+    return OptionError(
+        f"the marker {_shown(longer)} contains the marker {_shown(text)}, which would begin its part first; let the "
+        "constraint read what they do not have in common"
+    )
+
+
+def place_of(begun: bytes) -> int:
+    """Where in a character a text is that ends with the beginning of a marker, as `utf8_step` counts; -1 for none."""
+    place = 0
+    for byte in begun:
+        place = next((after for first, last, after in ways(place) if first <= byte <= last), -1)
+        if place < 0:
+            break
+    return place
+
+
+def ways(place: int) -> list[tuple[int, int, int]]:
+    """What may follow within or between characters: first byte, last byte, and the place behind it."""
+    if place == 0:
+        return [(0, FIRST_NEXT - 1, 0), *((form[LEAD], form[LAST_LEAD], 1 + at) for at, form in enumerate(_FORMS))]
+    if place <= len(_FORMS):
+        form = _FORMS[place - 1]
+        return [(form[SECOND], form[LAST_SECOND], 0 if form[MORE] == 0 else len(_FORMS) + form[MORE])]
+    return [(FIRST_NEXT, LAST_NEXT, place - 1 if place > len(_FORMS) + 1 else 0)]
+
+
+def bytes_left(place: int) -> int:
+    """How many bytes a character has from a place on."""
+    if place == 0:
+        return 0
+    return _FORMS[place - 1][MORE] + 1 if place <= len(_FORMS) else place - len(_FORMS)
+
+
+def _shown(text: bytes) -> str:
+    return "of a token" if text[0] == MARK else repr(text.decode(errors="replace"))

@@ -1,0 +1,239 @@
+"""The guide of free text in which markers begin constrained parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...checks import MOST, brief, items_of, shown, text_of, whole
+from ...errors import OptionError
+from ...kernels.chart.layout import CALL, EPSILON
+from ...tokenizers_adapter import Vocabulary
+from ...tokenizers_adapter.marked import MarkedVocabulary, marker_bytes, with_markers, without_markers
+from ..chart.automaton import ChartAutomaton
+from ..gc_pause import paused
+from ..given import vocabulary_of
+from ..graph.graph import Graph
+from ..graph.lowering import Lowering
+from ..lift.lifted_guide import LiftedGuide
+from ..lift.tables import horizon_of
+from ..limits import Limits, Meter
+from ..protocol import ByteGuide
+from ..syntax import Reference, Repeat
+from ..syntax import Sequence as SyntaxSequence
+from .free_text import FreeText
+from .markers import Markers
+
+Marker = str | int
+
+
+class Lowerable(ByteGuide, Protocol):
+    """A guide that can be a part of another one's graph."""
+
+    def lower_into(self, graph: Graph) -> int:
+        """Add what the guide is made of to a graph; the start node of its rule. Raises OptionError where it cannot."""
+        ...
+
+    def bytes_needed(self, states: Any) -> Any:
+        """As `LiftedGuide.bytes_needed`."""
+        ...
+
+
+Tag = tuple[Marker, Lowerable, Marker]
+
+
+class Part(NamedTuple):
+    """A piece of a text: free if `tag` is None, else what the guide of that tag read, without its markers."""
+
+    tag: int | None
+    text: str
+
+
+class TaggedGuide(LiftedGuide):
+    """Free text in which markers begin constrained parts, in any order: `("<tool_call>", guide, "</tool_call>")`.
+
+    tags: for each its first marker, the guide of what follows, and its last marker, "" for none. A marker is a text,
+        whatever tokens spell it, or the id of a token, special or not, which nothing else spells. Several tags may
+        begin alike; free text contains no first marker but where a tag begins.
+    least, most: how many parts a text has; behind the last one that it may have, markers are refused
+    limits: what a call may take, see `Limits`
+    The guides are those of patterns, choices, machines, grammars and JSON, and guides of this class. Where one may go
+    on with what is also its last marker, both readings are followed. Other parts are worked out when a text first comes
+    to them. `vocabulary` is the one given with the tokens among markers having bytes that no text has.
+    Raises OptionError for what is no tag, and for markers within one another; LanguageError, LimitError.
+    """
+
+    @paused
+    def __init__(
+        self,
+        tags: Iterable[Tag],
+        vocabulary: Vocabulary,
+        *,
+        least: int = 0,
+        most: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.tags = _tags(tags)
+        self.least = whole(least, "least", 0)
+        self.most = None if most is None else whole(most, "most", max(1, self.least), MOST)
+        given = vocabulary_of(vocabulary, "TaggedGuide")
+        self._needs: dict[int, int] = {}
+        with Meter(limits):
+            marked = with_markers(given, self._marker_ids(given))
+            self._markers = Markers([_bytes(begin) for begin, _, _ in self.tags])
+            self._ends = [_bytes(end) for _, _, end in self.tags]
+            super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
+            # Once for a vocabulary, rather than in the middle of the first text
+            self._tables.loop_slice(self._markers.loop(), at_once=True)
+        self._made_of = {
+            "tags": self.tags,
+            "vocabulary": without_markers(given),
+            "least": self.least,
+            "most": self.most,
+            "limits": limits,
+        }
+
+    def __repr__(self) -> str:
+        return f"TaggedGuide({brief([begin for begin, _, _ in self.tags[:5]])}, {len(self.tags):,} tags)"
+
+    def lower_into(self, graph: Graph) -> int:
+        """The texts of this guide as a rule of another one's graph."""
+        rules = {"part": self._part(graph), "rest": self._rest(graph)}
+        lowering = Lowering(graph, rules.__getitem__, lambda name: name == "rest")
+        parts = Repeat(Reference("part"), self.least, self.most)
+        return lowering.rule(SyntaxSequence((parts, Reference("rest"))))
+
+    def parts(self, tokens: Iterable[int], overlap: int = 0) -> list[Part]:
+        """The pieces of a text of this guide, given by its tokens; each tag's ends as early as it can.
+
+        overlap: how many bytes of the first token belong to a prompt, see `Generation`. What was cut short may end in
+        an unfinished part, which is free text here.
+        """
+        data = self.vocabulary.decode(tokens)[overlap:]
+        found: list[Part] = []
+        begin = at = 0
+        begun = b""
+        while at < len(data):
+            begun = self._markers.targets(begun).get(data[at], b"")
+            at += 1
+            if begun not in self._markers.numbers:
+                continue
+            read = self._read_part(data, at, self._markers.numbers[begun])
+            if read is not None:
+                tag, end, behind = read
+                found += [_part(None, data[begin : at - len(begun)]), _part(tag, data[at:end])]
+                begin = at = behind
+            begun = b""
+        return [part for part in [*found, _part(None, data[begin:])] if part.text or part.tag is not None]
+
+    def _read_part(self, data: bytes, begin: int, tags: Sequence[int]) -> tuple[int, int, int] | None:
+        """The tag whose part begins there and ends first, where it ends, and where its marker does."""
+        readings = {tag: self.tags[tag][1].start for tag in tags}
+        for at in range(begin, len(data) + 1):
+            for tag, state in readings.items():
+                if self.tags[tag][1].is_accepting(state) and data.startswith(self._ends[tag], at):
+                    return tag, at, at + len(self._ends[tag])
+            byte = data[at : at + 1]
+            readings = {tag: self.tags[tag][1].read(state, byte) for tag, state in readings.items()}
+            readings = {tag: state for tag, state in readings.items() if state >= 0}
+            if not readings:
+                return None
+        return None
+
+    def _graph(self) -> tuple[Graph, int]:
+        graph = Graph()
+        return graph, self.lower_into(graph)
+
+    def _part(self, graph: Graph) -> int:
+        """Free text, a marker, and what that begins."""
+        children: dict[int, int] = {}
+
+        def child(tag: int) -> int:
+            if tag not in children:
+                children[tag] = graph.lazy(lambda start: expand(tag, start), lambda: self._needed(tag))
+            return children[tag]
+
+        def expand(tag: int, start: int) -> None:
+            rule = self.tags[tag][1].lower_into(graph)
+            graph.define(start, links=((CALL, rule, graph.final()),))
+
+        def matched(text: bytes) -> int:
+            numbers = self._markers.numbers[text]
+            return graph.node(links=[(CALL, child(tag), graph.literal(self._ends[tag], final)) for tag in numbers])
+
+        def needed(text: bytes) -> int:
+            return min(self._needed(tag) + len(self._ends[tag]) for tag in self._markers.numbers[text])
+
+        with graph.new_rule() as start:
+            final = graph.final()
+            text = FreeText(graph, self._markers, final, matched, needed)
+            graph.define(start, links=((EPSILON, text.start(), 0),))
+        return start
+
+    def _rest(self, graph: Graph) -> int:
+        """Free text without a marker."""
+        with graph.new_rule() as start:
+            text = FreeText(graph, self._markers, graph.final(), None, lambda _: 0)
+            graph.define(start, links=((EPSILON, text.start(), 0),))
+        return start
+
+    def _needed(self, tag: int) -> int:
+        """The fewest bytes of what a tag's guide reads."""
+        if tag not in self._needs:
+            guide = self.tags[tag][1]
+            self._needs[tag] = int(guide.bytes_needed(np.array([guide.start], np.int32))[0])
+        return self._needs[tag]
+
+    def _marker_ids(self, vocabulary: Vocabulary) -> set[int]:
+        """The tokens among the markers, those of inner guides too. Raises OptionError for guides of others."""
+        found: set[int] = set()
+        base = without_markers(vocabulary)
+        for number, (begin, guide, end) in enumerate(self.tags):
+            found.update(marker for marker in (begin, end) if not isinstance(marker, str))
+            inner = guide.vocabulary
+            if isinstance(inner, MarkedVocabulary):
+                found |= inner.markers
+            if without_markers(inner) is not base and without_markers(inner).fingerprint != base.fingerprint:
+                raise OptionError(f"tag {number}: the guide was made for another vocabulary; make it with this one")
+        return found
+
+
+def _part(tag: int | None, data: bytes) -> Part:
+    return Part(tag, data.decode(errors="replace"))
+
+
+def _bytes(marker: Marker) -> bytes:
+    return marker.encode() if isinstance(marker, str) else marker_bytes(marker)
+
+
+def _tags(tags: Any) -> tuple[Tag, ...]:
+    """The tags. Raises OptionError for anything else."""
+    several = items_of(tags)
+    if several is None or not several:
+        raise OptionError(f'tags={brief(tags)}: a list of tags such as ("<tool_call>", guide, "</tool_call>")')
+    return tuple(_tag(each, f"tag {number}") for number, each in enumerate(several))
+
+
+def _tag(tag: Any, what: str) -> Tag:
+    items = items_of(tag)
+    if items is None or len(items) != 3:
+        raise OptionError(f'{what} is {shown(tag)}; a tag is a marker, a guide and a marker: ("<a>", guide, "</a>")')
+    begin, guide, end = items
+    if isinstance(guide, type) or not callable(getattr(guide, "lower_into", None)):
+        raise OptionError(
+            f"{what}: {shown(guide)} cannot be a part of other text; guides of patterns, choices, machines, grammars "
+            "and JSON can, and those of tags"
+        )
+    refusal: str = getattr(guide, "refuses_lowering", "")
+    if refusal:
+        raise OptionError(f"{what}: {brief(guide)} cannot be a part of other text: {refusal}")
+    if begin == "":
+        raise OptionError(f"{what}: the first marker is empty; give a text, or the id of a token")
+    first, last = _marker(begin, f"{what}, the first marker,"), _marker(end, f"{what}, the last marker,")
+    return first, guide, last
+
+
+def _marker(marker: Any, what: str) -> Marker:
+    return text_of(marker, what) if isinstance(marker, str) else whole(marker, f"{what} a token", 0)

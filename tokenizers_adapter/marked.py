@@ -1,0 +1,75 @@
+"""Vocabularies in which some tokens stand for themselves alone, as markers between texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from ..errors import VocabularyError
+from .vocabulary import Vocabulary
+
+MARK = 0xFF
+"""What the bytes of every marker begin with; no text of UTF-8 has it, nor any of those that follow."""
+FIRST_DIGIT, BASE = 0xF8, 7
+
+
+def marker_bytes(token: int) -> bytes:
+    """What a marker has in place of bytes: MARK, and its id by digits that no text of UTF-8 contains either."""
+    digits = bytearray()
+    while True:
+        token, digit = divmod(token, BASE)
+        digits.append(FIRST_DIGIT + digit)
+        if not token:
+            return bytes([MARK, *reversed(digits)])
+
+
+class MarkedVocabulary(Vocabulary):
+    """A vocabulary with markers: tokens, special ones too, that nothing else spells.
+
+    Other tokens with bytes that no text of UTF-8 has are without bytes in it.
+
+    unmarked: the vocabulary without them; markers: their ids
+    """
+
+    unmarked: Vocabulary
+    markers: frozenset[int]
+
+    def __init__(self, unmarked: Vocabulary, markers: frozenset[int]) -> None:
+        """Raises VocabularyError for what is no id of a token, or ends texts. Use `with_markers`, which remembers."""
+        for token in markers:
+            if not 0 <= token < unmarked.size:
+                raise VocabularyError(f"the marker {token} is no token id; they go from 0 to {unmarked.size - 1}")
+            if token in unmarked.eos_ids:
+                raise VocabularyError(f"the marker {token} is a token that ends texts, and cannot stand within one")
+        # Single bytes are tokens of many vocabularies, and would spell what markers have for bytes.
+        tokens = [text if not text or text.isascii() or max(text) < FIRST_DIGIT else None for text in unmarked.tokens]
+        for token in markers:
+            tokens[token] = marker_bytes(token)
+        super().__init__(tokens, unmarked.eos_ids, unmarked.special_ids - markers)
+        self.unmarked = unmarked
+        self.markers = markers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_markers, (self.unmarked, self.markers)
+
+
+_known: WeakKeyDictionary[Vocabulary, WeakValueDictionary[frozenset[int], MarkedVocabulary]] = WeakKeyDictionary()
+
+
+def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
+    """The vocabulary with these markers, and with those that it has; there is one, with all that is known of it."""
+    base = without_markers(vocabulary)
+    wanted = frozenset(markers)
+    if isinstance(vocabulary, MarkedVocabulary):
+        wanted |= vocabulary.markers
+    if not wanted:
+        return base
+    known = _known.setdefault(base, WeakValueDictionary())
+    found = known.get(wanted)
+    return known.setdefault(wanted, MarkedVocabulary(base, wanted)) if found is None else found
+
+
+def without_markers(vocabulary: Vocabulary) -> Vocabulary:
+    """The vocabulary of which markers were made."""
+    return vocabulary.unmarked if isinstance(vocabulary, MarkedVocabulary) else vocabulary
