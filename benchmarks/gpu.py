@@ -6,8 +6,8 @@
 Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the
 median of --rounds runs after a warm one.
 
-free, regex, json   text, `([A-Za-z]+[ .,])*`, one schema for all rows
-schemas             JSON with a schema of its own for each row
+free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of records by one schema for all rows
+schemas             the same with a schema of its own for each row
 bandwidth           the bytes of the weights a step reads (keys are few here) by what a step took, beside what a copy
                     from the device's memory to itself reaches in the same run
 """
@@ -33,20 +33,20 @@ PROMPT = "Number {}: give me one record of a person, in words of your own, and n
 RECORD: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "name": {"type": "string"},
+        "name": {"type": "string", "maxLength": 20},
         "age": {"type": "integer", "minimum": 0, "maximum": 150},
-        "tags": {"type": "array", "items": {"enum": ["red", "green", "blue", "white"]}},
-        "notes": {"type": "array", "items": {"type": "string"}},
+        "tags": {"type": "array", "items": {"enum": ["red", "green", "blue", "white"]}, "maxItems": 4},
+        "notes": {"type": "array", "items": {"type": "string", "maxLength": 40}, "minItems": 1, "maxItems": 3},
     },
     "required": ["name", "age", "tags", "notes"],
     "additionalProperties": False,
 }
 
 
-def record(number: int) -> dict[str, Any]:
-    """A schema that is no other row's."""
-    names = {f"{name}_{number}": schema for name, schema in RECORD["properties"].items()}
-    return RECORD | {"properties": names, "required": list(names)}
+def records(number: int | None = None) -> dict[str, Any]:
+    """A list of any number of records, with a number in names that no other schema has."""
+    names = {f"{name}{'' if number is None else number}": each for name, each in RECORD["properties"].items()}
+    return {"type": "array", "items": RECORD | {"properties": names, "required": list(names)}}
 
 
 def make_model(shape: str) -> Any:
@@ -112,7 +112,7 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
     prompts = [PROMPT.format(number) for number in range(batch)]
     if kind == "schemas":
         engine = Engine.of(model)
-        made = [generate.json(model, record(number)) for number in range(batch)]
+        made = [generate.json(model, records(number)) for number in range(batch)]
 
         def run() -> int:
             handles = [
@@ -124,10 +124,10 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
     makers: dict[str, Callable[[], Any]] = {
         "free": lambda: generate.text(model),
         "regex": lambda: generate.regex(model, r"([A-Za-z]+[ .,])*"),
-        "json": lambda: generate.json(model, RECORD),
+        "json": lambda: generate.json(model, records()),
     }
     generator = makers[kind]()
-    return lambda: sum(len(each.token_ids) for each in generator.run(prompts, max_tokens=tokens))
+    return lambda: sum(len(each.token_ids) for each in generator.run(prompts, max_tokens=tokens, batch_size=batch))
 
 
 def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Callable[[], int]:
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64, 256])
     parser.add_argument("--kinds", nargs="+", default=["free", "regex", "json", "schemas"])
-    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--save", action="store_true")

@@ -15,9 +15,11 @@ from torch import Tensor
 from ...guides import AlignedGuide
 from ...guides.goals import GoalGuide
 from ...guides.healing.crossing import Crossings
+from ...guides.lift.lifted_guide import LiftedGuide
+from ...guides.lift.tables import VocabularyTables
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
-from ...guides.protocol import ByteGuide, Guide, Mask, mask_within
+from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_within
 from ...kernels.logits.mask import allowed_ids, popcount
 from .arrays import as_list
 
@@ -113,6 +115,21 @@ class GuideCache:
                 mask &= ~stops
         return mask
 
+    def after_tokens(self, state: int) -> NDArray[np.int32] | None:
+        """The state after each token, int32 [V], DEAD where it is not allowed or ends the text; None where only
+        asking about one token after the other would tell.
+
+        Raises LimitError.
+        """
+        guide = self.guide
+        if not isinstance(guide, LiftedGuide) or type(guide).after_tokens is not LiftedGuide.after_tokens:
+            return None
+        tables = VocabularyTables.of(guide.vocabulary)
+        after = np.full(guide.vocabulary.size, DEAD, np.int32)
+        after[tables.trie.ids[tables.below(0)]] = guide.after_tokens(state)
+        after[list(self._eos)] = DEAD
+        return after
+
     def progress(self, state: int) -> int:
         """How far the text is with the goals; 0 if there are none."""
         return 0 if self.goals is None else self.goals.progress(state)
@@ -185,6 +202,11 @@ class BehindPrompt(GuideCache):
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from; within the end of the prompt nothing stops."""
         return super().mask(state, frozenset() if state < self._begin else stop_ids, left)
+
+    def after_tokens(self, state: int) -> NDArray[np.int32] | None:
+        """The state after each token, as the constraint says; None within the end of the prompt."""
+        after = self._guide_cache.after_tokens(state - self._begin) if state >= self._begin else None
+        return None if after is None else np.where(after == DEAD, DEAD, after + self._begin).astype(np.int32)
 
     def progress(self, state: int) -> int:
         """How far the text is with the goals, of which none begins within the prompt."""

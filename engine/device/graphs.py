@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...kernels.lanes import triton_lanes
-from ...kernels.lanes.layout import EMPTY, FREE, HEADER, Begun, Kept, Known
+from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, HEADER, UNKNOWN, Begun, Kept, Known
 from ...kernels.logits.triton_mask import Rows
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
@@ -21,7 +21,7 @@ from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
 from .backend import LANES, TOP_K, TOP_P, Launch
 from .characters import charsets
-from .records import News, Records
+from .records import DENSE, News, Records
 
 _RING = 4
 """Answers that are written in turn; more than there are launches under way."""
@@ -77,6 +77,9 @@ class GraphBackend:
             torch.as_tensor(charsets(vocabulary)).to(device),
             torch.full((records.capacity,), EMPTY, dtype=torch.int64, device=device),
             torch.zeros(records.capacity, dtype=torch.int32, device=device),
+            torch.full((records.count,), UNKNOWN, dtype=torch.int32, device=device),
+            torch.zeros((DENSE, vocabulary.size), dtype=torch.uint8, device=device),
+            torch.full((DENSE, CLASSES), UNKNOWN, dtype=torch.int32, device=device),
         )
         self._kept = Kept(
             torch.zeros(LANES, dtype=torch.int32, device=device),
@@ -128,6 +131,7 @@ class GraphBackend:
         known = self._known
         if news.forgotten:
             known.keys.fill_(EMPTY)
+            known.dense.fill_(UNKNOWN)
         if news.masks:
             masks = np.stack(list(news.masks.values())).view(np.int32)
             known.masks[self._places(list(news.masks))] = self._moved(masks)
@@ -138,6 +142,16 @@ class GraphBackend:
             where = self._places(places.tolist())
             known.keys[where] = self._moved(keys.astype(np.int64))
             known.values[where] = self._moved(values.astype(np.int32))
+        if news.dense:
+            rows = self._places(list(news.dense))
+            records, classes, targets = zip(*news.dense.values(), strict=True)
+            known.dense[self._places(list(records))] = rows.to(torch.int32)
+            known.classes[rows] = self._moved(np.stack(classes))
+            known.targets[rows] = self._moved(np.stack(targets))
+        if news.targets:
+            found = np.array(news.targets, np.int64)
+            where = self._moved(found[:, 0] * CLASSES + found[:, 1])
+            known.targets.view(-1)[where] = self._moved(found[:, 2].astype(np.int32))
 
     def _places(self, numbers: list[int]) -> Tensor:
         return self._moved(np.array(numbers, np.int64))
@@ -195,4 +209,4 @@ class GraphBackend:
         return triton_lanes.advance(tokens, begun, self._known, self._kept)
 
 
-_KINDS = {"int32": torch.int32, "int64": torch.int64, "float64": torch.float64}
+_KINDS = {"uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "float64": torch.float64}

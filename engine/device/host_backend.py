@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from ...kernels.lanes import host
-from ...kernels.lanes.layout import EMPTY, FREE, Begun, Kept, Known
+from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, Begun, Kept, Known
 from ...kernels.logits.select import masked_argmax, masked_sample
 from ..memory.tables import BLOCK, BlockTable, Chunk
 from ..models.protocol import Memory, Model
 from .backend import LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM, Launch
 from .characters import charsets
-from .records import Records
+from .records import DENSE, Records
 
 
 class HostBackend:
@@ -31,6 +31,9 @@ class HostBackend:
             charsets(model.vocabulary),
             np.full(records.capacity, EMPTY, np.int64),
             np.zeros(records.capacity, np.int32),
+            np.full(records.count, UNKNOWN, np.int32),
+            np.zeros((DENSE, size), np.uint8),
+            np.full((DENSE, CLASSES), UNKNOWN, np.int32),
         )
         self._kept = Kept(np.zeros(LANES, np.int32), np.full(LANES, -1, np.int32))
         self._waiting: list[Launch] = []
@@ -57,12 +60,17 @@ class HostBackend:
         known = self._known
         if launch.news.forgotten:
             known.keys[:] = EMPTY
+            known.dense[:] = UNKNOWN
         for number, mask in launch.news.masks.items():
             known.masks[number] = mask
         for number, back in launch.news.loops.items():
             known.loops[number] = back
         for place, key, value in launch.news.transitions:
             known.keys[place], known.values[place] = key, value
+        for row, (record, classes, targets) in launch.news.dense.items():
+            known.dense[record], known.classes[row], known.targets[row] = row, classes, targets
+        for row, number, record in launch.news.targets:
+            known.targets[row, number] = record
         begun = host.begin(launch.rows, launch.width, BLOCK, self._kept)
         tokens = np.full(len(launch.rows), -1, np.int32)
         lanes = np.flatnonzero(begun.widths).tolist()
@@ -78,9 +86,9 @@ class HostBackend:
     ) -> NDArray[np.int32]:
         numbers = np.where(records == FREE, -1, records).astype(np.int32)
         masks = self._known.masks
-        best = masked_argmax(logits, masks, numbers).tokens
+        best: NDArray[np.int32] = masked_argmax(logits, masks, numbers).tokens
         warm = choices[TEMPERATURE] > 0
-        drawn = masked_sample(
+        drawn: NDArray[np.int32] = masked_sample(
             logits,
             choices[UNIFORM],
             masks,

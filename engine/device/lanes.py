@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class Lanes:
         self._size = size
         self._missing = 0.0
 
-    def takes(self, works: Sequence[Any]) -> bool:
+    def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[Row]]:
         """Whether these can run as lanes: rows of which nothing is asked but their tokens, with little to read."""
         return len(works) <= LANES and all(isinstance(work, Row) and _is_plain(work) for work in works)
 
@@ -104,6 +104,7 @@ class Lanes:
                 if begun is not None:
                     under_way.append(begun)
                     launched += 1
+                    self._records.widen()
                 if under_way and (begun is None or len(under_way) >= ahead):
                     handle, parts = under_way.popleft()
                     self._collect(self._backend.answer(handle), parts)

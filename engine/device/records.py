@@ -7,14 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...guides.protocol import Mask
-from ...kernels.lanes.layout import EMPTY, FREE, PROBES, home_of
+from ...errors import LimitError
+from ...guides.protocol import DEAD, Mask
+from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, PROBES, UNKNOWN, home_of
 from ..decode.guide_cache import GuideCache
 from .characters import loops
 
 RECORDS = 2048
 CAPACITY = 1 << 17
 """Places for transitions, of which at most half are used."""
+DENSE = 128
+"""Records for which it may be known where every token leads."""
+OFTEN = 4
+"""After so many transitions met one by one, all those out of a record are asked for."""
 
 Key = tuple[GuideCache, int, frozenset[int]]
 """A state of a constraint, and the ids that end a text where that is complete."""
@@ -28,11 +33,15 @@ class News(NamedTuple):
     """What is to be written to the device before the next launch.
 
     masks: of records; loops: int64 [3] of records; transitions: place, key and value
+    dense: of rows, the record, its classes uint8 [V] and their targets int32 [CLASSES]; targets: row, class and record,
+    to be written after those
     """
 
     masks: dict[int, Mask]
     loops: dict[int, NDArray[np.int64]]
     transitions: list[tuple[int, int, int]]
+    dense: dict[int, tuple[int, NDArray[np.uint8], NDArray[np.int32]]]
+    targets: list[tuple[int, int, int]]
     forgotten: bool
 
 
@@ -50,7 +59,13 @@ class Records:
         self._numbers: dict[Key, int] = {}
         self._keys = np.full(CAPACITY, EMPTY, np.int64)
         self._used = 0
-        self._news = News({}, {}, [], forgotten=False)
+        self._states: dict[int, Key] = {}
+        self._misses: dict[int, int] = {}
+        self._wanted: list[int] = []
+        self._classes: dict[int, NDArray[np.uint8]] = {}
+        self._awaited: dict[Key, list[tuple[int, int]]] = {}
+        self._refused: set[GuideCache] = set()
+        self._news = _nothing(forgotten=False)
 
     @property
     def is_crowded(self) -> bool:
@@ -62,7 +77,9 @@ class Records:
         self._numbers.clear()
         self._keys[:] = EMPTY
         self._used = 0
-        self._news = News({}, {}, [], forgotten=True)
+        for each in (self._states, self._misses, self._wanted, self._classes, self._awaited, self._refused):
+            each.clear()
+        self._news = _nothing(forgotten=True)
 
     def find(self, key: Key | None) -> int | None:
         """The record of a state, FREE for none, if there is one."""
@@ -79,7 +96,8 @@ class Records:
         guide_cache, state, stop_ids = key
         mask, back = guide_cache.mask(state, stop_ids), loops(guide_cache.guide, state)
         self._news.masks[number], self._news.loops[number] = mask, back
-        self._numbers[key] = number
+        self._numbers[key], self._states[number] = number, key
+        self._news.targets.extend((row, place, number) for row, place in self._awaited.pop(key, ()))
         return number
 
     def once(self, lane: int, mask: Mask) -> int:
@@ -90,6 +108,9 @@ class Records:
 
     def follow(self, record: int, token: int, after: int) -> None:
         """Let a record follow another after a token; not if there is no room near the key's place."""
+        classes = self._classes.get(record)
+        if classes is not None and classes[token]:
+            return
         key = record << 32 | token
         home = home_of(key, self.capacity)
         if 2 * self._used >= self.capacity:
@@ -102,9 +123,55 @@ class Records:
                 self._keys[place] = key
                 self._used += 1
                 self._news.transitions.append((place, key, after))
+                self._misses[record] = misses = self._misses.get(record, 0) + 1
+                if misses == OFTEN:
+                    self._wanted.append(record)
                 return
+
+    def widen(self) -> None:
+        """Find out where all tokens lead from one record of those whose transitions were often met one by one.
+
+        Takes about as long as a mask of the state, so it is done while the device is busy. Nothing is found for states
+        that lead to very many others, and then no more for their guide.
+        """
+        while self._wanted and len(self._classes) < DENSE:
+            record = self._wanted.pop()
+            key = self._states[record]
+            if key[0] not in self._refused:
+                self._divide(record, key)
+                return
+
+    def _divide(self, record: int, key: Key) -> None:
+        guide_cache, state, stop_ids = key
+        try:
+            after = guide_cache.after_tokens(state)
+        except LimitError:  # a text may well do with less than all that could follow
+            self._refused.add(guide_cache)
+            return
+        if after is None:
+            return
+        states = np.unique(after[after != DEAD])
+        if len(states) >= CLASSES:
+            self._refused.add(guide_cache)
+            return
+        classes = np.where(after == DEAD, 0, np.searchsorted(states, after) + 1).astype(np.uint8)
+        classes[list(stop_ids)] = 0
+        row = len(self._classes)
+        self._classes[record] = classes
+        targets = np.full(CLASSES, UNKNOWN, np.int32)
+        for place, each in enumerate(states.tolist(), 1):
+            target = (guide_cache, each, stop_ids)
+            if target in self._numbers:
+                targets[place] = self._numbers[target]
+            else:
+                self._awaited.setdefault(target, []).append((row, place))
+        self._news.dense[row] = record, classes, targets
 
     def news(self) -> News:
         """What was added since the last time."""
-        news, self._news = self._news, News({}, {}, [], forgotten=False)
+        news, self._news = self._news, _nothing(forgotten=False)
         return news
+
+
+def _nothing(*, forgotten: bool) -> News:
+    return News({}, {}, [], {}, [], forgotten)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from ...errors import OptionError
 from ...kernels.chart.rows import FIRST_LEAD
-from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND, utf8_step
+from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 from ...tokenizers_adapter.marked import MARK
 from ..graph.spans import Span, span_of
 from ..limits import spend
@@ -102,10 +102,12 @@ def _within(text: bytes, longer: bytes) -> OptionError:
 
 
 def place_of(begun: bytes) -> int:
-    """Where in a character a text is that ends with the beginning of a marker; see `utf8_step`."""
+    """Where in a character a text is that ends with the beginning of a marker, as `utf8_step` counts; -1 for none."""
     place = 0
     for byte in begun:
-        place = int(utf8_step(place, byte))
+        place = next((after for first, last, after in ways(place) if first <= byte <= last), -1)
+        if place < 0:
+            break
     return place
 
 

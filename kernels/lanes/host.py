@@ -58,4 +58,5 @@ def _after(record: int, token: int, known: Known) -> int:
         place = (home_of(key, capacity) + probe) & (capacity - 1)
         if known.keys[place] == key:
             return int(known.values[place])
-    return UNKNOWN
+    row = int(known.dense[record])
+    return UNKNOWN if row == UNKNOWN else int(known.targets[row, known.classes[row, token]])

@@ -22,6 +22,8 @@ EMPTY = -1
 """A key of the table of transitions that is not in use."""
 PROBES = 32
 """So many places from its own on a key is looked for."""
+CLASSES = 256
+"""Most classes of tokens of a record; class 0 is of those after which nothing is known."""
 _FACTOR = 0x1E3779B97F4A7C15
 
 
@@ -54,6 +56,8 @@ class Known(NamedTuple):
 
     masks: int32 [records, words]; loops: int64 [records, 3], the characters that lead back; charsets: int64 [V, 3],
     those of each token; keys: int64 [capacity], EMPTY or record << 32 | token; values: int32 [capacity]
+    dense: int32 [records], a record's row of what follows, UNKNOWN for none; classes: uint8 [rows, V], the class of
+    each token, 0 where nothing is known; targets: int32 [rows, CLASSES], the record after each class, or UNKNOWN
     """
 
     masks: Any
@@ -61,6 +65,9 @@ class Known(NamedTuple):
     charsets: Any
     keys: Any
     values: Any
+    dense: Any
+    classes: Any
+    targets: Any
 
 
 class Kept(NamedTuple):

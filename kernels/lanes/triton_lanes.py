@@ -12,10 +12,10 @@ import triton
 import triton.language as tl
 
 from ..logits.triton_mask import on
-from .layout import HEADER, INACTIVE, PROBES, RECORD, RESUME, START, WIDTH, Begun, Kept, Known
+from .layout import CLASSES, HEADER, INACTIVE, PROBES, RECORD, RESUME, START, WIDTH, Begun, Kept, Known
 
 _RESUME, _WIDTH, _START, _RECORD = tl.constexpr(RESUME), tl.constexpr(WIDTH), tl.constexpr(START), tl.constexpr(RECORD)
-_HEADER, _INACTIVE = tl.constexpr(HEADER), tl.constexpr(INACTIVE)
+_HEADER, _INACTIVE, _CLASSES = tl.constexpr(HEADER), tl.constexpr(INACTIVE), tl.constexpr(CLASSES)
 _FACTOR = tl.constexpr(0x1E3779B97F4A7C15)
 _COPIED = tl.constexpr(128)
 
@@ -57,7 +57,8 @@ def begin_rows(
 
 @triton.jit
 def advance_rows(
-    tokens, widths, records, charsets, loops, keys, values, capacity, last, kept_records, answer,
+    tokens, widths, records, charsets, loops, keys, values, capacity, dense, classes, size, targets,
+    last, kept_records, answer,
     PROBES: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """One lane of `advance`."""
@@ -74,6 +75,11 @@ def advance_rows(
     places = (home + tl.arange(0, PROBES)) & (capacity - 1)
     found = tl.load(keys + places) == key
     met = tl.max(tl.where(found, tl.load(values + places), -1), axis=0)
+    row = tl.load(dense + record)
+    kept_row = tl.maximum(row, 0).to(tl.int64)
+    kind = tl.load(classes + kept_row * size + read).to(tl.int64)
+    aim = tl.load(targets + kept_row * _CLASSES + kind)
+    met = tl.where((met < 0) & (row >= 0), aim, met)
     after = tl.where(record == 0, 0, tl.where(strange == 0, record.to(tl.int32), met))
     after = tl.where(is_active & (token >= 0), after, -1)
     tl.store(last + lane, token)
@@ -112,7 +118,7 @@ def advance(tokens: Any, begun: Begun, known: Known, kept: Kept) -> Any:
     with on(tokens):
         advance_rows[(len(tokens),)](
             *(tokens, begun.widths, begun.records, known.charsets, known.loops, known.keys, known.values),
-            *(len(known.keys), *kept, answer),
+            *(len(known.keys), known.dense, known.classes, known.classes.shape[1], known.targets, *kept, answer),
             PROBES=PROBES,
         )
     return answer

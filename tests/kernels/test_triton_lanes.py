@@ -10,12 +10,26 @@ import numpy as np
 import pytest
 import torch
 from trellm.kernels.lanes import host
-from trellm.kernels.lanes.layout import EMPTY, FREE, HEADER, PROBES, RECORD, RESUME, START, WIDTH, Kept, Known, home_of
+from trellm.kernels.lanes.layout import (
+    CLASSES,
+    EMPTY,
+    FREE,
+    HEADER,
+    PROBES,
+    RECORD,
+    RESUME,
+    START,
+    UNKNOWN,
+    WIDTH,
+    Kept,
+    Known,
+    home_of,
+)
 
 CUDA = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
-ROOM, RECORDS, VOCABULARY, CAPACITY = 16, 9, 33, 64
+ROOM, RECORDS, VOCABULARY, CAPACITY, ROWS = 16, 9, 33, 64, 5
 
 needs_triton = pytest.mark.skipif(
     not (CUDA or INTERPRETED), reason="no GPU; run again in the interpreter by test_in_the_interpreter"
@@ -69,7 +83,10 @@ def test_what_lanes_read(lanes: int, width: int, most: int) -> None:
 
 
 def random_knowledge(rng: Any) -> Known:
-    """Some transitions, more than fit; loops and charsets of few bits, so that some tokens loop."""
+    """Some transitions, more than fit; loops and charsets of few bits, so that some tokens loop; rows of some records.
+
+    What rows say is all above RECORDS, so that it is seen where it is taken.
+    """
     keys, values = np.full(CAPACITY, EMPTY, np.int64), np.zeros(CAPACITY, np.int32)
     for _ in range(50):
         key = int(rng.integers(1, RECORDS)) << 32 | int(rng.integers(0, VOCABULARY))
@@ -80,7 +97,11 @@ def random_knowledge(rng: Any) -> Known:
         -(1 << 63), (1 << 63) - 1, (RECORDS, 3)
     )
     charsets = np.int64(1) << rng.integers(0, 63, (VOCABULARY, 3))
-    return Known(np.zeros((RECORDS, 2), np.int32), loops, charsets, keys, values)
+    dense = rng.integers(UNKNOWN, ROWS, RECORDS).astype(np.int32)
+    classes = rng.integers(0, CLASSES, (ROWS, VOCABULARY)).astype(np.uint8) * rng.integers(0, 2, (ROWS, 1), np.uint8)
+    targets = rng.integers(RECORDS, 2 * RECORDS, (ROWS, CLASSES)).astype(np.int32)
+    targets[:, 0] = UNKNOWN
+    return Known(np.zeros((RECORDS, 2), np.int32), loops, charsets, keys, values, dense, classes, targets)
 
 
 @needs_triton
@@ -102,4 +123,5 @@ def test_where_lanes_go(lanes: int) -> None:
         np.testing.assert_array_equal(after.last.cpu().numpy(), kept.last)
         np.testing.assert_array_equal(after.records.cpu().numpy(), kept.records)
         seen.update((kept.records == begun.records).tolist(), (2 + (kept.records == FREE)).tolist())
-    assert lanes == 1 or seen == {False, True, 2, 3}
+        seen.update((4 + (kept.records >= RECORDS)).tolist())
+    assert lanes == 1 or seen == {False, True, 2, 3, 4, 5}

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 from trellm import Engine, Greedy, Sample, generate
+from trellm.engine.decode.guide_cache import GuideCache
 from trellm.engine.device.characters import charsets, loops
 from trellm.engine.device.host_backend import HostBackend
 from trellm.engine.device.lanes import Lanes
-from trellm.engine.device.records import Records
+from trellm.engine.device.records import DENSE, OFTEN, Records
 from trellm.engine.models.decoder import DecoderModel
+from trellm.errors import LimitError
 from trellm.guides import RegexGuide
 from trellm.guides.protocol import DEAD
+from trellm.kernels.lanes.layout import INACTIVE, KNOWN, TOKEN, UNKNOWN
 
 PROMPTS = ["the 12", "on", "then the inn of thirteen 1", "a", "in 3", "oath"]
 SCHEMA = {
@@ -34,17 +37,24 @@ class LaneDecoder(DecoderModel):
     """A model on the CPU whose rows go on by themselves."""
 
     launches: list[Any]
+    known: list[bool]
 
     def lanes(self, memory: Any, records: Records) -> HostBackend:
         self.launches = []
+        self.known = []
         backend = HostBackend(self, memory, records)
-        launch = backend.launch
+        launch, answer = backend.launch, backend.answer
 
         def counted(given: Any) -> int:
             self.launches.append(given)
             return launch(given)
 
-        backend.launch = counted  # type: ignore[method-assign]
+        def noted(begun: int) -> Any:
+            found = answer(begun)
+            self.known += (found[found[:, TOKEN] != INACTIVE, KNOWN] != 0).tolist()
+            return found
+
+        backend.launch, backend.answer = counted, noted  # type: ignore[method-assign]
         return backend
 
 
@@ -111,6 +121,92 @@ def test_what_is_known_goes_on_without_the_host(pair: Any) -> None:
     read = sum(int((launch.rows[:, 1] != 0).sum()) for launch in model.launches)
     assert resumed > 0.5 * read
     assert not any(launch.news.transitions for launch in model.launches)
+
+
+@pytest.mark.parametrize("pattern", [r"([a-z]{1,9}[ .,])*", r"([a-z]{2,9}([ .,]|[0-9]{2}))*"])
+def test_tokens_not_met_before_are_known(hugging_face: Any, tokenizer: Any, monkeypatch: Any, pattern: str) -> None:
+    network = copy.deepcopy(hugging_face("llama")).double()
+    given: dict[str, Any] = {"max_tokens": 75, "search": Sample()}
+    unknown: list[float] = []
+    met: list[int] = []
+    texts: list[Any] = []
+    for rows in (DENSE, 0):
+        monkeypatch.setattr("trellm.engine.device.records.DENSE", rows)
+        model = LaneDecoder(network, tokenizer)
+        generator = generate.regex(model, pattern)
+        for seed in range(3):
+            generator.run(PROMPTS[:3], seed=seed, **given)
+        model.known, model.launches = [], []
+        texts.append([facts(each) for s in range(3, 6) for each in generator.run(PROMPTS[:3], seed=s, **given)])
+        unknown.append(model.known.count(False) / len(model.known))
+        met.append(sum(len(launch.news.transitions) for launch in model.launches))
+    assert texts[0] == texts[1]
+    # What is left are the ends of the nine texts, and choices that are made to come to one.
+    assert unknown[0] < 0.05 < 0.15 < unknown[1]
+    assert met[0] == 0 < 30 < met[1]
+
+
+def test_where_all_tokens_lead(pair: Any) -> None:
+    vocabulary = pair[0].vocabulary
+    cache = GuideCache(RegexGuide(r"[a-z]+( [0-9]+)*\.", vocabulary), 4)
+    for each in (cache, cache.behind(b"th")):
+        guide = each.guide
+        states = {guide.start}
+        while more := {s for p in states for t in range(vocabulary.size) if (s := guide.advance(p, t)) >= 0} - states:
+            states |= more
+        answers = {state: each.after_tokens(state) for state in states}
+        assert [state for state in states if answers[state] is None] == list(range(0 if each is cache else 2))
+        for state, found in answers.items():
+            for token in range(vocabulary.size) if found is not None else ():
+                ends = token in vocabulary.eos_ids
+                assert found[token] == (DEAD if ends else guide.advance(state, token))
+
+
+def test_classes_of_tokens(pair: Any) -> None:
+    vocabulary = pair[0].vocabulary
+    guide = RegexGuide(r"[a-z]+[0-9]", vocabulary)
+    a, b, digit = (vocabulary.tokens.index(text) for text in (b"a", b"b", b"1"))
+    cache, stops = GuideCache(guide, 4), frozenset({b})
+    records = Records(2)
+    first = records.record((cache, guide.start, stops))
+    later = guide.advance(guide.start, a)
+    for token in range(OFTEN):
+        records.widen()
+        assert not records.news().dense, "not at once"
+        records.follow(first, token, 1)
+    records.widen()
+    ((row, (record, classes, targets)),) = records.news().dense.items()
+    assert record == first
+    assert classes[a]
+    assert not classes[[b, digit, *vocabulary.eos_ids]].any()
+    assert (targets == UNKNOWN).all()
+    records.record((cache, later, frozenset()))
+    assert not records.news().targets, "another state, since other ids end its text"
+    after = records.record((cache, later, stops))
+    assert records.news().targets == [(row, classes[a], after)]
+    records.follow(first, a, after)
+    assert not records.news().transitions
+    records.forget()
+    assert records.news().forgotten
+
+
+def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any, monkeypatch: Any) -> None:
+    cache = GuideCache(RegexGuide(r"[a-z]{1,9}", pair[0].vocabulary), 4)
+    asked: list[int] = []
+
+    def refusing(state: int) -> Any:
+        asked.append(state)
+        raise LimitError("too many states")
+
+    monkeypatch.setattr(cache, "after_tokens", refusing)
+    records = Records(2)
+    for state in range(2):
+        number = records.record((cache, state, frozenset()))
+        for token in range(OFTEN):
+            records.follow(number, token, 1)
+        records.widen()
+    assert len(asked) == 1
+    assert not records.news().dense
 
 
 def test_little_memory_few_records_and_many_callers(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
