@@ -13,7 +13,6 @@ from trellm.cli.demo import CALL, MOODS, ORDER, PASSAGE, TOOLS
 from trellm.engine.models.decoder import DecoderModel
 
 FOLDER = Path(models.__file__).with_name("small")
-QUOTE = f"{PASSAGE}\n\nWho sold it? Quote the text.\nAnswer: "
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +65,12 @@ def test_quotations(model: DecoderModel) -> None:
     assert [PASSAGE[span.start : span.end] for span in spans] == list(asked.values())
 
 
-def test_a_quotation_without_healing_is_another_text_to_the_model(model: DecoderModel) -> None:
-    """The prompt ends with a space, which belongs to the token behind it."""
-    healed, cold = (generate.extract(model, PASSAGE).run(QUOTE, heal=heal, logprobs=True) for heal in (True, False))
-    assert healed.text == cold.text == "Velmor Trading"
+def test_healing_ends_the_word_that_was_begun(model: DecoderModel) -> None:
+    text = generate.text(model)
+    begun = {"The seat has been booked in adv": "ance", "The meeting was held in the boa": "rdroom"}
+    for prompt, rest in begun.items():
+        assert text(prompt, max_tokens=8, stop=".").startswith(rest)
+        assert not text(prompt, max_tokens=8, stop=".", heal=False).startswith(rest)
 
 
 def test_a_choice(model: DecoderModel) -> None:
