@@ -1,10 +1,11 @@
-"""`trellm demo`: constrained generation in seconds, without a download."""
+"""`trellm demo`: what constraints do for a small model, in seconds and without a download."""
 
 from __future__ import annotations
 
-import datetime
+import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,13 @@ import click
 if TYPE_CHECKING:
     from ..engine.generator import Generator
     from ..engine.models import Model
+    from ..engine.results import Generation
+
+PASSAGE = (
+    "On 3 March 2021, Brela Stonkard bought 12 units of the copper kettle from Velmor Trading for $1,250.50. "
+    "The parcel was sent to Marlhaven. That evening, Brela Stonkard was beaming. The bill has not been paid."
+)
+"""What the small model reads."""
 
 TEXT = """\
 Apollo 8 was launched on 1968-12-21 and flew around the Moon. Its crew: Borman, Lovell, Anders. Mood: hopeful.
@@ -23,63 +31,163 @@ Apollo 13 was launched on 1970-04-11 and did not land on the Moon. Its crew: Lov
 Apollo 17 was launched on 1972-12-07 and landed on the Moon on 1972-12-11. Its crew: Cernan, Evans, Schmitt. \
 Mood: proud.
 """
+"""What a gzip language model reads, which needs no weights: `models.ziplm(TEXT)`."""
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+_STRING, _DATE = {"type": "string"}, {"type": "string", "format": "date"}
+ORDER = _closed(
+    {
+        **{"buyer": _STRING, "product": _STRING, "count": {"type": "integer"}, "price": {"type": "number"}},
+        **{"order_date": _DATE, "paid": {"type": "boolean"}},
+    }
+)
+MOODS = ["angry", "calm", "joyful", "sad", "tired"]
+TOOLS = [
+    {"name": "book_trip", "parameters": _closed({"destination": _STRING, "date": _DATE})},
+    {"name": "get_weather", "parameters": _closed({"city": _STRING, "date": _DATE})},
+    {"name": "send_message", "parameters": _closed({"to": _STRING})},
+]
+CALL = {
+    "anyOf": [_closed({"name": {"const": tool["name"]}, "arguments": tool["parameters"]}) for tool in TOOLS],
+}
+WORDS = ["rainy", "Marlhaven"]
 
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt, and the constraint as a user would write it and as it is made."""
+    """A prompt, and the constraint as a user would write it and as it is made.
 
-    prompt: str
+    options: of the call; show: how the result is shown, by default as its value
+    """
+
+    shows: str
+    prompt: str | list[dict[str, str]]
     written: str
     make: Callable[[Model], Generator[Any]]
-    max_tokens: int | None = None
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    show: Callable[[Any], str] = lambda result: repr(result.value)
 
 
 def examples() -> list[Example]:
     """What the demo shows."""
-    from .. import generate
+    from .. import Beam, generate
 
-    moods = ["hopeful", "joyful", "proud", "tense"]
+    fields = "buyer (string), product (string), count (integer), price (number), order_date (date), paid (boolean)"
     return [
-        Example("Apollo 11 was ", "generate.text(model)", generate.text, 24),
         Example(
-            "Apollo 11 landed on the Moon on ",
+            "a record of the passage",
+            f"{PASSAGE}\n\nExtract the data from this text as JSON.\nFields: {fields}\nJSON:\n",
+            "generate.json(model, ORDER)",
+            lambda model: generate.json(model, ORDER),
+        ),
+        Example(
+            "a quotation, and where it stands",
+            f"{PASSAGE}\n\nWho bought the copper kettle? Quote the text.\nAnswer: ",
+            "generate.extract(model, PASSAGE)",
+            lambda model: generate.extract(model, PASSAGE),
+            show=_underlined,
+        ),
+        Example(
+            "a choice, and how likely each is",
+            f"{PASSAGE}\n\nWhat is the mood of the text? Choose one: {', '.join(MOODS)}.\nAnswer: ",
+            "generate.choice(model, MOODS)",
+            lambda model: generate.choice(model, MOODS),
+            {"search": Beam(len(MOODS), length_penalty=0.0, n=len(MOODS))},
+            _shares,
+        ),
+        Example(
+            "a date in its normal form",
+            f"{PASSAGE}\n\nWhen was the order placed? Write the date as YYYY-MM-DD.\nAnswer:\n",
             r'generate.regex(model, r"\d{4}-\d{2}-\d{2}")',
             lambda model: generate.regex(model, r"\d{4}-\d{2}-\d{2}"),
         ),
         Example(
-            "Lovell, Swigert, Haise. Mood: ",
-            f"generate.choice(model, {moods})",
-            lambda model: generate.choice(model, moods),
+            "a call of one of three tools",
+            [{"role": "user", "content": "Will it rain in Oakwick on June 10, 2024?"}],
+            "generate.json(model, CALL)",
+            lambda model: generate.json(model, CALL),
+            {"tools": TOOLS},
         ),
         Example(
-            "Apollo 11 landed on the Moon on ",
-            "generate.format(model, datetime.date)",
-            lambda model: generate.format(model, datetime.date),
+            "a number after a thought",
+            "What is 47 + 38?\n",
+            r'generate.regex(model, r"\d{1,4}", after="</think>", thinking=60)',
+            lambda model: generate.regex(model, r"\d{1,4}", after="</think>", thinking=60),
         ),
         Example(
-            "Apollo 17 was launched on ",
-            "generate.format(model, int)",
-            lambda model: generate.format(model, int),
-            4,
+            "a sentence in which given words stand",
+            f"Write a sentence with the words {', '.join(WORDS)}\nAnswer:\n",
+            'generate.regex(model, r"[A-Z][a-z A-Z]{0,60}\\.")',
+            lambda model: generate.regex(model, r"[A-Z][a-z A-Z]{0,60}\."),
+            {"include": WORDS, "max_tokens": 40},
         ),
+        Example(
+            "a prompt that ends inside a word, healed",
+            "The seat has been booked in adv",
+            "generate.text(model)",
+            generate.text,
+            {"max_tokens": 8, "stop": "."},
+        ),
+        Example(
+            "the same without healing",
+            "The seat has been booked in adv",
+            "generate.text(model)",
+            generate.text,
+            {"max_tokens": 8, "stop": ".", "heal": False},
+        ),
+        Example("free text", "The weather of Marlhaven", "generate.text(model)", generate.text, {"max_tokens": 48}),
     ]
 
 
 @click.command()
 def demo() -> None:
-    """Show constrained generation with a toy model: prompt, constraint, output. Offline, in seconds.
+    """Show constrained generation with the small model in the package: prompt, constraint, output. Offline, in seconds.
 
-    The model is the gzip language model over a few sentences: what compresses well is likely. It is a very
-    poor model, and yet what it says under a constraint is what was asked for.
+    The model has 3.6 million parameters. It reads short English passages, and knows nothing of the world.
     """
     from .. import models
 
-    model = models.ziplm(TEXT)
-    click.echo("A gzip language model that has read five sentences about Apollo missions:\n")
+    began = time.perf_counter()
+    model = models.small()
+    click.echo(f"{model!r}, loaded in {time.perf_counter() - began:.1f} s\n")
     for example in examples():
-        value: Any = example.make(model)(example.prompt, max_tokens=example.max_tokens)
+        generator = example.make(model)
+        began = time.perf_counter()
+        result: Any = generator.run(example.prompt, **example.options)
+        spent = time.perf_counter() - began
+        options = "".join(f", {name}={_brief(value)}" for name, value in example.options.items())
+        click.secho(example.shows, bold=True)
         click.echo(f"  prompt      {example.prompt!r}")
-        click.echo(f"  constraint  {example.written}")
-        click.echo(f"  output      {value!r}\n")
+        click.echo(f"  constraint  {example.written}(prompt{options})")
+        click.echo(f"  output      {example.show(result)}")
+        click.echo(f"  time        {spent:.2f} s\n")
     click.echo("Next: trellm generate --help, with a model of your own.")
+
+
+def _brief(option: Any) -> str:
+    """An option as a user would write it."""
+    from .. import Beam
+
+    if option is TOOLS:
+        return "TOOLS"
+    return f"Beam({option.width}, n={option.n})" if isinstance(option, Beam) else repr(option)
+
+
+def _underlined(result: Generation[Any]) -> str:
+    """The span within the passage, underlined where the terminal can."""
+    span = result.value
+    marked = click.style(PASSAGE[span.start : span.end], underline=True)
+    return (
+        f"{span.text!r}, characters {span.start} to {span.end} of: {PASSAGE[: span.start]}{marked}{PASSAGE[span.end :]}"
+    )
+
+
+def _shares(results: list[Generation[Any]]) -> str:
+    """Each choice with its share of the probability of all of them."""
+    weights = [math.exp(result.score or 0.0) for result in results]
+    shares = [f"{result.value} {weight / sum(weights):.1%}" for result, weight in zip(results, weights, strict=True)]
+    return ", ".join(shares)

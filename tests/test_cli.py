@@ -1,5 +1,6 @@
 """The trellm command: what it prints, where it writes, and its exit codes."""
 
+import ast
 import io
 import json
 import os
@@ -71,18 +72,21 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_demo_keeps_to_its_constraints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
     outputs = re.findall(r"output +(.*)", capsys.readouterr().out)
-    assert len(outputs) == 5
-    assert re.fullmatch(r"'\d{4}-\d{2}-\d{2}'", outputs[1])
-    assert outputs[2] in ("'hopeful'", "'joyful'", "'proud'", "'tense'")
-    assert outputs[3].startswith("datetime.date(")
-    assert outputs[4].lstrip("-").isdigit()
+    assert len(outputs) == len(demo_module.examples())
+    assert ast.literal_eval(outputs[0]).keys() == demo_module.ORDER["properties"].keys()
+    assert ast.literal_eval(outputs[1].partition(", characters")[0]) in demo_module.PASSAGE
+    assert {share.split()[0] for share in outputs[2].split(", ")} == set(demo_module.MOODS)
+    assert re.fullmatch(r"'\d{4}-\d{2}-\d{2}'", outputs[3])
+    assert ast.literal_eval(outputs[4])["name"] in [tool["name"] for tool in demo_module.TOOLS]
+    assert all(word in outputs[6] for word in demo_module.WORDS)
 
 
 def test_demo_names_the_constraints_that_it_uses() -> None:
+    small = models.small()
     for example in demo_module.examples():
         name = re.match(r"generate\.(\w+)\(model", example.written)
         assert name is not None
-        made = example.make(models.ziplm(demo_module.TEXT))
+        made = example.make(small)
         assert (made.guide is None) == (name[1] == "text")
 
 

@@ -67,9 +67,12 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(given: argparse.Namespace) -> None:
+    import torch
+
     from ..engine import models
     from .evaluation import KINDS, evaluate
 
+    torch.set_num_threads(1)  # so that processor time is that of the work, not of threads that wait for one another
     model = models.transformers(str(given.folder), dtype="float32")
     evaluate(model, given.tasks, given.ways or ("trellm", "no constraint"), given.kinds or KINDS, given.save)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from random import Random
 from typing import Any
 
 from .scoring import Score
-from .text.documents import chat_prompt, messages_of, plain_prompt
+from .text.documents import THOUGHT, chat_prompt, messages_of, plain_prompt
 from .text.tasks import Task
 from .validation import KINDS, held_out_task
 
@@ -59,8 +60,9 @@ def generator_of(model: Any, task: Task) -> Any:
     if name == "choice":
         return generate.choice(model, argument)
     if name == "regex":
-        pattern = rf"<think>[^<]{{1,200}}</think>{argument}" if task.thought else argument
-        return generate.regex(model, pattern)
+        if task.thought:
+            return generate.regex(model, argument, after=THOUGHT, thinking=MOST_TOKENS // 2)
+        return generate.regex(model, argument)
     return generate.text(model)
 
 
@@ -96,7 +98,8 @@ class ByTransformers:
         import llguidance.hf
 
         self._model, self._tokenizer = model.model, model.tokenizer
-        self._tokens: Any = llguidance.hf.from_tokenizer(model.tokenizer, model.model.config.vocab_size)
+        config = model.model.config
+        self._tokens: Any = llguidance.hf.from_tokenizer(model.tokenizer, config.vocab_size, config.eos_token_id)
 
     def __call__(self, several: Sequence[Case]) -> list[str]:
         import torch
@@ -153,7 +156,7 @@ def grammar_of(task: Task) -> str:
     rules: dict[str, Callable[[], str]] = {
         "choice": lambda: " | ".join(map(json.dumps, argument)),
         "extract": lambda: f"%regex {json.dumps({'substring_words': argument})}",
-        "sentence": lambda: f"%regex {json.dumps({'substring_chunks': [argument]})}",
+        "sentence": lambda: f"%regex {json.dumps({'substring_chunks': re.split(r'(?<=[.] )', argument)})}",
     }
     return matcher.grammar_from_lark(f"start: text\ntext: {rules[name]()}\n".replace("text", "TEXT"))
 

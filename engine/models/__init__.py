@@ -1,4 +1,4 @@
-"""Models: `transformers` for Hugging Face models, `ziplm` for a toy, `from_function` for anything else.
+"""Models: `transformers` for Hugging Face models, `small` and `ziplm` for play, `from_function` for anything else.
 
 Bringing your own model takes a vocabulary and a function from token ids to logits:
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .function import FunctionModel
     from .zip_model import ZipModel
 
-__all__ = ["Model", "Tokenizer", "from_function", "transformers", "ziplm"]
+__all__ = ["Model", "Tokenizer", "from_function", "small", "transformers", "ziplm"]
 
 
 def transformers(
@@ -63,6 +63,20 @@ def from_function(
     from .function import FunctionModel
 
     return FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
+
+
+def small(*, device: Any = None) -> DecoderModel:
+    """The small model that lies in the package: 3.6 million parameters, loaded in float32, without a network.
+
+    It reads short English passages and copies from them: records as JSON, quotations, one of several choices, dates and
+    numbers in their normal form, calls of tools. docs/small-model.md says what it can and cannot do.
+    device: where to load it, by default the CPU
+    """
+    from pathlib import Path
+
+    from .loading import load_decoder
+
+    return load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
 
 
 def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.log(256)) -> ZipModel:

@@ -39,6 +39,12 @@ def load(name: Any, tokenizer: Any, *, device: Any, dtype: Any) -> tuple[Any, An
         raise OptionError(_why_not(path, error)) from error
 
 
+def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
+    """The decoder-only model that lies in a folder, with its tokenizer."""
+    model, tokenizer = load(folder, None, device=device, dtype=dtype)
+    return DecoderModel(model, tokenizer)
+
+
 def adapted(model: Any, tokenizer: Any, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
     """The model in our hands. Raises OptionError for what is no model with its tokenizer."""
     _check_pair(model, tokenizer)
