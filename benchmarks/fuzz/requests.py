@@ -1,12 +1,16 @@
 """A soak of the engine: random requests of all kinds, each of which must come to what it comes to alone.
 
-    python benchmarks/fuzz/requests.py [--cases 10000] [--seed 0] [--blocks 320] [--longest 4000] [--log FILE]
+    python benchmarks/fuzz/requests.py [--cases 10000] [--seed 0] [--blocks 320] [--longest 4000] [--ahead] [--log FILE]
 
 The model is a tiny random Llama in float64, so that batches of other sizes choose the same tokens. Requests are greedy,
 sampled and beam searches, free and under regular expressions and a JSON Schema, behind prompts of 1 to 4,000 tokens
 that often begin alike; some are cancelled on their way. With `--blocks 40 --longest 100` the memory is so small that
 texts often give up theirs. Blocks are looked at after every step. Prints how many requests were compared and how many
 steps and give-ups there were; differences go to --log, and make it exit with 1.
+
+With `--ahead` rows go on by themselves, as on a GPU, up to 32 launches in a step, and everything is small by turns:
+every 60 requests another engine is made, with other memory, room for records, window and lengths. Steps are broken off
+at random, by Ctrl-C and by memory that runs out in the midst of one.
 """
 
 from __future__ import annotations
@@ -16,17 +20,27 @@ import json
 import random
 import sys
 import time
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 PATTERNS = [None, "[a-d ]{3,30}e", "(ab|ba|c){2,}d", "[a-h]{20,60}", "[0-9]{4}-[0-9]{2}"]
+FORCED = ["xyzwvuqp[ab]{20}", "[ab]xyzwvuqpxyzwvuqp[cd]{3}xyzw"]
+"""Patterns of which much follows from little, with --ahead."""
 SCHEMA = {"type": "array", "items": {"type": "integer", "maximum": 99}, "minItems": 2, "maxItems": 5}
 LENGTHS = [1, 3, 15, 16, 17, 40, 100, 100, 400, 1500, 4000]
 LETTERS = " abcdefghijklmnopqrstuvwxyz0123456789-,[]"
 
 
-def make_model() -> Any:
-    """A tiny Llama over single characters."""
+AROUND = 60
+"""Requests of one engine, with --ahead."""
+BROKEN = 0.002
+"""The share of forward passes that are broken off, with --ahead."""
+
+
+def make_model(window: int | None = None, merges: Sequence[tuple[str, str]] = ()) -> Any:
+    """A tiny Llama over single characters, or a Mistral that looks back so many tokens."""
     import torch
     import transformers
     from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -35,35 +49,76 @@ def make_model() -> Any:
 
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    tokens = ["<bos>", "<eos>", "Ġ", *LETTERS[1:]]
-    backend = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, []))
+    tokens = ["<bos>", "<eos>", "Ġ", *LETTERS[1:], *(left + right for left, right in merges)]
+    backend = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, list(merges)))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>")
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokens), hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=8192, initializer_range=0.4, bos_token_id=0, eos_token_id=1,
-        pad_token_id=1,
-    )  # fmt: skip
-    return models.transformers(transformers.LlamaForCausalLM(config).double().eval(), tokenizer)
+    sizes = {
+        "vocab_size": len(tokens), "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 8192, "initializer_range": 0.4,
+        "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1,
+    }  # fmt: skip
+    if window is None:
+        network: Any = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
+    else:
+        network = transformers.MistralForCausalLM(transformers.MistralConfig(**sizes, sliding_window=window))
+    return models.transformers(network.double().eval(), tokenizer)
+
+
+def lanes_of(model: Any) -> Any:
+    """The same model, whose rows go on by themselves; its forward passes are broken off at random."""
+    from trellm.engine.device.host_backend import HostBackend
+    from trellm.engine.models.decoder import DecoderModel
+
+    class LaneDecoder(DecoderModel):
+        pick = random.Random(0)
+        broken = launches = 0
+
+        def lanes(self, memory: Any, records: Any) -> HostBackend:
+            return HostBackend(self, memory, records)
+
+        def forward(self, chunks: Any, memory: Any) -> Any:
+            self.launches += 1
+            if self.pick.random() < BROKEN:
+                self.broken += 1
+                raise MemoryError if self.pick.random() < 0.5 and len(chunks) > 1 else KeyboardInterrupt
+            return super().forward(chunks, memory)
+
+    return LaneDecoder(model.model, model.tokenizer)
 
 
 class Requests:
     """Random requests for one model."""
 
-    def __init__(self, model: Any, seed: int, longest: int) -> None:
+    def __init__(self, model: Any, seed: int, longest: int, blocks: int = 1 << 20) -> None:
         from trellm import generate
 
+        self.blocks = blocks
         self.lengths = [length for length in LENGTHS if length <= longest]
 
         self.model = model
         self.pick = random.Random(seed)
         self.generators = [generate.text(model) if each is None else generate.regex(model, each) for each in PATTERNS]
         self.generators.append(generate.json(model, SCHEMA, whitespace="compact"))
+        self.plain_generators = [*self.generators, *(generate.regex(model, each) for each in FORCED)]
+        self.texts: deque[str] = deque(maxlen=20)
         self.prompts = ["".join(self.pick.choices(LETTERS[1:27], k=4000)) for _ in range(5)]
 
-    def one(self) -> Any:
-        """The next one."""
+    def one(self, is_plain: bool = False) -> Any:
+        """The next one that fits. is_plain: nothing that keeps a row from going on by itself"""
+        from trellm import OptionError
+        from trellm.engine.schedule.fits import check_fits
+
+        while True:
+            request = self._any(is_plain)
+            try:
+                check_fits(self.model, request, self.blocks)
+            except OptionError:
+                continue
+            return request
+
+    def _any(self, is_plain: bool) -> Any:
         from trellm import Beam, Greedy, Sample
         from trellm.engine.decode.requests import requests_of
         from trellm.engine.options import Options
@@ -72,15 +127,33 @@ class Requests:
         prompt = pick.choice(self.prompts)[: pick.choice(self.lengths)]
         prompt += "".join(pick.choices(LETTERS[1:27], k=pick.choice([0, 0, 1, 20])))
         searches = [Greedy(), Greedy(), Sample(), Sample(temperature=0.7, top_p=0.8), Beam(2), Beam(4, n=2)]
-        options = Options(
-            search=pick.choice(searches),
-            seed=pick.randrange(1000),
-            max_tokens=pick.choice([70, 90]),
-            no_repeat_ngram_size=pick.choice([0, 0, 0, 4]),
-            repetition_penalty=pick.choice([1.0, 1.0, 1.0, 1.2]),
-            logprobs=pick.random() < 0.1,
-        )
-        return requests_of(self.model, [pick.choice(self.generators).job(prompt)], options)[0]
+        generator = pick.choice(self.plain_generators if is_plain else self.generators)
+        if is_plain:
+            if self.texts and pick.random() < 0.3:
+                text = pick.choice(self.texts)
+                begin = pick.choice([0, 0, pick.randrange(len(text))])
+                prompt = text[begin : begin + pick.choice([17, 18, 33, len(text)])][:100]
+            is_text = generator is self.generators[0]
+            options = Options(
+                search=pick.choice(searches[:4]),
+                seed=pick.randrange(1000),
+                max_tokens=pick.choice([1, 2, 17, 70, 90] if is_text else [70, 90]),
+                heal=pick.random() < 0.8,
+                stop=pick.choice([(), (), "e", ["th", "12"]]) if is_text else (),
+                include=pick.choice([(), (), "on"]) if is_text else (),
+            )
+            if options.include and options.max_tokens is not None and options.max_tokens < 17:
+                options = Options(search=options.search, seed=0, max_tokens=17, include="on")
+        else:
+            options = Options(
+                search=pick.choice(searches),
+                seed=pick.randrange(1000),
+                max_tokens=pick.choice([70, 90]),
+                no_repeat_ngram_size=pick.choice([0, 0, 0, 4]),
+                repetition_penalty=pick.choice([1.0, 1.0, 1.0, 1.2]),
+                logprobs=pick.random() < 0.1,
+            )
+        return requests_of(self.model, [generator.job(prompt, options.include)], options)[0]
 
 
 def tokens_of(call: Any, number: int) -> Any:
@@ -101,19 +174,113 @@ def alone(model: Any, request: Any) -> Any:
     return tokens_of(call, 0)
 
 
+class Soak:
+    """Requests on their way in one engine after the other, and how many came to what they come to alone.
+
+    plain: the model that they are run with alone; log: where differences are written
+    """
+
+    def __init__(self, plain: Any, seed: int, log: Path | None) -> None:
+        self.plain = plain
+        self.pick = random.Random(seed)
+        self.log = log
+        self.compared = self.cancelled = self.different = self.steps = self.failed = 0
+
+    def run(self, loop: Any, requests: Requests, cases: int, ahead: bool) -> None:
+        """So many requests through an engine. ahead: with several launches in a step, and some broken off"""
+        from trellm.engine.schedule.call import Call
+
+        pick = self.pick
+        calls: list[Any] = []
+        made, is_plain = 0, False
+        while made < cases or calls:
+            while made < cases and len(calls) < 6:
+                is_plain = ahead and (is_plain if pick.random() < 0.9 else pick.random() < 0.8)
+                call = Call([requests.one(is_plain) for _ in range(pick.randint(1, 4))], pick.choice([1, 4, 16]))
+                made += len(call.requests)
+                calls.append(call)
+                loop.calls.append(call)
+                if ahead and pick.random() < 0.4:
+                    break
+            if ahead:
+                self._step_ahead(loop, calls)
+            else:
+                loop.step()
+            loop.check()
+            if pick.random() < 0.002:
+                pick.choice(calls).is_cancelled = True
+            for call in [call for call in calls if call.is_cancelled or len(call.outcomes) == len(call.requests)]:
+                calls.remove(call)
+                self.cancelled += len(call.requests) * call.is_cancelled
+                for number in range(0 if call.is_cancelled else len(call.requests)):
+                    self._compare(requests, call, number)
+        loop.step()
+        assert not loop.tables and loop.held_blocks == 0, "all memory is free at the end"
+        self.steps += loop.steps
+
+    def _step_ahead(self, loop: Any, calls: list[Any]) -> None:
+        """A step as those who wait for a result take it, in the midst of which others come or are cancelled."""
+        pick = self.pick
+        share = pick.choice([0, 0, 0.1, 0.5])
+
+        def is_over() -> bool:
+            if pick.random() < 0.0002:
+                pick.choice(calls).is_cancelled = True
+            return pick.random() < share or any(call.is_cancelled for call in calls)
+
+        try:
+            loop.step(pick.choice([1, 2, 8, 32, 32]), is_over)
+        except KeyboardInterrupt:
+            assert loop.model.broken, "it was one of those that break steps off"
+
+    def _compare(self, requests: Requests, call: Any, number: int) -> None:
+        request = call.requests[number]
+        found = tokens_of(call, number)
+        if found == "MemoryError()":
+            self.failed += 1
+            return
+        requests.texts.append(self.plain.vocabulary.decode([*request.start.prompt, *found[0]]).decode())
+        expected = alone(self.plain, request)
+        self.compared += 1
+        if found != expected:
+            self.different += 1
+            print(f"different: {request}\n  {found}\n  {expected}", flush=True)
+            if self.log:
+                with self.log.open("a") as file:
+                    file.write(json.dumps({"request": repr(request), "found": found, "alone": expected}) + "\n")
+
+
+def run_ahead(soak: Soak, cases: int) -> Any:
+    """One small engine after the other. Returns what counts launches."""
+    from trellm.engine.device import records
+    from trellm.engine.schedule.loop import Loop
+    from trellm.engine.schedule.scheduler import Pace
+
+    pick = soak.pick
+    merges = [("t", "h"), ("th", "e"), ("1", "2"), ("a", "b"), ("ab", "c"), ("o", "n")]
+    models = [(plain, lanes_of(plain)) for plain in (make_model(window, merges) for window in (None, 7, 40))]
+    for begin in range(0, cases, AROUND):
+        soak.plain, model = pick.choice(models)
+        records.RECORDS = pick.choice([2, 5, 40, 2048])
+        blocks = pick.choice([12, 15, 18, 45, 320])
+        requests = Requests(model, pick.randrange(1 << 30), pick.choice([3, 17, 100]), blocks)
+        pace = Pace(tokens=pick.choice([16, 16, 64, 512]), chunk=pick.choice([16, 32, 128]))
+        soak.run(Loop(model, blocks, pace), requests, min(AROUND, cases - begin), ahead=True)
+    return [model for _, model in models]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--blocks", type=int, default=320)
     parser.add_argument("--longest", type=int, default=4000, help="prompt, in tokens")
+    parser.add_argument("--ahead", action="store_true", help="let rows go on by themselves, in small engines")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
-    from trellm.engine.schedule.call import Call
     from trellm.engine.schedule.loop import Loop
     from trellm.engine.schedule.scheduler import Pace, Scheduler
 
-    model = make_model()
     given_up, give_up = [0], Scheduler._give_up
 
     def counted(self: Any, entry: Any) -> None:
@@ -121,39 +288,20 @@ def main() -> None:
         give_up(self, entry)
 
     Scheduler._give_up = counted
-    requests, begin = Requests(model, options.seed, options.longest), time.monotonic()
-    loop, pick = Loop(model, options.blocks, Pace(tokens=512, chunk=128)), random.Random(options.seed)
-    calls: list[Any] = []
-    made = compared = cancelled = different = 0
-    while made < options.cases or calls:
-        while made < options.cases and len(calls) < 6:
-            call = Call([requests.one() for _ in range(pick.randint(1, 4))], pick.choice([1, 4, 16]))
-            made += len(call.requests)
-            calls.append(call)
-            loop.calls.append(call)
-        loop.step()
-        loop.check()
-        if pick.random() < 0.002:
-            pick.choice(calls).is_cancelled = True
-        for call in [call for call in calls if call.is_cancelled or len(call.outcomes) == len(call.requests)]:
-            calls.remove(call)
-            cancelled += len(call.requests) * call.is_cancelled
-            for number, request in enumerate([] if call.is_cancelled else call.requests):
-                found, expected = tokens_of(call, number), alone(model, request)
-                compared += 1
-                if found != expected:
-                    different += 1
-                    print(f"different: {request}\n  {found}\n  {expected}", flush=True)
-                    if options.log:
-                        with options.log.open("a") as file:
-                            file.write(json.dumps({"request": repr(request), "found": found, "alone": expected}) + "\n")
-    loop.step()
-    assert not loop.tables and loop.held_blocks == 0, "all memory is free at the end"
+    soak, begin = Soak(None, options.seed, options.log), time.monotonic()
+    if options.ahead:
+        models = run_ahead(soak, options.cases)
+        passes, broken = (sum(getattr(model, name) for model in models) for name in ("launches", "broken"))
+        print(f"{passes} forward passes, {broken} broken off, with which {soak.failed} requests failed")
+    else:
+        soak.plain = model = make_model()
+        loop = Loop(model, options.blocks, Pace(tokens=512, chunk=128))
+        soak.run(loop, Requests(model, options.seed, options.longest), options.cases, ahead=False)
     print(
-        f"{compared} requests compared, {different} different, {cancelled} cancelled; {loop.steps} steps, "
-        f"{given_up[0]} give-ups, {time.monotonic() - begin:.0f} s"
+        f"{soak.compared} requests compared, {soak.different} different, {soak.cancelled} cancelled; {soak.steps} "
+        f"steps, {given_up[0]} give-ups, {time.monotonic() - begin:.0f} s"
     )
-    sys.exit(different > 0)
+    sys.exit(soak.different > 0)
 
 
 if __name__ == "__main__":

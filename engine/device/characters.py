@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import LimitError
 from ...guides.protocol import DEAD, Guide
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 from ...tokenizers_adapter import Vocabulary
@@ -44,15 +46,19 @@ def _charset(token: bytes | None) -> tuple[int, int, int]:
 
 
 def loops(guide: Guide, state: int) -> NDArray[np.int64]:
-    """The characters after any of which a guide is in the same state again, int64 [3]; none if it reads no bytes."""
+    """The characters after any of which a guide is in the same state again, int64 [3].
+
+    None if the guide reads no bytes, or if that takes more than its limits allow: a text may well do with less.
+    """
     words = [0, 0, 0]
     ask: Any = getattr(guide, "after_bytes", None)
     if ask is not None:
-        after: NDArray[np.int32] = ask(state)
-        for byte in np.flatnonzero(after[:FIRST_NEXT] == state).tolist():
-            words[byte >> 6] |= 1 << (byte & 63)
-        if any(words):
-            words[2] = _leads(ask, after, state)
+        with suppress(LimitError):
+            after: NDArray[np.int32] = ask(state)
+            for byte in np.flatnonzero(after[:FIRST_NEXT] == state).tolist():
+                words[byte >> 6] |= 1 << (byte & 63)
+            if any(words):
+                words[2] = _leads(ask, after, state)
     return np.array(words, np.uint64).view(np.int64)
 
 

@@ -23,7 +23,7 @@ from ..decode.row import Request, Row
 from ..decode.row_search import RowSearch, place_of
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
-from ..search import Sample
+from ..search import Greedy, Sample
 from .backend import FEW, LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM, WIDTHS, Backend, Launch
 from .records import FullError, Key, Records
 
@@ -32,6 +32,8 @@ AHEAD = 2
 _MISSES = 0.25
 """Where more than that share of choices leads to what is not known, lanes wait for the host instead."""
 _MEMORY = 0.05
+_SEARCHES = (Greedy, Sample)
+"""Those that lanes know; a caller's own, also one derived of these, may choose otherwise."""
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +136,7 @@ class Lanes:
                 continue
             start = len(row.table.tokens) + lane.sent
             if not extend(row.table, start + part.count):
-                break
+                continue
             parts.append(part)
             first = lane.sent
             tokens = [0] if part.resumes else row.pending[first : first + part.count]
@@ -278,6 +280,7 @@ def _is_plain(row: Row) -> bool:
     return (
         not (request.scores or request.diagnostics)
         and request.controls.are_off
+        and type(request.search) in _SEARCHES
         and 0 < len(row.pending) <= BLOCK
         and (len(row.pending) == 1 or bool(row.tokens))
     )

@@ -29,6 +29,8 @@ class BlockPool:
         self.count = count
         self.copies: list[tuple[int, int]] = []
         self.slots = Slots(slots) if slots else None
+        self._filling: set[int] = set()  # blocks that are known already, and that the step to come fills
+        self._is_early = False
         self._window = window
         self._holders: list[int] = []  # of each block that was ever used
         self._free: list[int] = []
@@ -70,6 +72,7 @@ class BlockPool:
             if self._holders[block] == 0:
                 del self._kept[block]
             self._holders[block] += 1
+            self._is_early |= block in self._filling
             table.blocks.append(block)
             table.tokens.extend(tokens)
             table.node = node
@@ -102,7 +105,13 @@ class BlockPool:
         for _ in range(len(table.blocks), -(-end // BLOCK)):
             table.blocks.append(self._take())
         if begin // BLOCK < end // BLOCK and self.slots is None:
-            self._recognise(table, tokens, begin, end)
+            self._filling.update(self._recognise(table, tokens, begin, end))
+
+    def begin(self) -> bool:
+        """The planned step is read now; whether none of its texts begins with what another is to read in it."""
+        is_early, self._is_early = self._is_early, False
+        self._filling.clear()
+        return not is_early
 
     def extend(self, table: BlockTable, end: int) -> bool:
         """Take blocks for all tokens before `end`, which are not known yet; False if there are too few."""
@@ -167,11 +176,22 @@ class BlockPool:
             for block in table.blocks:
                 if block != FREED:
                     held[block] += 1
+            self._check_content(table)
         assert held == self._holders, "every reference is some table's"
         idle = [*self._free, *self._kept]
         assert sorted(idle) == [block for block, holders in enumerate(held) if holders == 0], "no block is lost"
         assert all(self._known[content][1] == block for block, content in self._content.items())
         assert len(self._known) == len(self._content), "what is known is in a block"
+
+    def _check_content(self, table: BlockTable) -> None:
+        """Raise AssertionError unless what is known of a table's blocks is what stands there."""
+        node = None
+        for place, block in enumerate(table.blocks):
+            content = self._content.get(block)
+            if content is not None:
+                assert list(content[1]) == table.tokens[place * BLOCK : (place + 1) * BLOCK], "blocks hold their tokens"
+                assert node in (None, content[0]), "and are known by what stands before them"
+            node = None if content is None else self._known[content][0]
 
     def _is_shared(self, table: BlockTable) -> bool:
         """Whether further tokens would go into a block that another table holds too."""
@@ -197,8 +217,9 @@ class BlockPool:
             else:
                 self._free.append(block)
 
-    def _recognise(self, table: BlockTable, tokens: Sequence[int], begin: int, end: int) -> None:
-        """Remember what stands in the blocks that these tokens fill."""
+    def _recognise(self, table: BlockTable, tokens: Sequence[int], begin: int, end: int) -> list[int]:
+        """Remember what stands in the blocks that these tokens fill; those of which nobody knew it."""
+        new: list[int] = []
         first = begin // BLOCK * BLOCK
         text = [*table.tokens[first:begin], *tokens]
         for start in range(first, end // BLOCK * BLOCK, BLOCK):
@@ -208,7 +229,9 @@ class BlockPool:
                 block = table.blocks[start // BLOCK]
                 found = self._known[content] = self._new_node(), block
                 self._content[block] = content
+                new.append(block)
             table.node = found[0]
+        return new
 
     def _new_node(self) -> int:
         self._nodes += 1
@@ -242,6 +265,10 @@ class TokenPool:
 
     def reserve(self, table: BlockTable, tokens: Sequence[int]) -> None:
         """Nothing is to be done."""
+
+    def begin(self) -> bool:
+        """Texts have nothing in common."""
+        return True
 
     def fork(self, table: BlockTable) -> BlockTable:
         """Another table of the same text."""

@@ -203,7 +203,8 @@ class Loop:
         if self._encoder is not None:
             self._encode(self._encoder, plan)
         works = [entry.work for entry in plan.entries]
-        if self._lanes is not None and not plan.twins and self._lanes.takes(works):
+        is_apart = self._pool.begin() and not plan.twins
+        if self._lanes is not None and is_apart and plan.is_all_pending and self._lanes.takes(works):
             return self._lanes.run(works, most, is_over)
         hidden = self.model.forward(plan.chunks, self._memory)
         places: dict[int, int] = {}
@@ -258,7 +259,9 @@ class Loop:
             self._careful_until = self.steps + CAREFUL
             return
         for entry in entries:
-            entry.work.error = error
+            # Where rows went on by themselves, some may have come to their ends long before.
+            if not isinstance(entry.work, Row) or entry.work.finish is None:
+                entry.work.error = error
 
     def _finish(self, entry: Entry) -> None:
         """Say what has come of a request, and let it go."""

@@ -59,6 +59,12 @@ class Plan:
         self.readers.append(reader)
         self.chunks.append(Chunk(reader.table, tokens))
 
+    @property
+    def is_all_pending(self) -> bool:
+        """Whether texts that are read are read to their ends."""
+        both = zip(self.readers, self.chunks, strict=True)
+        return all(len(chunk.tokens) == len(reader.pending) for reader, chunk in both)
+
     def everyone(self) -> list[Entry]:
         """Those that take part, each once."""
         return list(dict.fromkeys(self.entries) | dict.fromkeys(entry for entry, _, _ in self.twins))

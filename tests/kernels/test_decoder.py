@@ -1,13 +1,10 @@
 """What lies between a layer's products: Triton's kernels and torch's operations against definitions in NumPy.
 
 The kernels run on a GPU if there is one, in Triton's interpreter otherwise, which has to be chosen before Triton is
-imported, so a fresh process runs these tests again with it.
+imported, so these tests are run by themselves with it.
 """
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,25 +21,8 @@ PLACES = 16
 EPS = 1e-5
 # How far apart two roundings of one number lie, a few times over
 FAR = {torch.float32: 1e-5, torch.float64: 2e-6, torch.bfloat16: 3e-2, torch.float16: 4e-3}
-needs_triton = pytest.mark.skipif(
-    not (CUDA or INTERPRETED), reason="no GPU; run again in the interpreter by test_in_the_interpreter"
-)
+needs_triton = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="no GPU; TRITON_INTERPRET=1 takes its place")
 WAYS = ["plain", pytest.param("triton", marks=needs_triton)]
-
-
-@pytest.mark.skipif(CUDA or INTERPRETED, reason="these tests run here already")
-def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(Path(__file__).parents[1] / "pytest.ini"), __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
 
 
 def way(name: str) -> Any:

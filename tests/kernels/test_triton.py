@@ -1,12 +1,9 @@
 """The Triton kernels against the CPU's: on a GPU if there is one, in Triton's interpreter otherwise.
 
-The interpreter has to be chosen before Triton is imported, so a fresh process runs these tests again with it.
+The interpreter has to be chosen before Triton is imported, so these tests are run by themselves with it.
 """
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +16,7 @@ CUDA = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
 
-needs_triton = pytest.mark.skipif(
-    not (CUDA or INTERPRETED), reason="no GPU; run again in the interpreter by test_in_the_interpreter"
-)
+needs_triton = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="no GPU; TRITON_INTERPRET=1 takes its place")
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 BLOCK = 1024 if DEVICE == "cuda" else 64  # the interpreter is slow, above all at ranking a block
 WIDTHS = [1, BLOCK // 2 + 1, BLOCK, BLOCK + 3, 3 * BLOCK + 8]
@@ -32,21 +27,6 @@ FILTERS: list[dict[str, Any]] = [
     {"top_p": 0.7},
     {"temperature": 1.5, "top_k": np.array([0, 4, 9, 1, 0, 2]), "top_p": 0.9, "min_p": 0.05},
 ]
-
-
-@pytest.mark.skipif(CUDA or INTERPRETED, reason="these tests run here already")
-def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(Path(__file__).parents[1] / "pytest.ini"), __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
 
 
 @pytest.fixture(autouse=True)

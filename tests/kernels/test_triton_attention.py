@@ -1,14 +1,11 @@
 """Attention over blocks on a GPU, against the definition: on a GPU if there is one, else in Triton's interpreter.
 
-The interpreter has to be chosen before Triton is imported, so a fresh process runs these tests again with it.
+The interpreter has to be chosen before Triton is imported, so these tests are run by themselves with it.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,24 +20,7 @@ BLOCK = 16
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 SCALE = 0.3
 
-needs_triton = pytest.mark.skipif(
-    not (CUDA or INTERPRETED), reason="no GPU; run again in the interpreter by test_in_the_interpreter"
-)
-
-
-@pytest.mark.skipif(CUDA or INTERPRETED, reason="these tests run here already")
-def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(Path(__file__).parents[1] / "pytest.ini"), __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
+needs_triton = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="no GPU; TRITON_INTERPRET=1 takes its place")
 
 
 class Case:

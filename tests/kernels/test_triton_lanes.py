@@ -1,9 +1,6 @@
 """The Triton kernels of lanes against NumPy's: on a GPU if there is one, in Triton's interpreter otherwise."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,24 +28,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
 ROOM, RECORDS, VOCABULARY, CAPACITY, ROWS = 16, 9, 33, 64, 5
 
-needs_triton = pytest.mark.skipif(
-    not (CUDA or INTERPRETED), reason="no GPU; run again in the interpreter by test_in_the_interpreter"
-)
-
-
-@pytest.mark.skipif(CUDA or INTERPRETED, reason="these tests run here already")
-def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(Path(__file__).parents[1] / "pytest.ini"), __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
+needs_triton = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="no GPU; TRITON_INTERPRET=1 takes its place")
 
 
 def moved(given: Any) -> Any:

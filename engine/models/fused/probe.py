@@ -19,8 +19,11 @@ Run = Callable[[Tensor, Tensor, Tensor, Sequence[LayerBlocks], Attend], Tensor]
 _TEXT = (0, 1, 2, 3, 1, 0, 3)
 _BLOCKS = (1, 0)
 """The text lies in the second of two blocks."""
-_TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""How far states may be from the body's, as a share of these; norms and angles are float32 whatever the dtype."""
+_TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 0.1}
+"""How far states may be from the body's, as a share of these; norms and angles are float32 whatever the dtype.
+
+In bfloat16 the body itself is 2.6% from float32 with random weights of 36 layers x 512, and more with wider ones.
+"""
 
 
 @torch.no_grad()

@@ -25,11 +25,11 @@ def table_model() -> Any:
 
 
 class InterruptAt:
-    """Raises KeyboardInterrupt at the n-th line of the engine that runs below `run_together`."""
+    """Raises KeyboardInterrupt at the n-th line of the engine that runs below `run_together`, or at once."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, is_inside: bool = False) -> None:
         self.left = line
-        self.is_inside = False
+        self.is_inside = is_inside
 
     def __call__(self, frame: Any, event: str, argument: Any) -> Any:
         if not frame.f_code.co_filename.startswith(ENGINE):

@@ -1,10 +1,7 @@
-"""Graphs' launches: on a GPU if there is one, else uncaptured and by Triton's interpreter, in a process of its own."""
+"""Graphs' launches: on a GPU if there is one, else uncaptured and by Triton's interpreter, in a run of their own."""
 
 import copy
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,24 +17,7 @@ DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
 PROMPTS = ["the 12", "on", "then the inn of thirteen 1"]
 TOKENS = 60 if DEVICE == "cuda" else 9
 
-needs_triton = pytest.mark.skipif(
-    not (CUDA or INTERPRETED), reason="no GPU; run again in the interpreter by test_in_the_interpreter"
-)
-
-
-@pytest.mark.skipif(CUDA or INTERPRETED, reason="these tests run here already")
-def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(Path(__file__).parents[2] / "pytest.ini"), __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
+needs_triton = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="no GPU; TRITON_INTERPRET=1 takes its place")
 
 
 class GraphDecoder(DecoderModel):

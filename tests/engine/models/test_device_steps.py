@@ -1,14 +1,11 @@
 """Packed steps on a device: by its kernels, which Triton's interpreter runs where there is none, and of static tensors.
 
-The interpreter has to be chosen before Triton is imported, so a fresh process runs these tests again with it.
+The interpreter has to be chosen before Triton is imported, so these tests are run by themselves with it.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,22 +25,6 @@ from .test_blocks import last_state, random_history
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
-@pytest.mark.skipif(INTERPRETED or torch.cuda.is_available(), reason="what this runs is run here already")
-def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    tests = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(tests / "pytest.ini"), __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
-
-
 @pytest.fixture
 def with_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU as a device that has kernels, and calls of SDPA for prompts that are not long."""
@@ -53,7 +34,7 @@ def with_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trellm.engine.models.blocks.step.WHOLE", 30)
 
 
-@pytest.mark.skipif(not (INTERPRETED or torch.cuda.is_available()), reason="run by test_in_the_interpreter")
+@pytest.mark.skipif(not (INTERPRETED or torch.cuda.is_available()), reason="no GPU; TRITON_INTERPRET=1 takes its place")
 @pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "llama4", "deepseek_v3"])
 @pytest.mark.usefixtures("with_kernels")
 @torch.inference_mode()
