@@ -47,7 +47,9 @@ def decode(rows: int, tokens: int, rounds: int) -> list[dict[str, Any]]:
     counts: dict[str, int] = {}
 
     def ours() -> None:
-        counts["trellm"] = sum(len(each.token_ids) for each in text.run(prompts, max_tokens=tokens, min_tokens=tokens))
+        counts["trellm"] = sum(
+            len(each.token_ids) for each in text.run(prompts, max_tokens=tokens, min_tokens=tokens, batch_size=rows)
+        )
 
     def theirs() -> None:
         found = model.model.generate(
