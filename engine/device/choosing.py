@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
-
 import torch
 
+from ..models.blocks.devices import has_kernels
 from ..models.blocks.storage import BlockStorage
 from ..models.decoder import DecoderModel
 from ..models.protocol import Memory, Model
@@ -35,11 +33,6 @@ def backend_of(model: Model, memory: Memory, records: Records) -> Backend | None
 
 
 def _has_graphs(model: DecoderModel) -> bool:
-    if model.device.type != "cuda" or not _has_triton() or model.model.dtype not in _KINDS:
+    if not has_kernels(model.device) or model.model.dtype not in _KINDS:
         return False
     return all(weights.device == model.device for weights in model.model.parameters())
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
