@@ -12,13 +12,14 @@ merges these. Nothing is read from the device to decide how: such a launch may b
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+
+from ..logits.triton_mask import on
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Of queries, keys and values; all three have the same."""
@@ -312,8 +313,3 @@ def machine_of(device: torch.device) -> Machine:
 def lanes_of(size: int) -> int:
     """The lanes of a tile for so many numbers: products take powers of two, 16 or more."""
     return max(triton.next_power_of_2(size), 16)
-
-
-def on(tensor: Any) -> AbstractContextManager[Any]:
-    """Make a tensor's GPU the current one, as Triton launches there."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

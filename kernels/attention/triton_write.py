@@ -10,7 +10,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from .triton_paged import lanes_of, on
+from ..logits.triton_mask import on
+from .triton_paged import lanes_of
 
 _MOST = 4096
 
