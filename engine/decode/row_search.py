@@ -152,10 +152,7 @@ class RowSearch:
         for i, token in tokens.items():
             if token == UNUSABLE:
                 row = reading.texts[i]
-                row.error = ModelError(
-                    f"the model's logits at {place_of(row)} are NaN or infinite, or give every allowed token the "
-                    "probability 0"
-                )
+                row.error = unusable(row)
         return tokens
 
     def _score(
@@ -237,6 +234,13 @@ class RowSearch:
 def place_of(row: Row) -> str:
     """What a row is called in errors."""
     return f"step {len(row.tokens)} of prompt {row.request.number}"
+
+
+def unusable(row: Row) -> ModelError:
+    """What is wrong where no token can be chosen."""
+    return ModelError(
+        f"the model's logits at {place_of(row)} are NaN or infinite, or give every allowed token the probability 0"
+    )
 
 
 def _alike(requests: Iterable[Request]) -> list[tuple[Search, Controls, list[int]]]:

@@ -15,12 +15,11 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from ...errors import ModelError
 from ...guides.protocol import Mask
 from ...kernels.lanes.layout import FREE, HEADER, INACTIVE, KNOWN, TOKEN, UNUSABLE
 from ..decode.randomness import uniform
 from ..decode.row import Request, Row
-from ..decode.row_search import RowSearch, place_of
+from ..decode.row_search import RowSearch, unusable
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
 from ..search import Greedy, Sample
@@ -213,7 +212,7 @@ class Lanes:
         table, read = row.table, row.pending[:count]
         if lane.fresh:
             lane.fresh -= count
-        elif (len(table.tokens) + count) % BLOCK < count:
+        else:
             self._pool.recognise(table, read)
         table.tokens += read
         row.pending = row.pending[count:]
@@ -222,10 +221,7 @@ class Lanes:
         if not part.chooses:
             return
         if token == UNUSABLE:
-            row.error = ModelError(
-                f"the model's logits at {place_of(row)} are NaN or infinite, or give every allowed token the "
-                "probability 0"
-            )
+            row.error = unusable(row)
             return
         before = None if is_known or part.is_closing else self._records.find(_key(row))
         self._rows.commit(row, token)
