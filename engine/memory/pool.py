@@ -94,7 +94,6 @@ class BlockPool:
 
         As many blocks as are `missing` must be available, and the tokens must be read in the next step.
         """
-        begin, end = len(table.tokens), len(table.tokens) + len(tokens)
         if self.slots is not None:
             self.slots.own(table)
         if self._is_shared(table):
@@ -102,10 +101,10 @@ class BlockPool:
             self.copies.append((table.blocks[-1], block))
             self._release(table.blocks[-1])
             table.blocks[-1] = block
-        for _ in range(len(table.blocks), -(-end // BLOCK)):
-            table.blocks.append(self._take())
-        if begin // BLOCK < end // BLOCK and self.slots is None:
-            self._filling.update(self._recognise(table, tokens, begin, end))
+        is_there = self.extend(table, len(table.tokens) + len(tokens))
+        assert is_there, "as many blocks as are missing are available"
+        if self.slots is None:
+            self._filling.update(self.recognise(table, tokens))
 
     def begin(self) -> bool:
         """The planned step is read now; whether none of its texts begins with what another is to read in it."""
@@ -121,11 +120,24 @@ class BlockPool:
             table.blocks.append(self._take())
         return True
 
-    def recognise(self, table: BlockTable, tokens: Sequence[int]) -> None:
-        """Remember what stands in blocks that these tokens, which have been read, fill."""
+    def recognise(self, table: BlockTable, tokens: Sequence[int]) -> list[int]:
+        """Remember what stands in the blocks that tokens behind those of the table fill; those that nobody knew of."""
         begin, end = len(table.tokens), len(table.tokens) + len(tokens)
-        if begin // BLOCK < end // BLOCK:
-            self._recognise(table, tokens, begin, end)
+        new: list[int] = []
+        if begin // BLOCK == end // BLOCK:
+            return new
+        first = begin // BLOCK * BLOCK
+        text = [*table.tokens[first:begin], *tokens]
+        for start in range(first, end // BLOCK * BLOCK, BLOCK):
+            content = (table.node, tuple(text[start - first : start - first + BLOCK]))
+            found = self._known.get(content)
+            if found is None:
+                block = table.blocks[start // BLOCK]
+                found = self._known[content] = self._new_node(), block
+                self._content[block] = content
+                new.append(block)
+            table.node = found[0]
+        return new
 
     def shrink(self, table: BlockTable) -> None:
         """Give blocks back that hold none of the table's tokens."""
@@ -216,22 +228,6 @@ class BlockPool:
                 self._kept[block] = None
             else:
                 self._free.append(block)
-
-    def _recognise(self, table: BlockTable, tokens: Sequence[int], begin: int, end: int) -> list[int]:
-        """Remember what stands in the blocks that these tokens fill; those of which nobody knew it."""
-        new: list[int] = []
-        first = begin // BLOCK * BLOCK
-        text = [*table.tokens[first:begin], *tokens]
-        for start in range(first, end // BLOCK * BLOCK, BLOCK):
-            content = (table.node, tuple(text[start - first : start - first + BLOCK]))
-            found = self._known.get(content)
-            if found is None:
-                block = table.blocks[start // BLOCK]
-                found = self._known[content] = self._new_node(), block
-                self._content[block] = content
-                new.append(block)
-            table.node = found[0]
-        return new
 
     def _new_node(self) -> int:
         self._nodes += 1
