@@ -202,10 +202,11 @@ class Loop:
             slots.copies = []
         if self._encoder is not None:
             self._encode(self._encoder, plan)
-        works = [entry.work for entry in plan.entries]
         is_apart = self._pool.begin() and not plan.twins
-        if self._lanes is not None and is_apart and plan.is_all_pending and self._lanes.takes(works):
-            return self._lanes.run(works, most, is_over)
+        if self._lanes is not None and is_apart and plan.is_all_pending:
+            works = [entry.work for entry in plan.entries]
+            if self._lanes.takes(works):
+                return self._lanes.run(works, most, is_over)
         hidden = self.model.forward(plan.chunks, self._memory)
         places: dict[int, int] = {}
         for place, (reader, chunk) in enumerate(zip(plan.readers, plan.chunks, strict=True)):

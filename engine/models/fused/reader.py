@@ -31,6 +31,12 @@ class FusedReader(PackedReader):
         """A copy is one of the copied model."""
         return type(self), (self._body, self._config, self._run, self.fused)
 
+    @property
+    def baked(self) -> tuple[int, ...]:
+        """What changes when weights have moved, without a look at each module."""
+        number = self.fused.prepare()
+        return super().baked if number is None else (number,)
+
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
         if self.fused.prepare() is None:
