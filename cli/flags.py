@@ -30,6 +30,7 @@ _GIVEN = {
     "stop": "--stop",
     "include": "--include",
     "heal": "--no-heal, in Python heal",
+    "draft": "--draft",
     "after": "--after",
     "thinking": "--thinking",
     "model": "--model",

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     "--stop", type=Text(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
 )
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
+@click.option("--no-draft", is_flag=True, help="Read one token after the other, even where some can be guessed.")
+@click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens, which guesses what follows.")
 @click.option("--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once.")
 @click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
@@ -64,6 +66,8 @@ def generate(
     chatting: Chatting,
     stop: tuple[str, ...],
     no_heal: bool,
+    no_draft: bool,
+    draft: str | None,
     batch_size: int,
     logprobs: bool,
     diagnose: str | None,
@@ -97,10 +101,13 @@ def generate(
         raise click.UsageError("--logprobs goes into the results of --out; add --out FILE, or --out -")
     if diagnose == "-":
         raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
+    if no_draft and draft is not None:
+        raise click.UsageError(f"--draft {draft} is for guesses, and --no-draft for none; leave one of them out")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
     options |= {"heal": not no_heal, "include": include, **chatting.options()}
+    options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
             _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)

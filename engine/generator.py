@@ -220,6 +220,7 @@ class Generator(Generic[T]):
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
             trace=row.trace,
+            steps=row.steps,
             unenforced=unenforced,
             error=error or fault,
             thought=None if thought is None else thought.free,

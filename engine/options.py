@@ -10,8 +10,10 @@ from typing import Any, Self, TypedDict, cast
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
+from .arguments import is_model
 from .decode.randomness import fresh_seed
 from .decode.repetition import Controls
+from .models.protocol import Model
 from .prompts.given import extras_of
 from .search import Beam, Greedy, Search
 from .unknown_options import unknown_option
@@ -31,6 +33,7 @@ class TextOptions(TypedDict, total=False):
     stop: str | Sequence[str]
     stop_ids: Sequence[int]
     heal: bool
+    draft: bool | Model
     no_repeat_ngram_size: int
     repetition_penalty: float
     min_tokens: int
@@ -69,6 +72,8 @@ class Options:
     stop, stop_ids: strings and token ids that end a free text; they are not part of it.
     heal: where a token may begin in the prompt and go on into the output, cut the prompt back, and generate its
         end again, as it was; outputs are returned without it. See docs/healing.md.
+    draft: tokens that can be guessed are read several at once, where that is measured to be quicker; what comes out is
+        the same. False: none are; a smaller model with the same tokens: it guesses too. See docs/drafts.md.
     no_repeat_ngram_size, repetition_penalty, min_tokens: no n tokens in a row come twice; tokens that were there
         already, in the prompt too, are less likely, the more the penalty is above 1; EOS is withheld for so many
         tokens. Where a constraint leaves nothing else it wins, and the result's `overruled` says so.
@@ -90,6 +95,7 @@ class Options:
     stop: Any = ()
     stop_ids: Sequence[int] = ()
     heal: bool = True
+    draft: bool | Model = True
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
     min_tokens: int = 0
@@ -123,6 +129,7 @@ class Options:
         self._set("stop", _stop_strings(self.stop))
         self._set("stop_ids", _stop_ids(self.stop_ids))
         self._set("seed", _seed(self.seed))
+        self._check_draft()
         goals_of(self.include)
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
@@ -144,6 +151,18 @@ class Options:
                 f"retries={self.retries} with search={search!r}, which would find the same text again; use "
                 "search=Sample(...), or leave it out"
             )
+
+    def _check_draft(self) -> None:
+        draft: Any = self.draft
+        if isinstance(draft, bool):
+            return
+        if not is_model(draft):
+            raise OptionError(
+                f"draft={brief(draft)}: True, False, or a smaller model with the same tokens, such as "
+                "models.transformers(...)"
+            )
+        if isinstance(self.search, Beam):
+            raise OptionError(f"draft={draft!r} with search={self.search!r}: beams read no guesses; leave it out")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

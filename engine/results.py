@@ -38,6 +38,8 @@ class Generation(Generic[T_co]):
     overruled: which of no_repeat_ngram_size and min_tokens did not hold, because the constraint left nothing else
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
+    steps: how many forward passes of the model the text took, those over its prompt included; fewer than tokens where
+        some follow from the constraint or were guessed, see docs/drafts.md
     trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
     unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold,
         None where that cannot be told
@@ -59,6 +61,7 @@ class Generation(Generic[T_co]):
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
     trace: SearchTrace | None = None
+    steps: int = 0
     unenforced: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
     error: Exception | None = None
     thought: str | None = None

@@ -107,6 +107,15 @@ class Describing(Protocol):
         ...
 
 
+@runtime_checkable
+class Quoting(Guide, Protocol):
+    """A guide whose texts are pieces of documents."""
+
+    def ahead(self, state: int) -> bytes:
+        """What follows in the document, where the text so far stands in one place only; else nothing."""
+        ...
+
+
 def mask_within(guide: Guide, state: int, left: int) -> Mask:
     """The allowed tokens after which the text can still be completed in `left - 1` tokens, and EOS iff accepting.
 

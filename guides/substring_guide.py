@@ -32,6 +32,7 @@ from .quoting.source import Occurrence, Rules, Source, Span, WhiteSpace
 from .quoting.substring_automaton import SubstringAutomaton
 
 MAX_PLACES = 4
+MAX_AHEAD = 512
 MAX_REMEMBERED = 1 << 18
 MIN_STRIDE = 64
 
@@ -192,6 +193,10 @@ class SubstringGuide(StateTableGuide, Drawable):
         minimal = Minimal.of(self._automaton, states_of(max_states))
         switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
+
+    def ahead(self, state: int) -> bytes:
+        """What follows in the documents, up to 512 bytes, where the text so far stands in one place; else nothing."""
+        return self._automaton.ahead(state, MAX_AHEAD)
 
     def places(self, text: str) -> list[Occurrence]:
         """Where in the documents a text stands as a quotation; none for a text that is no quotation."""

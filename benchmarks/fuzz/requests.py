@@ -1,6 +1,7 @@
 """A soak of the engine: random requests of all kinds, each of which must come to what it comes to alone.
 
-    python benchmarks/fuzz/requests.py [--cases 10000] [--seed 0] [--blocks 320] [--longest 4000] [--ahead] [--log FILE]
+    python benchmarks/fuzz/requests.py [--cases 10000] [--seed 0] [--blocks 320] [--longest 4000] [--ahead | --drafts]
+        [--log FILE]
 
 The model is a tiny random Llama in float64, so that batches of other sizes choose the same tokens. Requests are greedy,
 sampled and beam searches, free and under regular expressions and a JSON Schema, behind prompts of 1 to 4,000 tokens
@@ -11,6 +12,9 @@ steps and give-ups there were; differences go to --log, and make it exit with 1.
 With `--ahead` rows go on by themselves, as on a GPU, up to 32 launches in a step, and everything is small by turns:
 every 60 requests another engine is made, with other memory, room for records, window and lengths. Steps are broken off
 at random, by Ctrl-C and by memory that runs out in the midst of one.
+
+With `--drafts` guesses of how texts go on are read at random, whatever they cost; some requests have a smaller model
+besides, which is the model itself, so that its guesses are right, or one that is wrong. Alone, requests run without.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +40,8 @@ LETTERS = " abcdefghijklmnopqrstuvwxyz0123456789-,[]"
 
 AROUND = 60
 """Requests of one engine, with --ahead."""
+SOMETIMES = 0.7
+"""The share of guesses that are read, with --drafts; a smaller model is asked where none is."""
 BROKEN = 0.002
 """The share of forward passes that are broken off, with --ahead."""
 
@@ -98,6 +105,7 @@ class Requests:
         self.lengths = [length for length in LENGTHS if length <= longest]
 
         self.model = model
+        self.drafts: list[Any] = [True]
         self.pick = random.Random(seed)
         self.generators = [generate.text(model) if each is None else generate.regex(model, each) for each in PATTERNS]
         self.generators.append(generate.json(model, SCHEMA, whitespace="compact"))
@@ -145,13 +153,15 @@ class Requests:
             if options.include and options.max_tokens is not None and options.max_tokens < 17:
                 options = Options(search=options.search, seed=0, max_tokens=17, include="on")
         else:
+            search = pick.choice(searches)
             options = Options(
-                search=pick.choice(searches),
+                search=search,
                 seed=pick.randrange(1000),
                 max_tokens=pick.choice([70, 90]),
                 no_repeat_ngram_size=pick.choice([0, 0, 0, 4]),
                 repetition_penalty=pick.choice([1.0, 1.0, 1.0, 1.2]),
                 logprobs=pick.random() < 0.1,
+                draft=True if isinstance(search, Beam) else pick.choice(self.drafts),
             )
         return requests_of(self.model, [generator.job(prompt, options.include)], options)[0]
 
@@ -167,7 +177,7 @@ def alone(model: Any, request: Any) -> Any:
     from trellm.engine.schedule.loop import Loop
     from trellm.engine.schedule.scheduler import Pace
 
-    loop, call = Loop(model, 2048, Pace(tokens=8192)), Call([request], 100)
+    loop, call = Loop(model, 2048, Pace(tokens=8192)), Call([replace(request, draft=False)], 100)
     loop.calls.append(call)
     while not call.outcomes:
         loop.step()
@@ -269,6 +279,30 @@ def run_ahead(soak: Soak, cases: int) -> Any:
     return [model for _, model in models]
 
 
+def read_guesses(model: Any, requests: Requests) -> list[int]:
+    """Let guesses be read, or not, at random. Returns how many there are, and how many were right."""
+    from trellm import models
+    from trellm.engine.drafts.costs import Costs
+    from trellm.engine.drafts.drafter import Drafted, Drafter
+
+    counts, advance = [0, 0], Drafter.advance
+
+    def counted(self: Any, reading: Any, found: Drafted) -> None:
+        before = [(row, len(row.table.tokens)) for row in found.tokens]
+        counts[0] += found.count
+        advance(self, reading, found)
+        counts[1] += sum(len(row.table.tokens) - length for row, length in before)
+
+    def pays(self: Any, probability: float, *others: float) -> bool:
+        return requests.pick.random() < SOMETIMES
+
+    Costs.pays, Drafter.advance = pays, counted  # type: ignore[method-assign]
+    wrong = models.from_function(lambda ids: [float(token == ids[-1]) for token in range(model.vocabulary.size)],
+                                 model.vocabulary)  # fmt: skip
+    requests.drafts = [True, True, True, model, wrong]
+    return counts
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=10_000)
@@ -276,6 +310,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=320)
     parser.add_argument("--longest", type=int, default=4000, help="prompt, in tokens")
     parser.add_argument("--ahead", action="store_true", help="let rows go on by themselves, in small engines")
+    parser.add_argument("--drafts", action="store_true", help="read guesses whatever they cost")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     from trellm.engine.schedule.loop import Loop
@@ -296,7 +331,11 @@ def main() -> None:
     else:
         soak.plain = model = make_model()
         loop = Loop(model, options.blocks, Pace(tokens=512, chunk=128))
-        soak.run(loop, Requests(model, options.seed, options.longest), options.cases, ahead=False)
+        requests = Requests(model, options.seed, options.longest)
+        guesses = read_guesses(model, requests) if options.drafts else None
+        soak.run(loop, requests, options.cases, ahead=False)
+        if guesses:
+            print(f"{guesses[0]} guesses were read, {guesses[1]} of them right")
     print(
         f"{soak.compared} requests compared, {soak.different} different, {soak.cancelled} cancelled; {soak.steps} "
         f"steps, {given_up[0]} give-ups, {time.monotonic() - begin:.0f} s"

@@ -330,7 +330,7 @@ class BeamSearch:
             row.inside, row.overruled = one.inside, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
-            row.traces, row.trace = list(one.traces), trace
+            row.traces, row.trace, row.steps = list(one.traces), trace, group.steps
             rows.append(row)
         return rows
 

@@ -19,7 +19,7 @@ from ...guides.lift.lifted_guide import LiftedGuide
 from ...guides.lift.tables import VocabularyTables
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
-from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_within
+from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, mask_within
 from ...kernels.logits.mask import allowed_ids, popcount
 from .arrays import as_list
 
@@ -98,6 +98,14 @@ class GuideCache:
                 self._listed = 0
             self._allowed[state] = found
         return found
+
+    def known(self, state: int) -> Allowed | None:
+        """What `allowed` remembers of a state; None if it was not asked yet."""
+        return self._allowed.get(state)
+
+    def ahead(self, state: int) -> bytes:
+        """What follows in the document that is quoted, where only one place of it is meant; else nothing."""
+        return self.guide.ahead(state) if isinstance(self.guide, Quoting) else b""
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
@@ -230,6 +238,14 @@ class BehindPrompt(GuideCache):
     def allowed(self, state: int) -> Allowed:
         """What `state` allows."""
         return super().allowed(state) if state < self._begin else self._guide_cache.allowed(state - self._begin)
+
+    def known(self, state: int) -> Allowed | None:
+        """What is remembered of a state."""
+        return super().known(state) if state < self._begin else self._guide_cache.known(state - self._begin)
+
+    def ahead(self, state: int) -> bytes:
+        """What follows in the document that is quoted."""
+        return b"" if state < self._begin else self._guide_cache.ahead(state - self._begin)
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""

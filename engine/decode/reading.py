@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -20,40 +20,62 @@ class Reading(Generic[T]):
     """Texts that have read all there was, and where in `hidden` each finds its last token.
 
     place: what a text is called in errors: "step 3 of prompt 1"
+    ahead: further places of some of the texts, by their numbers, whose logits are likely to be asked for later
     """
 
     def __init__(
-        self, model: Model, hidden: Hidden, texts: Sequence[T], places: Sequence[int], place: Callable[[T], str]
+        self,
+        model: Model,
+        hidden: Hidden,
+        texts: Sequence[T],
+        places: Sequence[int],
+        place: Callable[[T], str],
+        ahead: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         self.texts = texts
         self._model = model
         self._hidden = hidden
         self._places = places
         self._place = place
-        self._known: tuple[list[int], Tensor] | None = None
+        self._ahead = ahead or {}
+        self._known: tuple[dict[int, int], Tensor] | None = None  # the row of each place, and the logits
 
     def logits(self, numbers: Sequence[int]) -> Tensor:
         """Logits of all tokens, float32 [len(numbers), V], of some of the texts; what was computed is used again."""
-        numbers = list(numbers)
+        places = [self._places[number] for number in numbers]
         if self._known is not None:
             known, found = self._known
-            if numbers == known:
-                return found
-            if set(numbers) <= set(known):
-                return found[[known.index(number) for number in numbers]]
-        found = self._computed(numbers, None)
-        self._known = numbers, found
+            rows = [known.get(place, -1) for place in places]
+            if -1 not in rows:
+                first = rows[0]
+                in_order = rows == list(range(first, first + len(rows)))
+                return found[first : first + len(rows)] if in_order else found[rows]
+        more = [place for number in numbers for place in self._ahead.get(number, ())]
+        found = self._computed([*places, *more], None)
+        self._known = {place: row for row, place in enumerate([*places, *more])}, found
+        return found[: len(places)] if more else found
+
+    def further(self, numbers: Sequence[int], shifts: Sequence[int]) -> Reading[T]:
+        """Some of the texts, so many places further on; what was computed is used again."""
+        places = [self._places[number] + shift for number, shift in zip(numbers, shifts, strict=True)]
+        ahead = {
+            new: [place for place in self._ahead.get(number, ()) if place > places[new]]
+            for new, number in enumerate(numbers)
+        }
+        texts = [self.texts[number] for number in numbers]
+        found = Reading(self._model, self._hidden, texts, places, self._place, ahead)
+        found._known = self._known
         return found
 
     def some_logits(self, number: int, ids: Tensor) -> Tensor:
         """Logits of some tokens, float32 [1, len(ids)], of one of the texts."""
-        return self._computed([number], ids)
+        return self._computed([self._places[number]], ids)
 
-    def _computed(self, numbers: Sequence[int], ids: Tensor | None) -> Tensor:
-        places = [self._places[number] for number in numbers]
-
+    def _computed(self, places: Sequence[int], ids: Tensor | None) -> Tensor:
         def place(entry: int) -> str:
-            return self._place(self.texts[self._places.index(entry)])
+            # A place ahead is that of the text before it.
+            owner = max((each for each in self._places if each <= entry), default=self._places[0])
+            return self._place(self.texts[self._places.index(owner)])
 
         return logits_of(self._model, self._hidden, places, ids, place)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
+from ..drafts.given import check_draft
 from ..models.protocol import Model, SourceModel
 from ..options import Options
 from ..prompts.encoding import ids_of
@@ -35,6 +36,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
 
 
 def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
+    check_draft(model, options.draft)
     stop = StopStrings(options.stop)
     stop_ids = frozenset(options.stop_ids)
     for token in stop_ids:
@@ -64,6 +66,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 scores=options.logprobs or options.diagnostics,
                 diagnostics=options.diagnostics,
                 trace=options.trace,
+                draft=options.draft,
             )
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
+from ..drafts.trail import Trail
 from ..memory.tables import BlockTable
+from ..models.protocol import Model
 from ..search import Beam, Search
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
@@ -27,6 +29,7 @@ class Request:
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
+    draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
     """
 
     number: int
@@ -41,6 +44,7 @@ class Request:
     scores: bool = False
     diagnostics: bool = False
     trace: bool = False
+    draft: bool | Model = True
 
     @property
     def width(self) -> int:
@@ -109,6 +113,7 @@ class Row(Reader):
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
     trace: of that search, if asked for
+    steps: forward passes that read it; trail: what guesses of how it goes on are made by
     error: what went wrong with this text alone
     """
 
@@ -125,6 +130,8 @@ class Row(Reader):
     score: float | None = None
     siblings: int | None = None
     trace: SearchTrace | None = None
+    steps: int = 0
+    trail: Trail | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 

@@ -36,7 +36,7 @@ class RowSearch:
 
     def restart(self, row: Row, table: BlockTable) -> Row:
         """A row with the same tokens that has everything to read again; all but its tokens is made anew."""
-        again = Row(table, list(row.request.start.prompt), row.request, row.request.first_state)
+        again = Row(table, list(row.request.start.prompt), row.request, row.request.first_state, steps=row.steps)
         sure = min(len(row.tokens), len(row.scores), len(row.raw_scores)) if row.request.scores else len(row.tokens)
         try:
             for token in row.tokens[:sure]:

@@ -217,6 +217,7 @@ class Lanes:
         table.tokens += read
         row.pending = row.pending[count:]
         lane.sent -= count
+        row.steps += 1
         self._pool.trim(table)
         if not part.chooses:
             return
@@ -276,6 +277,7 @@ def _is_plain(row: Row) -> bool:
     return (
         not (request.scores or request.diagnostics)
         and request.controls.are_off
+        and isinstance(request.draft, bool)
         and type(request.search) in _SEARCHES
         and 0 < len(row.pending) <= BLOCK
         and (len(row.pending) == 1 or bool(row.tokens))

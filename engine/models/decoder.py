@@ -178,6 +178,16 @@ class DecoderModel:
         """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""
         return self._reader.read(chunks, memory)
 
+    @property
+    def reads_drafts(self) -> bool:
+        """Whether the states of several tokens of a chunk can be had: in packed steps, where layers keep none."""
+        return isinstance(self._reader, PackedReader)
+
+    def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Tensor:
+        """Hidden states, as those of `forward`, [sum(ends), size] of the last tokens of each chunk, so many."""
+        assert isinstance(self._reader, PackedReader)
+        return self._reader.read_ends(chunks, ends, memory)
+
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
         chosen = hidden if len(rows) == len(hidden) and list(rows) == list(range(len(rows))) else hidden[list(rows)]

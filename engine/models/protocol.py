@@ -97,6 +97,23 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class DraftedModel(Model, Protocol):
+    """A model that can say what follows each of the last tokens of a chunk, and read other ones in their places later.
+
+    It keeps nothing of a text beside its keys and values.
+    """
+
+    @property
+    def reads_drafts(self) -> bool:
+        """Whether it can, as it is."""
+        ...
+
+    def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Hidden:
+        """As `forward`, with what `logits` needs about the last `ends[i]` tokens of chunk i, in their order."""
+        ...
+
+
+@runtime_checkable
 class SourceModel(Model, Protocol):
     """A model that reads the prompt, its source, apart from the output: encoder and decoder."""
 

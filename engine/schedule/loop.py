@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate, count
+from time import perf_counter
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,12 +21,13 @@ from ..device.backend import LANES
 from ..device.choosing import backend_of
 from ..device.lanes import Lanes
 from ..device.records import Records
+from ..drafts.drafter import Drafted, Drafter
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam
 from .call import Call, Entry, Outcome, Work
-from .scheduler import Pace, Plan, Scheduler, by_arrival
+from .scheduler import SHORT, Pace, Plan, Scheduler, by_arrival
 
 CAREFUL = 256
 """So many steps after memory ran out, as many texts are tried again as before."""
@@ -53,6 +56,7 @@ class Loop:
         self._encoder = model if isinstance(model, SourceModel) else None
         self._arrivals = 0
         self._is_whole = False
+        self._drafter: Drafter | None = None
         self._clear()
 
     @property
@@ -123,6 +127,7 @@ class Loop:
         self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
         self._lanes = self._make_lanes()
+        self._drafter = self._make_drafter()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
 
     def _make_lanes(self) -> Lanes | None:
@@ -133,6 +138,13 @@ class Loop:
         backend = backend_of(self.model, self._memory, records)
         size = self.model.vocabulary.size
         return None if backend is None else Lanes(self._rows, self._pool, backend, records, size)
+
+    def _make_drafter(self) -> Drafter | None:
+        """What guesses how rows go on, where the model can read guesses."""
+        if not isinstance(self._pool, BlockPool) or not Drafter.suits(self.model, self._pool):
+            return None
+        costs = None if self._drafter is None else self._drafter.costs
+        return Drafter(self.model, self._rows, self._pool, costs)
 
     def _recover(self) -> None:
         """Begin again with all that was on its way; nothing of what was in memory is relied upon."""
@@ -150,6 +162,7 @@ class Loop:
                 if not is_ended:
                     # Beams may have been left half continued; their search comes to the same again.
                     again = self._again(entry) if isinstance(work, Row) else self._start(work.request, _source(work))
+                    again.steps = work.steps
                     left.append(Entry(call, number, entry.arrival, again, gave_up=True))
                     call.entries[number] = left[-1]
                 else:
@@ -207,21 +220,45 @@ class Loop:
             works = [entry.work for entry in plan.entries]
             if self._lanes.takes(works):
                 return self._lanes.run(works, most, is_over)
-        hidden = self.model.forward(plan.chunks, self._memory)
+        begin = perf_counter()
+        drafted = self._guess(plan)
+        if drafted is None:
+            hidden, place = self.model.forward(plan.chunks, self._memory), count()
+        else:
+            ends = drafted.ends(plan.readers)
+            hidden = drafted.read(self.model, plan.readers, plan.chunks, self._memory)
+            place = accumulate([0, *ends])
         places: dict[int, int] = {}
-        for place, (reader, chunk) in enumerate(zip(plan.readers, plan.chunks, strict=True)):
+        for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
             reader.table.tokens += chunk.tokens
             # What is to be read next is a list of its own: the model may yet look at this one.
             reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
-            places[id(reader)] = place
+            places[id(reader)] = next(place)
+        for entry in plan.everyone():
+            entry.work.steps += 1
         for _, reader, lead in plan.twins:
             reader.table, reader.pending = self._pool.fork(lead.table), []
             places[id(reader)] = places[id(lead)]
         if self.model.window is not None:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
-        self._advance(plan, hidden, places)
+        self._advance(plan, hidden, places, drafted)
+        if self._drafter is not None and plan.is_short:
+            tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
+            self._drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - begin)
         return True
+
+    def _guess(self, plan: Plan) -> Drafted | None:
+        """How rows that are being written may go on, to be read along, where that is likely to save steps."""
+        # Where memory has run out steps are kept small.
+        if self._drafter is None or plan.twins or self._pace is not self._full_pace:
+            return None
+        rows: list[Row] = []
+        for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
+            if isinstance(reader, Row) and reader.table.tokens and len(chunk.tokens) == len(reader.pending) <= SHORT:
+                rows.append(reader)
+        self._drafter.keep(rows)
+        return self._drafter.guess(rows, sum(len(chunk.tokens) for chunk in plan.chunks)) if rows else None
 
     def _encode(self, model: SourceModel, plan: Plan) -> None:
         """Let the model's encoder read the prompts of texts that have none yet."""
@@ -233,7 +270,7 @@ class Loop:
         for source, reader in new:
             reader.table.source = self._sources[source]
 
-    def _advance(self, plan: Plan, hidden: Hidden, places: dict[int, int]) -> None:
+    def _advance(self, plan: Plan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
         """Continue the texts that have read all there was."""
         rows: list[Row] = []
         groups: list[Group] = []
@@ -242,7 +279,11 @@ class Loop:
                 (rows if isinstance(entry.work, Row) else groups).append(entry.work)  # type: ignore[arg-type]
         if rows:
             where = [places[id(row)] for row in rows]
-            self._rows.advance(Reading(self.model, hidden, rows, where, place_of))
+            if drafted is None or self._drafter is None:
+                self._rows.advance(Reading(self.model, hidden, rows, where, place_of))
+            else:
+                ahead = drafted.places(rows, where)
+                self._drafter.advance(Reading(self.model, hidden, rows, where, place_of, ahead), drafted)
         if groups:
             groups.sort(key=_beams_of)
             where = [places[id(reader)] for group in groups for reader in group.readers]

@@ -65,6 +65,11 @@ class Plan:
         both = zip(self.readers, self.chunks, strict=True)
         return all(len(chunk.tokens) == len(reader.pending) for reader, chunk in both)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether all that is read are the next tokens of texts that are being written."""
+        return not self.prompted and not self.twins
+
     def everyone(self) -> list[Entry]:
         """Those that take part, each once."""
         return list(dict.fromkeys(self.entries) | dict.fromkeys(entry for entry, _, _ in self.twins))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...kernels.jit.calling import call
 from ...kernels.suffix.quoting import Quotable, accepts, follow, read
+from ...kernels.suffix.tree import END
 from ..given import no_state, state_of
 from ..limits import Meter, current
 from ..locks import new_lock
@@ -108,6 +109,23 @@ class SubstringAutomaton:
             return [depth]
         first, last = self._below(node)
         return sorted((self.quotable.starts[first:last] + depth).tolist())
+
+    def ahead(self, state: int, most: int) -> bytes:
+        """Up to so many bytes that follow in the document, where a state stands for one place only; else nothing."""
+        if self.check(state) == DEAD:
+            return b""
+        node, depth = self.place(state)
+        inner = len(self.quotable.lo)
+        if node == inner + len(self.quotable.starts):
+            begin = depth
+        else:
+            first, last = self._below(node)
+            if last - first != 1:
+                return b""
+            begin = int(self.quotable.starts[first]) + depth
+        text = self.quotable.text[begin : begin + most]
+        ends = np.flatnonzero(text == END)
+        return text[: ends[0] if len(ends) else most].tobytes()
 
     def _below(self, node: int) -> tuple[int, int]:
         """The suffixes that a node of the tree stands for: starts[first:last]."""

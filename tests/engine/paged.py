@@ -65,18 +65,24 @@ class PagedModel(FunctionModel):
     """Writes token ids where others write keys and values, and reads texts from there.
 
     state_bytes: above 0, it also keeps a state of each text
-    read: how many tokens it has read so far; most: in one step; raises: what the next steps raise, if anything
+    reads_drafts: what follows several tokens can be asked too
+    read: how many tokens it has read so far; most: in one step; ends: of how many places it was
+        asked what follows several tokens; raises: what the next steps raise, if anything
     """
 
     block_bytes = 64
 
-    def __init__(self, window: int | None = None, context: int | None = None, state_bytes: int = 0) -> None:
+    def __init__(
+        self, window: int | None = None, context: int | None = None, state_bytes: int = 0, reads_drafts: bool = False
+    ) -> None:
         super().__init__(logits_of, VOCABULARY, context=context)
+        self.reads_drafts = reads_drafts
         self.state_bytes = state_bytes
         self.window = window
         self.read = 0
         self.steps = 0
         self.most = 0
+        self.ends = 0
         self.raises: list[BaseException | None] = []
 
     def make_memory(self, blocks: int) -> Any:
@@ -96,6 +102,15 @@ class PagedModel(FunctionModel):
         self.read += sum(len(tokens) for _, tokens in chunks)
         self.most = max(self.most, sum(len(tokens) for _, tokens in chunks))
         return [self._found(chunk, memory) for chunk in chunks]
+
+    def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Any) -> list[tuple[int, ...]]:
+        self.ends += sum(ends)
+        found = self.forward(chunks, memory)
+        return [
+            text[: len(text) - back]
+            for text, count in zip(found, ends, strict=True)
+            for back in reversed(range(count))
+        ]
 
     def _found(self, chunk: Chunk, memory: Any) -> tuple[int, ...]:
         """A text, of which the part that the model looks at is read from the blocks."""

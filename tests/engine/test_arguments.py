@@ -35,7 +35,7 @@ ODD: list[Any] = [
 CALL_OPTIONS = [
     *("max_tokens", "search", "include", "seed", "stop", "stop_ids", "heal", "no_repeat_ngram_size"),
     *("repetition_penalty", "min_tokens", "batch_size", "progress", "retries", "logprobs", "diagnostics", "trace"),
-    *("tools", "documents", "nonsense", "temperature"),
+    *("tools", "documents", "draft", "nonsense", "temperature"),
 ]
 ANY_ARRAY = {"type": "array", "items": {"type": "integer"}}
 

@@ -47,10 +47,22 @@ class PackedReader:
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
+        states, step = self._read_all(chunks, storage)
+        return states if len(states) == len(step.last) else states[step.last]
+
+    def read_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], storage: Any) -> Tensor:
+        """The states [sum(ends), size] of the last tokens of each chunk, so many."""
+        states, step = self._read_all(chunks, storage)
+        if len(states) == sum(ends):
+            return states
+        return states[[place for last, count in zip(step.last, ends, strict=True)
+                       for place in range(last - count + 1, last + 1)]]  # fmt: skip
+
+    def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, Step]:
+        """The states [tokens, size] of all tokens, behind one another as the step has them."""
         step = self.step(chunks, storage)
         ids, positions = torch.tensor([step.ids, step.positions], device=self._body.device)
-        states = self._states(ids, positions, step)
-        return states if len(states) == len(step.last) else states[step.last]
+        return self._states(ids, positions, step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
         """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.

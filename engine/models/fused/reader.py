@@ -37,15 +37,14 @@ class FusedReader(PackedReader):
         number = self.fused.prepare()
         return super().baked if number is None else (number,)
 
-    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
-        """The states [chunks, size] of the last tokens."""
+    def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, Step]:
+        """The states [tokens, size] of all tokens."""
         if self.fused.prepare() is None:
-            return super().read(chunks, storage)
+            return super()._read_all(chunks, storage)
         device = self._body.device
         step = Step(chunks, storage, self._reaches, device)
         ids, positions = torch.tensor([step.ids, step.positions], device=device)
-        states = self._fused_states(ids, positions, step.places.on(device), step)
-        return states if len(states) == len(step.last) else states[step.last]
+        return self._fused_states(ids, positions, step.places.on(device), step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
         """The states [tokens, size] of all tokens of a step that is on the device only."""

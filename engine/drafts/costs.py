@@ -1,0 +1,62 @@
+"""What it takes to read more tokens in a step, measured, and whether that pays."""
+
+from __future__ import annotations
+
+_FORGET = 0.97
+_RIDGE = 2.0
+"""A slope that was measured before counts as much as steps whose sizes vary by so much."""
+_OUTLIER = 3.0
+_MARGIN = 1.1
+FREE_TOKENS = 15
+"""Until it is measured, so many more tokens are taken to cost as much as a step of one."""
+
+
+class Costs:
+    """The time of a step as `begin + each * tokens`, by steps so far, those long ago counting less.
+
+    Source: least squares with exponential forgetting, the slope drawn to what it was before.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._tokens = self._seconds = 0.0
+        self._variance = self._covariance = 0.0
+        self._each: float | None = None
+
+    @property
+    def each(self) -> float:
+        """Seconds for one more token."""
+        if self._each is None:
+            return self._seconds / (self._tokens + FREE_TOKENS)
+        return self._each
+
+    def time(self, tokens: float) -> float:
+        """Seconds for a step of so many tokens."""
+        return max(self._seconds + self.each * (tokens - self._tokens), self.each * tokens)
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """Take down a step. One that took much longer than others counts for less: the machine did something else."""
+        self._steps += 1
+        if self._steps == 1:
+            self._tokens, self._seconds = tokens, seconds
+            return
+        if self._steps > FREE_TOKENS:
+            seconds = min(seconds, _OUTLIER * self.time(tokens))
+        share = max(1 - _FORGET, 1 / self._steps)
+        more, longer = tokens - self._tokens, seconds - self._seconds
+        before = self.each
+        self._tokens += share * more
+        self._seconds += share * longer
+        self._variance = (1 - share) * (self._variance + share * more * more)
+        self._covariance = (1 - share) * (self._covariance + share * more * longer)
+        if more:
+            slope = (self._covariance + _RIDGE * before) / (self._variance + _RIDGE)
+            self._each = min(max(slope, 0.0), self._seconds / self._tokens)
+
+    def pays(self, probability: float, tokens: float, useful: float, besides: float = 0.0) -> bool:
+        """Whether to read one more token in a step of so many, of which so many are expected to be of use.
+
+        That is where it brings more for its time than the step does as a whole. besides: seconds that it takes beside
+        the step, to be guessed
+        """
+        return probability * self.time(tokens) > _MARGIN * (self.each + besides) * useful

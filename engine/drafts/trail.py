@@ -1,0 +1,111 @@
+"""A text's own guesses: what came before goes on as it did, a quotation goes on where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .odds import QUOTED, SECOND, Odds, kind_of
+
+MOST_AGREEING = 17
+_PAIR = 32
+
+
+class Trail:
+    """The tokens of a text, prompt and output, and where in it the last of them came before.
+
+    odds: how often its guesses were right
+    quoted: tokens that follow in the document that is being quoted; second: those that a smaller model guesses
+    wakes: at how many tokens it is worth a look again
+    """
+
+    def __init__(self, tokens: Sequence[int], odds: Odds) -> None:
+        self.tokens = list(tokens)
+        self.odds = Odds(odds, memory=64)
+        self.quoted: Sequence[int] = ()
+        self.second: Sequence[int] = ()
+        self.wakes = 0
+        self._idle = 0
+        self._nap = _NAP
+        numbers = np.array(self.tokens, np.int64)
+        # Later places overwrite earlier ones.
+        self._after_one: dict[int, int] = dict(zip(self.tokens, range(1, len(self.tokens)), strict=False))
+        pairs: list[int] = (numbers[:-2] << _PAIR | numbers[1:-1]).tolist() if len(numbers) > 2 else []
+        self._after_two: dict[int, int] = dict(zip(pairs, range(2, len(self.tokens)), strict=True))
+        self._at = self._agreeing = 0
+        self._find()
+
+    def take(self, token: int, is_chosen: bool) -> None:
+        """One more token. is_chosen: it might have been another one, so that a guess of it counts"""
+        if is_chosen:
+            self._note(token)
+        else:
+            self.quoted = self.quoted[1:] if self.quoted and self.quoted[0] == token else ()
+            self.second = self.second[1:] if self.second and self.second[0] == token else ()
+        goes_on = self._agreeing > 0 and self.tokens[self._at] == token
+        tokens = self.tokens
+        count = len(tokens)
+        self._after_one[tokens[-1]] = count
+        if count > 1:
+            self._after_two[tokens[-2] << _PAIR | tokens[-1]] = count
+        tokens.append(token)
+        if goes_on:
+            self._at += 1
+            self._agreeing += 1
+        if not goes_on or self._agreeing < _SURE:
+            self._find()
+
+    def guesses(self, most: int) -> list[tuple[int, int]]:
+        """The next tokens, up to so many, each with its kind: of a quotation, else of what the text repeats."""
+        if self.quoted:
+            return [(token, QUOTED) for token in self.quoted[:most]]
+        agreeing, at = self._agreeing, self._at
+        if agreeing == 0:
+            return [(token, SECOND) for token in self.second[:most]]
+        return [(token, kind_of(agreeing + n)) for n, token in enumerate(self.tokens[at : at + most])]
+
+    def rest(self, is_used: bool) -> None:
+        """After a look: where nothing was of use for long, look less often."""
+        if is_used:
+            self._idle, self._nap = 0, _NAP
+            return
+        self._idle += 1
+        if self._idle >= _PATIENCE:
+            self.wakes = len(self.tokens) + self._nap
+            self._nap = min(2 * self._nap, _LONGEST_NAP)
+            self._idle = _PATIENCE - _LOOK
+
+    def _note(self, token: int) -> None:
+        """Count the guesses of a token."""
+        if self._agreeing:
+            self.odds.note(kind_of(self._agreeing), self.tokens[self._at] == token)
+        if self.quoted:
+            self.odds.note(QUOTED, self.quoted[0] == token)
+            self.quoted = self.quoted[1:] if self.quoted[0] == token else ()
+        if self.second:
+            self.odds.note(SECOND, self.second[0] == token)
+            self.second = self.second[1:] if self.second[0] == token else ()
+
+    def _find(self) -> None:
+        """Where the last tokens came before, and how many of them agree."""
+        tokens = self.tokens
+        count = len(tokens)
+        at = self._after_two.get(tokens[-2] << _PAIR | tokens[-1]) if count > 1 else None
+        if at is None:
+            at = self._after_one.get(tokens[-1])
+            if at is None:
+                self._agreeing = 0
+                return
+        agreeing = 1
+        while agreeing < min(at, MOST_AGREEING) and tokens[at - 1 - agreeing] == tokens[count - 1 - agreeing]:
+            agreeing += 1
+        self._at, self._agreeing = at, agreeing
+
+
+_SURE = 3
+"""Once so many tokens agree, the place stays what it is as long as it is right."""
+_PATIENCE = 24
+_LOOK = 4
+_NAP = 16
+_LONGEST_NAP = 64

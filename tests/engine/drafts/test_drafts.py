@@ -1,0 +1,246 @@
+"""Guesses are read along, and nothing else changes: tokens, memory and errors are those of texts without."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from trellm import Beam, Greedy, OptionError, Sample, generate, models
+from trellm.engine.decode.requests import requests_of
+from trellm.engine.decode.row import Request
+from trellm.engine.drafts.costs import Costs
+from trellm.engine.drafts.drafter import Drafter
+from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.options import Options
+from trellm.engine.running import listed
+from trellm.engine.schedule.call import Call
+from trellm.engine.schedule.loop import Loop
+from trellm.engine.schedule.scheduler import Pace
+from trellm.guides import SubstringGuide
+
+from ..machines import VOCABULARY as OTHER_VOCABULARY
+from ..paged import LETTERS, VOCABULARY, PagedModel, drain, results
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"on": {"type": "string"}, "in": {"type": "integer", "minimum": 0}, "the": {"enum": ["an", "on"]}},
+    "required": ["on", "in", "the"],
+    "additionalProperties": False,
+}
+TEXT = "the inn on the 12th then the inn on the 23rd an oath on the inn"
+
+
+def always(self: Costs, probability: float, *others: float) -> bool:
+    return probability > 0
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Guesses are read whatever they cost. How many there were in each step, and how many of them were right."""
+    counts: list[int] = []
+    advance = Drafter.advance
+
+    def counted(self: Drafter, reading: Any, found: Any) -> None:
+        before = {row: len(row.table.tokens) for row in found.tokens}
+        advance(self, reading, found)
+        counts.append(sum(len(row.table.tokens) - before[row] for row in found.tokens))
+
+    monkeypatch.setattr(Costs, "pays", always)
+    monkeypatch.setattr(Drafter, "advance", counted)
+    yield counts
+
+
+class Some:
+    """Random requests: some guess by themselves, some by a model, which may be the same or always wrong."""
+
+    def __init__(self, model: PagedModel, seed: int) -> None:
+        self.model = model
+        self.pick = random.Random(seed)
+        patterns = [None, "[a-d]{3,9}e", "(ab|ba|c){2,}d", "[a-h]{40,60}", "(abcdefgh){3}[ab]{9}(hgfe){4}"]
+        self.generators = [generate.text(model) if p is None else generate.regex(model, p) for p in patterns]
+        self.generators.append(generate.Generator(model, SubstringGuide("abcdefgh" * 3 + "hgfedcba", VOCABULARY)))
+        wrong = models.from_function(lambda ids: [1.0 * (token == ids[-1]) for token in range(len(VOCABULARY.tokens))],
+                                     VOCABULARY)  # fmt: skip
+        self.drafts = [True, model, PagedModel(), wrong]
+        self.prompts = ["".join(self.pick.choices(LETTERS, k=self.pick.choice([1, 5, 40, 90]))) for _ in range(4)]
+
+    def request(self) -> Request:
+        pick = self.pick
+        prompt = pick.choice(self.prompts)[: pick.randint(1, 90)] * pick.choice([1, 1, 2])
+        search = pick.choice([Greedy(), Greedy(), Sample(), Sample(temperature=0.5, top_k=3), Beam(2)])
+        number = pick.randrange(len(self.generators))
+        options = Options(
+            search=search,
+            seed=pick.randrange(100),
+            max_tokens=pick.choice([60, 70]),
+            min_tokens=pick.choice([0, 30]),
+            no_repeat_ngram_size=pick.choice([0, 0, 0, 3]),
+            repetition_penalty=pick.choice([1.0, 1.0, 1.3]),
+            logprobs=pick.random() < 0.2,
+            heal=pick.random() < 0.5,
+            include="hag" if number == 0 and pick.random() < 0.3 else (),
+            stop="gab" if number == 0 and pick.random() < 0.3 else (),
+            draft=True if isinstance(search, Beam) else pick.choice(self.drafts),
+        )
+        return requests_of(self.model, [self.generators[number].job(prompt, options.include)], options)[0]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "pace", "window"),
+    [(34, Pace(), None), (34, Pace(tokens=32, chunk=16), 24), (300, Pace(texts=5), None)],
+)
+def test_requests_come_to_what_they_come_to_without(
+    blocks: int, pace: Pace, window: int | None, eager: list[int]
+) -> None:
+    """Alone and without guesses, that is; with blocks, their content and whose they are looked at in each step."""
+    model = PagedModel(window, reads_drafts=True)
+    loop, some, pick = Loop(model, blocks, pace), Some(model, blocks), random.Random(blocks)
+    calls: list[Call] = []
+    for _ in range(9):
+        calls.append(Call([some.request() for _ in range(pick.randint(1, 4))], pick.choice([1, 3, 16])))
+        loop.calls.append(calls[-1])
+        for _ in range(pick.choice([0, 1, 10])):
+            loop.step()
+            loop.check()
+    drain(loop)
+    assert not loop.tables
+    assert loop.held_blocks == 0
+    assert sum(eager) > 40
+    for call in calls:
+        for request, found in zip(call.requests, results(call), strict=True):
+            plain = Loop(PagedModel(window), 4096, Pace())
+            alone = Call([request], 100)
+            plain.calls.append(alone)
+            drain(plain)
+            assert found == results(alone)[0], request
+            for mine, other in zip(call.outcomes[0].rows, alone.outcomes[0].rows, strict=False):
+                assert request is not call.requests[0] or mine.scores == other.scores
+
+
+@pytest.fixture(scope="module")
+def double(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[[str], DecoderModel]:
+    """A model in float64, so that a wider step comes to the same numbers."""
+    import copy
+
+    return lambda name: DecoderModel(copy.deepcopy(hugging_face(name)).double(), tokenizer)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_models_write_the_same(name: str, double: Callable[[str], DecoderModel], eager: list[int]) -> None:
+    model = double(name)
+    json = generate.json(model, SCHEMA, whitespace="compact")
+    quote = generate.extract(model, TEXT)
+    regex = generate.regex(model, "(the (inn|oath) (on|in) )+12")
+    text = generate.text(model)
+    taken: list[int] = []
+    for generator in (text, regex, json, quote):
+        for search, draft in ((Greedy(), True), (Sample(n=2), model)):
+            options: dict[str, Any] = {"search": search, "seed": 5, "max_tokens": 30}
+            eager.clear()
+            found = generator.run([TEXT, "then th"], **options, draft=draft)
+            taken.append(sum(eager))
+            expected = generator.run([TEXT, "then th"], **options, draft=False)
+            for one, other in zip(flat(found), flat(expected), strict=True):
+                assert (one.text, one.token_ids, one.value) == (other.text, other.token_ids, other.value)
+                assert one.steps <= other.steps
+    assert sum(count > 0 for count in taken) >= len(taken) // 2
+
+
+def flat(results: list[Any]) -> list[Any]:
+    return [each for entry in results for each in listed(entry)]
+
+
+def test_a_model_that_guesses_itself_reads_many_tokens_a_step(double: Callable[[str], DecoderModel]) -> None:
+    """Its guesses are right, so that nearly the fewest steps come out that there can be."""
+    model = double("llama")
+    generator = generate.text(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Costs, "pays", always)
+        found = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=model, heal=False)
+    expected = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=False, heal=False)
+    assert found.token_ids == expected.token_ids
+    assert expected.steps == 49
+    assert found.steps <= 8  # 4, but for guesses of repeats that come by chance
+
+
+def test_what_is_read_before_a_rejection_leaves_nothing(eager: list[int]) -> None:
+    """Blocks that guesses were read into are free again, and known by nothing but tokens that stayed."""
+    model = PagedModel(reads_drafts=True)
+    loop = Loop(model, 64, Pace())
+    prompt = "abcdefgh" * 5
+    call = Call(requests_of(model, [generate.text(model).job(prompt)], Options(max_tokens=60, min_tokens=60)), 1)
+    loop.calls.append(call)
+    known: set[tuple[int, ...]] = set()
+    while not call.outcomes:
+        loop.step()
+        loop.check()
+        known |= {content for _, content in loop._pool._known}  # type: ignore[union-attr]
+    row = call.outcomes[0].rows[0]
+    text = [*row.request.start.prompt, *row.tokens]
+    assert model.ends > row.steps, "guesses were read"
+    assert known <= {tuple(text[i : i + 16]) for i in range(0, len(text), 16)}
+
+
+@pytest.mark.parametrize(
+    ("draft", "said"),
+    [
+        (models.from_function(lambda ids: [0.0] * 6, OTHER_VOCABULARY), "another vocabulary"),
+        (PagedModel(state_bytes=8), "cannot take back"),
+        ("small", "True, False, or a smaller model"),
+        (1, "True, False, or a smaller model"),
+    ],
+)
+def test_drafts_that_cannot_be(draft: Any, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        generate.text(PagedModel(reads_drafts=True))("abc", draft=draft)
+
+
+def test_models_and_searches_that_read_no_guesses() -> None:
+    with pytest.raises(OptionError, match="beams read no guesses"):
+        generate.text(PagedModel(reads_drafts=True))("abc", draft=PagedModel(), search=Beam(2))
+    with pytest.raises(OptionError, match="one token after the other"):
+        generate.text(PagedModel())("abc", draft=PagedModel())
+
+
+def test_a_smaller_model_that_fails_fails_its_texts_alone(eager: list[int]) -> None:
+    model, draft = PagedModel(reads_drafts=True), PagedModel()
+    draft.raises = [RuntimeError("no more")]
+    generator = generate.text(model)
+    loop = Loop(model, 64, Pace())
+    call = Call(
+        [
+            requests_of(model, [generator.job("ab")], Options(max_tokens=60, min_tokens=60, draft=each))[0]
+            for each in (draft, True)
+        ],
+        4,
+    )
+    loop.calls.append(call)
+    drain(loop)
+    assert repr(call.outcomes[0].error) == "RuntimeError('no more')"
+    assert call.outcomes[1].error is None
+
+
+def test_costs_are_what_steps_took() -> None:
+    """Steps of 4 ms and 1 ms a token: guesses pay as long as they bring more than the step does as a whole."""
+    costs, pick = Costs(), random.Random(3)
+    for _ in range(400):
+        tokens = pick.choice([1, 1, 4, 9, 16])
+        costs.note(tokens, 0.004 + 0.001 * tokens + pick.choice([0, 0, 0, 0.0002]))
+    assert costs.each == pytest.approx(0.001, rel=0.15)
+    assert costs.time(10) == pytest.approx(0.014, rel=0.15)
+    assert costs.pays(0.5, 1, 1)
+    assert not costs.pays(0.1, 1, 1)
+    assert not costs.pays(0.5, 64, 64)
+    for _ in range(400):
+        costs.note(1, 0.005)
+    assert costs.each == pytest.approx(0.001, rel=0.2), "steps of one size say nothing of wider ones"
+
+
+def test_where_nothing_repeats_nothing_is_read_along() -> None:
+    """By the measured costs and odds: a text of random tokens, which knows only chance repeats."""
+    model = PagedModel(reads_drafts=True)
+    result = generate.text(model).run("ah", max_tokens=200, min_tokens=200, search=Sample(temperature=8.0), seed=2)
+    assert len(result.token_ids) == 200
+    assert model.ends < 60
