@@ -10,6 +10,7 @@ from typing import Any, Self, TypedDict, cast
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
+from .decode.bias import biases_of
 from .decode.randomness import fresh_seed
 from .decode.repetition import Controls
 from .prompts.given import extras_of
@@ -34,6 +35,9 @@ class TextOptions(TypedDict, total=False):
     no_repeat_ngram_size: int
     repetition_penalty: float
     min_tokens: int
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Mapping[int, float] | Mapping[str, float] | Mapping[int | str, float] | None
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] | None
     documents: Sequence[Mapping[str, Any]] | None
 
@@ -72,6 +76,11 @@ class Options:
     no_repeat_ngram_size, repetition_penalty, min_tokens: no n tokens in a row come twice; tokens that were there
         already, in the prompt too, are less likely, the more the penalty is above 1; EOS is withheld for so many
         tokens. Where a constraint leaves nothing else it wins, and the result's `overruled` says so.
+    frequency_penalty, presence_penalty: numbers from -2 to 2, subtracted from a token's logit for each time that the
+        output has it already, and if it has it at all. The prompt does not count, unlike for repetition_penalty.
+    logit_bias: numbers by token id, or by text of one token, that are added to its logit, whatever it is otherwise;
+        customary are -100 to 100. -inf bans a token: OptionError where a constraint leaves no other. Neither this nor
+        the penalties change the log-probabilities of results. See docs/search.md.
     tools, documents: (chats only) what the tokenizer's template writes besides the messages, as transformers'
         `apply_chat_template` takes them; refused where the template writes nothing of them.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
@@ -93,6 +102,9 @@ class Options:
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
     min_tokens: int = 0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Any = None
     tools: Any = None
     documents: Any = None
     batch_size: int = 16
@@ -123,6 +135,7 @@ class Options:
         self._set("stop", _stop_strings(self.stop))
         self._set("stop_ids", _stop_ids(self.stop_ids))
         self._set("seed", _seed(self.seed))
+        self._set("logit_bias", biases_of(self.logit_bias))
         goals_of(self.include)
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
@@ -151,7 +164,13 @@ class Options:
     @cached_property
     def controls(self) -> Controls:
         """The controls of repetition and length."""
-        return Controls(self.no_repeat_ngram_size, self.repetition_penalty, self.min_tokens)
+        return Controls(
+            self.no_repeat_ngram_size,
+            self.repetition_penalty,
+            self.min_tokens,
+            self.frequency_penalty,
+            self.presence_penalty,
+        )
 
     @property
     def extras(self) -> dict[str, tuple[Any, ...]]:

@@ -446,6 +446,20 @@ class TestGenerate:
         text = capsys.readouterr().out.strip()
         assert len(set(text)) == len(text) >= 6
 
+    def test_biases_and_penalties(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-r", "[a-z=]{9}", "-p", "the "]
+        assert main([*command, "--logit-bias", "q=50", "--logit-bias", '"q"=50']) == 2
+        assert "'q' is there twice" in capsys.readouterr().err
+        assert main([*command, "--logit-bias", "q=90", "--logit-bias", '"\\u003d"=90.5']) == 0
+        assert capsys.readouterr().out == "=========\n"
+        assert main([*command, "--logit-bias", "q=90", "--frequency-penalty", "2", "--presence-penalty", "2"]) == 0
+        assert capsys.readouterr().out == "qqqqqqqqq\n"
+        every = [f"--logit-bias={letter}=90" for letter in "abcdefghijk"]
+        assert main([*command, *every, "--frequency-penalty", "2", "--presence-penalty", "2"]) == 0
+        assert len(set(capsys.readouterr().out)) > 5
+        assert main([*command, "--logit-bias", "0=-inf", "--logit-bias", "==-inf"]) == 0
+        assert "=" not in capsys.readouterr().out
+
     def test_a_file_of_prompts(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"On "\n\n{"prompt": "the answer was ", "id": ["é"]}\n', encoding="utf-8")
@@ -703,6 +717,13 @@ class TestWords:
             (["-p", "a", "-c", "a", "--max-work", "0"], "--max-work"),
             (["-p", "a", "-c", "a", "--max-seconds", "inf"], "--max-seconds"),
             (["-p", "a", "--dtype", "fp16"], "ziplm has neither"),
+            (["-p", "a", "--logit-bias", "a"], "TOKEN=NUMBER is needed"),
+            (["-p", "a", "--logit-bias", "=2"], "TOKEN=NUMBER is needed"),
+            (["-p", "a", "--logit-bias", "a=nan"], "TOKEN=NUMBER is needed"),
+            (["-p", "a", "--logit-bias", '"a=2'], "no JSON string"),
+            (["-p", "a", "--logit-bias", "9999=2"], "--logit-bias: 9999 is not a token id"),
+            (["-p", "a", "--logit-bias", "a=inf"], "--logit-bias['a']"),
+            (["-p", "a", "--presence-penalty", "3"], "a number from -2 up to 2"),
         ],
     )
     def test_mistakes(self, model: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ from .arrays import as_list
 from .beam_group import Candidate, Group, common
 from .reading import Reading, stack_masks
 from .row import Reader, Request, Row
+from .row_search import all_banned
 
 
 class BeamSearch:
@@ -98,7 +99,10 @@ class BeamSearch:
 
     def _masks(self, group: Group) -> list[Mask | None]:
         try:
-            return [self._mask(group, beam) for beam in group.beams]
+            masks = [self._mask(group, beam) for beam in group.beams]
+            if group.request.bias.banned and not any(mask is None or mask.any() for mask in masks):
+                group.error = all_banned(place_of(group))
+            return masks
         except Exception as error:
             group.error = error
             return []
@@ -118,7 +122,7 @@ class BeamSearch:
         return self._narrowed(group, beam, mask)
 
     def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
-        return group.request.withheld(mask, beam.tokens, self._vocabulary.size, self._eos)
+        return group.request.withheld(mask, beam.tokens, self._vocabulary.size, self._eos, beam.state)
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first.
@@ -128,6 +132,8 @@ class BeamSearch:
         """
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)
         wanted = max(2, 1 + enders) * groups[0].search.width
+        if groups[0].request.changes_scores:
+            logits = _changed(groups, logits)
         if not groups[0].has_goals:
             return self._listed(groups, logits, masks, wanted, together=True)[0]
         found, logsums = self._listed(groups, logits, masks, wanted, together=False)
@@ -157,19 +163,16 @@ class BeamSearch:
     def _listed(
         self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None], wanted: int, *, together: bool
     ) -> tuple[list[list[Candidate]], list[float]]:
-        """The best `wanted` candidates of each group, or of each of its beams, and each row's log-sum-exp."""
+        """The best `wanted` candidates of each group, or of each of its beams, and each row's log-sum-exp.
+
+        logits: of groups that change scores, what `_changed` made of them, with log-sum-exps that count as 0
+        """
         count = len(groups[0].beams)
         size = count if together else 1
         totals = [beam.total for group in groups for beam in group.beams]
         wanted = min(wanted, size * logits.shape[1])
-        controls, stacked = groups[0].request.controls, stack_masks(masks, logits)
-        if controls.repetition_penalty == 1:
-            best = masked_topk(logits, wanted, stacked, scores=totals, group=size)
-        else:
-            # As in transformers: the penalty is on log-probabilities, which are not normalised again.
-            texts = [[*group.request.start.prompt, *beam.tokens] for group in groups for beam in group.beams]
-            logprobs = controls.penalised(logits.log_softmax(-1), texts)
-            best = masked_topk(logprobs, wanted, stacked, scores=totals, group=size, normalise="none")
+        normalise = "none" if groups[0].request.changes_scores else "raw"
+        best = masked_topk(logits, wanted, stack_masks(masks, logits), scores=totals, group=size, normalise=normalise)
         for number, status in enumerate(as_list(best.status)):
             if status == NAN:
                 group = groups[number // count]
@@ -341,9 +344,21 @@ def _merged(candidates: list[Candidate]) -> list[Candidate]:
     return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
 
 
+def _changed(groups: Sequence[Group], logits: Tensor) -> Tensor:
+    """Log-probabilities of the beams' next tokens, with penalties and biases; not normalised again.
+
+    That is what transformers' beams do.
+    """
+    found = logits.log_softmax(-1)
+    beams = [(group.request, beam) for group in groups for beam in group.beams]
+    for scores, (request, beam) in zip(found, beams, strict=True):
+        request.changed(scores, beam.tokens, beam.inside, beam.state)
+    return found
+
+
 def _kind(group: Group) -> tuple[Any, ...]:
     """What groups must have in common to be continued by one choice of candidates."""
-    return len(group.beams), group.search, group.has_goals, group.request.controls.repetition_penalty
+    return len(group.beams), group.search, group.has_goals, group.request.changes_scores
 
 
 def _search_of(request: Request) -> Beam:

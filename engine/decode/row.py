@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+
+from torch import Tensor
 
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
@@ -12,9 +15,10 @@ from ..memory.tables import BlockTable
 from ..search import Beam, Search
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
+from .bias import NO_BIAS, Bias
 from .guide_cache import GuideCache
 from .healing import Start
-from .repetition import Controls
+from .repetition import Controls, full_mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Request:
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
     key: of the row's random numbers
+    bias: what is added to the scores of tokens
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
@@ -38,6 +43,7 @@ class Request:
     stop_ids: frozenset[int]
     controls: Controls
     search: Search | Beam
+    bias: Bias = NO_BIAS
     scores: bool = False
     diagnostics: bool = False
     trace: bool = False
@@ -47,11 +53,44 @@ class Request:
         """How many texts the model may read for it at once."""
         return self.search.width if isinstance(self.search, Beam) else 1
 
-    def withheld(self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int]) -> Mask | None:
-        """A mask, narrowed by the controls after an output so far."""
-        if not self.controls.withholds:
+    @property
+    def is_plain(self) -> bool:
+        """Whether a row chooses by the model's own scores, from all that its constraint allows."""
+        return self.controls.are_off and self.bias is NO_BIAS
+
+    @property
+    def changes_scores(self) -> bool:
+        """Whether penalties or biases change the model's scores."""
+        return self.controls.change_scores or bool(self.bias.added)
+
+    def changed(self, scores: Tensor, tokens: Sequence[int], inside: int, state: int) -> None:
+        """Change scores float32 [V] in place, by the penalties first and then the biases, after an output so far.
+
+        inside: how many of its tokens lie within the prompt's end
+        """
+        if self.controls.change_scores:
+            self.controls.penalise(scores, (*self.start.prompt, *tokens[:inside]), tokens[inside:])
+        if self.bias.added:
+            self.bias.add_to(scores, self._biased(state))
+
+    def withheld(
+        self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int], state: int
+    ) -> Mask | None:
+        """A mask without banned tokens, narrowed by the controls after an output so far; empty where all are banned."""
+        if self.bias.banned:
+            everything = full_mask(size) if mask is None else mask
+            mask = self.bias.allowed(everything, eos | self.stop_ids, self._biased(state))
+        if not self.controls.withholds or (mask is not None and not mask.any()):
             return mask
         return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+
+    def bans(self, state: int, token: int) -> bool:
+        """Whether a token is never to be chosen."""
+        return token in self.bias.banned and self.is_output(state, token)
+
+    def _biased(self, state: int) -> Callable[[int], bool] | None:
+        """To which tokens biases apply in a state; None for all."""
+        return None if state >= self.start.tail else partial(self.is_output, state)
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ...errors import ModelError
+from torch import Tensor
+
+from ...errors import ModelError, OptionError
 from ...guides.protocol import Mask
 from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
@@ -13,7 +15,6 @@ from ..search import UNUSABLE, Beam, Search
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
-from .repetition import Controls
 from .row import Request, Row
 from .scoring import log_probabilities
 
@@ -90,14 +91,16 @@ class RowSearch:
         return Allowed(ids, guide_cache.mask(row.state, stop_ids) if ids is None else None)
 
     def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
-        """What the controls of repetition and length leave of it, as a mask."""
-        controls = row.request.controls
-        if controls.are_off:
+        """What the controls of repetition and length, and bans, leave of it, as a mask. Raises OptionError."""
+        if row.request.is_plain:
             return allowed
         mask = allowed.mask
         if mask is None and row.guide_cache is not None:
             mask = row.guide_cache.mask(row.state, row.request.stop_ids)
-        return Allowed(mask=row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos))
+        mask = row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos, row.state)
+        if mask is not None and not mask.any():
+            raise all_banned(place_of(row))
+        return Allowed(mask=mask)
 
     def _closing(self, row: Row) -> Allowed:
         mask, guide_cache = self.closing_mask(row), row.guide_cache
@@ -140,12 +143,10 @@ class RowSearch:
             tokens[i] = column if column == UNUSABLE else int(each.ids[column])
         if wide:
             found = reading.logits(wide)
-            for search, controls, places in _alike(reading.texts[i].request for i in wide):
+            for search, places in _alike(reading.texts[i].request for i in wide):
                 several = [wide[place] for place in places]
                 rows = [reading.texts[i] for i in several]
-                logits = found if len(several) == len(wide) else found[places]
-                if controls.repetition_penalty != 1:
-                    logits = controls.penalised(logits, [[*row.request.start.prompt, *row.tokens] for row in rows])
+                logits = _changed(found if len(several) == len(wide) else found[places], rows)
                 masks = stack_masks([_mask(allowed[i]) for i in several], logits)
                 picked = search.pick(logits, masks, [_draw(row, attempt) for row in rows])
                 tokens.update(zip(several, picked, strict=True))
@@ -227,6 +228,8 @@ class RowSearch:
                 row.finish = "complete"
             elif allowed.forced < 0 or row.request.scores:
                 return
+            elif row.request.bans(row.state, allowed.forced):
+                raise all_banned(place_of(row))
             else:
                 self._append(row, allowed.forced)
 
@@ -243,18 +246,35 @@ def unusable(row: Row) -> ModelError:
     )
 
 
-def _alike(requests: Iterable[Request]) -> list[tuple[Search, Controls, list[int]]]:
-    """The places of requests with equal searches and penalties."""
-    found: list[tuple[Search, Controls, list[int]]] = []
+def all_banned(place: str) -> OptionError:
+    """What is wrong where nothing is allowed but banned tokens."""
+    return OptionError(
+        f"logit_bias: at {place} every token that the constraint, and what is left of max_tokens, allow is banned by "
+        "-inf; use a number such as -100, which leaves a token to be chosen where there is no other"
+    )
+
+
+def _changed(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """The logits of rows, float32 [rows, V], with their penalties and biases."""
+    if not any(row.request.changes_scores for row in rows):
+        return logits
+    found = logits.clone()
+    for scores, row in zip(found, rows, strict=True):
+        row.request.changed(scores, row.tokens, row.inside, row.state)
+    return found
+
+
+def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
+    """The places of requests with equal searches."""
+    found: list[tuple[Search, list[int]]] = []
     for place, request in enumerate(requests):
         assert not isinstance(request.search, Beam)
-        for search, controls, places in found:
-            same = search is request.search or search == request.search
-            if same and controls.repetition_penalty == request.controls.repetition_penalty:
+        for search, places in found:
+            if search is request.search or search == request.search:
                 places.append(place)
                 break
         else:
-            found.append((request.search, request.controls, [place]))
+            found.append((request.search, [place]))
     return found
 
 

@@ -47,6 +47,8 @@ class Some:
             min_tokens=self.pick.choice([0, 30]),
             no_repeat_ngram_size=self.pick.choice([0, 0, 0, 3]),
             repetition_penalty=self.pick.choice([1.0, 1.0, 1.3]),
+            frequency_penalty=self.pick.choice([0.0, 0.0, 0.5]),
+            logit_bias=self.pick.choice([None, None, {5: 1.5, 3: -2.5}]),
             logprobs=self.pick.random() < 0.2,
         )
         return requests_of(self.model, [self.pick.choice(self.generators).job(prompt)], options)[0]
