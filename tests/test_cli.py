@@ -667,7 +667,16 @@ class Words:
         return [0] * (3 if text == "first" else 1)
 """
 
-    @pytest.mark.parametrize(("how", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGKILL", -9), ("raise", 1)])
+    @pytest.mark.parametrize(
+        ("how", "code"),
+        [
+            ("SIGTERM", 143),
+            *(
+                pytest.param(how, code, marks=pytest.mark.slow)
+                for how, code in [("SIGINT", 130), ("SIGKILL", -9), ("raise", 1)]
+            ),
+        ],
+    )
     def test_what_is_finished_is_kept(self, how: str, code: int, tmp_path: Path) -> None:
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"first"\n"second"\n"third"\n"fourth"\n')
