@@ -49,6 +49,12 @@ if TYPE_CHECKING:
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
 @click.option("--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once.")
 @click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
+@click.option(
+    "--top-logprobs",
+    type=click.IntRange(1, 1000),
+    metavar="K",
+    help="As --logprobs, and those of the K likeliest tokens at each place.",
+)
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--memory", type=Size(), help="For keys and values, such as 2GiB; by default half of what is free.")
@@ -69,6 +75,7 @@ def generate(
     no_heal: bool,
     batch_size: int,
     logprobs: bool,
+    top_logprobs: int | None,
     diagnose: str | None,
     device: str | None,
     memory: int | None,
@@ -97,8 +104,9 @@ def generate(
     """
     if (prompt is None) == (prompts is None):
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
-    if logprobs and out is None:
-        raise click.UsageError("--logprobs goes into the results of --out; add --out FILE, or --out -")
+    if (logprobs or top_logprobs) and out is None:
+        flag = "--top-logprobs" if top_logprobs else "--logprobs"
+        raise click.UsageError(f"{flag} goes into the results of --out; add --out FILE, or --out -")
     if diagnose == "-":
         raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
     if resume and (out is None or out == "-" or diagnose is not None):
@@ -111,7 +119,7 @@ def generate(
         with ending():
             _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)
         return 0
-    options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}
+    options |= {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
     resumed = Resumed.of(asked, out if resume else None, searching.samples)
     if resume:
         click.echo(f"trellm: {len(resumed.done):,} of {len(asked):,} prompts are done", err=True)

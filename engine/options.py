@@ -19,6 +19,7 @@ from .unknown_options import unknown_option
 
 GREEDY = Greedy()
 MOST_RETRIES = 1000
+MOST_BEST = 1000
 EXTRAS = ("tools", "documents")
 
 
@@ -42,6 +43,12 @@ class TextOptions(TypedDict, total=False):
     documents: Sequence[Mapping[str, Any]] | None
 
 
+class StreamOptions(TextOptions, total=False):
+    """Types of the options of `stream`."""
+
+    logprobs: bool | int
+
+
 class CallOptions(TextOptions, total=False):
     """Types of the options of a call and of `generate.batch`."""
 
@@ -53,7 +60,7 @@ class CallOptions(TextOptions, total=False):
 class RunOptions(CallOptions, total=False):
     """Types of the options of `run`, which returns more than values."""
 
-    logprobs: bool
+    logprobs: bool | int
     diagnostics: bool
     trace: bool
 
@@ -87,7 +94,8 @@ class Options:
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
     progress: show a bar on standard error; by default for several prompts on a terminal.
-    logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
+    logprobs: (`run`, and `stream` for a list of prompts) also compute the log-probabilities of the tokens, which costs
+        time; a number: also those of so many tokens, the likeliest at each place, see `Generation.top_logprobs`.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
     """
@@ -110,7 +118,7 @@ class Options:
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
-    logprobs: bool = False
+    logprobs: bool | int = False
     diagnostics: bool = False
     trace: bool = False
 
@@ -128,8 +136,10 @@ class Options:
             self._set("max_tokens", whole(self.max_tokens, "max_tokens"))
         self._set("batch_size", whole(self.batch_size, "batch_size"))
         self._set("retries", whole(self.retries, "retries", 0, MOST_RETRIES))
-        for name in ("heal", "logprobs", "diagnostics", "trace"):
+        for name in ("heal", "diagnostics", "trace"):
             switch(getattr(self, name), name)
+        if not isinstance(self.logprobs, bool):
+            self._set("logprobs", _best(self.logprobs))
         if self.progress is not None:
             switch(self.progress, "progress", "True, False, or None for a bar on terminals only")
         self._set("stop", _stop_strings(self.stop))
@@ -186,6 +196,17 @@ class Options:
         if len(self.seed) != count:
             raise OptionError(f"seed: {len(self.seed)} seeds for {count} prompts; one number, or one for each prompt")
         return list(self.seed)
+
+
+def _best(logprobs: Any) -> int:
+    """Of how many tokens log-probabilities are asked for, besides the chosen ones."""
+    try:
+        return whole(logprobs, "logprobs", 1, MOST_BEST)
+    except OptionError:
+        raise OptionError(
+            f"logprobs={brief(logprobs)}: True for those of the chosen tokens, or a whole number from 1 to "
+            f"{MOST_BEST:,} for those of so many likeliest tokens at each place too"
+        ) from None
 
 
 def _stop_strings(stop: Any) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ _BEAM = 'beam search is search=Beam(4), or search=Beam(4, length_penalty=1.0, ea
 _MOST = "the most tokens of an output are max_tokens=100"
 _STOP = 'what ends a free text is stop="\\n" or stop=["\\n", "END"]'
 _INCLUDE = 'what a text must contain is include=["a phrase"]'
-_SCORES = "log-probabilities come with generator.run(prompts, logprobs=True)"
+_SCORES = "log-probabilities come with generator.run(prompts, logprobs=True), the 5 best of each place with logprobs=5"
 _CONSTRAINT = "what may come out is said when the generator is made: generate.regex, generate.json, generate.cfg, ..."
 
 _ELSEWHERE: dict[str, Sequence[str]] = {

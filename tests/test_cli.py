@@ -525,6 +525,12 @@ class TestGenerate:
         for record in records:
             assert len(record["token_ids"]) == len(record["logprobs"]) == len(record["raw_logprobs"]) == 2
             assert record["score"] == pytest.approx(sum(record["logprobs"]))
+            assert "top_logprobs" not in record
+        assert main(["generate", "-m", model, "-r", "[ab]c", "-p", "x", "--top-logprobs", "3", "--out", "-"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert sorted(best["token"] for best in record["top_logprobs"][0]) == ["a", "b"]
+        assert record["top_logprobs"][1] == [{"token_id": record["token_ids"][1], "token": "c", "logprob": 0.0}]
+        assert [len(place) for place in record["raw_top_logprobs"]] == [3, 3]
 
     def test_a_page_of_diagnostics(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         page, prompts = tmp_path / "page.html", tmp_path / "prompts.jsonl"
@@ -593,6 +599,7 @@ class TestGenerate:
             (["-p", "x", "--temperature", "0"], "temperature"),
             (["-p", "x", "--max-tokens", "0"], "--max-tokens"),
             (["-p", "x", "--logprobs"], "--out"),
+            (["-p", "x", "--top-logprobs", "2"], "--top-logprobs goes into"),
             (["-p", "x", "--top-k", "0"], "--top-k"),
             (["-p", "x", "--beams", "0"], "--beams"),
             (["-p", "x", "--beams", "2", "-n", "3"], "-n 3: a whole number from 1 to --beams 2"),

@@ -25,8 +25,9 @@ from ..search.trace import Recorder
 from .arrays import as_list
 from .beam_group import Candidate, Group, common
 from .reading import Reading, stack_masks
-from .row import Reader, Request, Row
+from .row import Certain, Reader, Request, Row
 from .row_search import all_banned
+from .scoring import best_tokens
 
 
 class BeamSearch:
@@ -59,12 +60,12 @@ class BeamSearch:
         ]
         return replace(group, readers=readers)
 
-    def certain(self, group: Group) -> bytes:
+    def certain(self, group: Group) -> Certain:
         """What the prompt's text will begin with, whichever hypothesis wins."""
         running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
-        return least[: common(least, most)]
+        return Certain(least[: common(least, most)])
 
     def advance(self, groups: Sequence[Group], reading: Reading[Group]) -> None:
         """Continue the beams of groups that have read by the best candidates; the head is computed once for all.
@@ -300,12 +301,16 @@ class BeamSearch:
     def _with_logprobs(
         self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
     ) -> list[tuple[Candidate, Hypothesis]]:
-        sums = logsumexp(logits, stack_masks(masks, logits))
+        stacked = stack_masks(masks, logits)
+        sums, k = logsumexp(logits, stacked), group.request.best
+        best = best_tokens(logits, stacked, k) if k else []
         gain = [raw - masked for raw, masked in zip(as_list(sums.raw), as_list(sums.masked), strict=True)]
         found: list[tuple[Candidate, Hypothesis]] = []
         for one, after in taken:
             raw = float(logits[one.beam, one.token]) - as_list(sums.raw)[one.beam]
-            found.append((one, replace(after, logprobs=(*after.logprobs, (raw + gain[one.beam], raw)))))
+            pairs = (*after.logprobs, (raw + gain[one.beam], raw))
+            ranked = (*after.best, best[one.beam]) if k else ()
+            found.append((one, replace(after, logprobs=pairs, best=ranked)))
         return self._with_traces(group, found, logits, masks) if group.request.diagnostics else found
 
     def _with_traces(
@@ -333,6 +338,7 @@ class BeamSearch:
             row.inside, row.overruled = one.inside, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
+            row.best = list(one.best[: len(one.tokens)])
             row.traces, row.trace = list(one.traces), trace
             rows.append(row)
         return rows

@@ -63,7 +63,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 options.controls,
                 options.search,
                 bias,
-                scores=options.logprobs or options.diagnostics,
+                scores=bool(options.logprobs) or options.diagnostics,
+                best=0 if isinstance(options.logprobs, bool) else options.logprobs,
                 diagnostics=options.diagnostics,
                 trace=options.trace,
             )

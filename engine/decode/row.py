@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from .bias import NO_BIAS, Bias
 from .guide_cache import GuideCache
 from .healing import Start
 from .repetition import Controls, full_mask
+from .scoring import Ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Request:
     key: of the row's random numbers
     bias: what is added to the scores of tokens
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
+    best: of how many tokens, the likeliest, they are recorded besides
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
     """
@@ -45,6 +48,7 @@ class Request:
     search: Search | Beam
     bias: Bias = NO_BIAS
     scores: bool = False
+    best: int = 0
     diagnostics: bool = False
     trace: bool = False
 
@@ -137,6 +141,18 @@ class Reader:
     pending: list[int]
 
 
+class Certain(NamedTuple):
+    """What a text begins with, whatever comes.
+
+    row: its tokens and what is known of them, of which the first `tokens` of the output spell no more than the text;
+        None where only the text is known
+    """
+
+    text: bytes
+    row: Row | None = None
+    tokens: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Row(Reader):
     """A text that grows by one token after the other.
@@ -144,6 +160,7 @@ class Row(Reader):
     tokens: generated so far; text: their bytes, without the prompt's end
     inside: how many of the tokens lie within the prompt's end
     scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
+    best: the likeliest tokens of both, where they are asked for
     traces: for diagnostics; of every token, and of that which ended the text
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
@@ -158,6 +175,7 @@ class Row(Reader):
     text: bytearray = field(default_factory=bytearray)
     scores: list[float] = field(default_factory=list[float])
     raw_scores: list[float] = field(default_factory=list[float])
+    best: list[tuple[Ranked, Ranked]] = field(default_factory=list[tuple[Ranked, Ranked]])
     end_score: float = 0.0
     traces: list[Trace] = field(default_factory=list[Trace])
     overruled: frozenset[str] = frozenset()

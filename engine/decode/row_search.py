@@ -15,8 +15,8 @@ from ..search import UNUSABLE, Beam, Search
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
-from .row import Request, Row
-from .scoring import log_probabilities
+from .row import Certain, Request, Row
+from .scoring import best_tokens, log_probabilities
 
 
 class RowSearch:
@@ -38,19 +38,30 @@ class RowSearch:
     def restart(self, row: Row, table: BlockTable) -> Row:
         """A row with the same tokens that has everything to read again; all but its tokens is made anew."""
         again = Row(table, list(row.request.start.prompt), row.request, row.request.first_state)
-        sure = min(len(row.tokens), len(row.scores), len(row.raw_scores)) if row.request.scores else len(row.tokens)
+        sure = len(row.tokens)
+        if row.request.scores:
+            sure = min(sure, len(row.scores), len(row.raw_scores), len(row.best) if row.request.best else sure)
         try:
             for token in row.tokens[:sure]:
                 self._append(again, token)
             again.scores, again.raw_scores, again.traces = row.scores[:sure], row.raw_scores[:sure], row.traces[:sure]
+            again.best = row.best[:sure]
             self._settle(again)
         except Exception as error:
             again.error = error
         return again
 
-    def certain(self, row: Row) -> bytes:
-        """What the row's text will begin with, whatever comes."""
-        return bytes(row.text[: row.request.stop.safe(row.text)])
+    def certain(self, row: Row) -> Certain:
+        """What the row's text will begin with, whatever comes; with the tokens where their scores are recorded."""
+        safe = row.request.stop.safe(row.text)
+        text = bytes(row.text[:safe])
+        if not row.request.scores or row.done:
+            return Certain(text)
+        count, end = len(row.tokens), len(row.text)
+        while count > row.inside and end > safe:
+            count -= 1
+            end -= len(self._vocabulary.tokens[row.tokens[count]] or b"")
+        return Certain(text, row, count - row.inside)
 
     def advance(self, reading: Reading[Row]) -> None:
         """Choose a token for each row that has read."""
@@ -168,7 +179,10 @@ class RowSearch:
         if not scored:
             return
         logits, masks = reading.logits(scored), [_mask(allowed[i]) for i in scored]
-        pairs = log_probabilities(logits, stack_masks(masks, logits), [tokens[i] for i in scored])
+        stacked = stack_masks(masks, logits)
+        pairs = log_probabilities(logits, stacked, [tokens[i] for i in scored])
+        most = max(reading.texts[i].request.best for i in scored)
+        best = best_tokens(logits, stacked, most) if most else []
         for place, (i, (score, raw)) in enumerate(zip(scored, pairs, strict=True)):
             row, token = reading.texts[i], tokens[i]
             if row.request.diagnostics:
@@ -184,6 +198,8 @@ class RowSearch:
             else:
                 row.scores.append(score)
                 row.raw_scores.append(raw)
+                if k := row.request.best:
+                    row.best.append((best[place][0][:k], best[place][1][:k]))
 
     def commit(self, row: Row, token: int) -> None:
         """Let a row have a token that was chosen, and what follows from it."""
