@@ -107,9 +107,7 @@ class PagedModel(FunctionModel):
         self.ends += sum(ends)
         found = self.forward(chunks, memory)
         return [
-            text[: len(text) - back]
-            for text, count in zip(found, ends, strict=True)
-            for back in reversed(range(count))
+            text[: len(text) - back] for text, count in zip(found, ends, strict=True) for back in reversed(range(count))
         ]
 
     def _found(self, chunk: Chunk, memory: Any) -> tuple[int, ...]:
