@@ -13,7 +13,7 @@ from ..prompts.encoding import ids_of
 from ..prompts.given import Prompt
 from ..search import Beam
 from ..stopping import StopStrings
-from .bias import bias_of
+from .bias import NOTHING, Suppressed, bias_of
 from .guide_cache import GuideCache
 from .healing import Start, healed
 from .randomness import row_key
@@ -41,6 +41,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     for token in stop_ids:
         if not 0 <= token < model.vocabulary.size:
             raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
+    suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
+    spelt = suppressed.of(model.vocabulary)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         if job.guide_cache is not None and not job.guide_cache.free and (stop or stop_ids):
             raise OptionError(
@@ -63,6 +65,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 options.controls,
                 options.search,
                 bias,
+                suppressed if job.guide_cache is None or job.guide_cache.free else spelt,
                 scores=bool(options.logprobs) or options.diagnostics,
                 best=0 if isinstance(options.logprobs, bool) else options.logprobs,
                 diagnostics=options.diagnostics,
