@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
-from ..models.protocol import Model, SourceModel
+from ..models.protocol import BEGIN, Model, SourceModel
 from ..options import Options
 from ..prompts.encoding import ids_of
 from ..prompts.given import Prompt
@@ -79,7 +79,8 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
         return _decoder_start(model, job, options, number)
     prompt, asked = _encode(model, job, options, number), options.max_tokens
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
-    start = healed(model, prompt, job.guide_cache) if options.heal and isinstance(job.prompt, str) else None
+    has_end = isinstance(job.prompt, str) and prompt != (BEGIN,)
+    start = healed(model, prompt, job.guide_cache) if options.heal and has_end else None
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
@@ -108,10 +109,11 @@ def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int,
     ids = ids_of(model, job.prompt, number, options.extras)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
+        begin = getattr(model, "begin_id", None) if begin is None else begin
         if begin is None:
             raise OptionError(
-                f"prompt {number} is empty, and the tokenizer has no token that begins a text (BOS); "
-                "start the prompt with at least one character, for example a newline"
+                f"prompt {number} is empty, and neither the tokenizer nor the model's config has a token that begins a "
+                "text (BOS); start the prompt with at least one character, for example a newline"
             )
         ids = (begin,)
     if model.context is not None and len(ids) >= model.context:

@@ -13,6 +13,7 @@ from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
 from ..memory.tables import BlockTable
+from ..models.protocol import BEGIN
 from ..search import Beam, Search
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
@@ -74,7 +75,8 @@ class Request:
         inside: how many of its tokens lie within the prompt's end
         """
         if self.controls.change_scores:
-            self.controls.penalise(scores, (*self.start.prompt, *tokens[:inside]), tokens[inside:])
+            prompt = [token for token in self.start.prompt if token != BEGIN]
+            self.controls.penalise(scores, [*prompt, *tokens[:inside]], tokens[inside:])
         if self.bias.added:
             self.bias.add_to(scores, self._biased(state))
 

@@ -46,6 +46,15 @@ def suppressed_of(model: Any, size: int) -> Suppressed:
     return Suppressed(frozenset(always), frozenset(_ids(config, "begin_suppress_tokens", size)), several)
 
 
+def begin_of(model: Any, size: int) -> int | None:
+    """The token that begins texts, as the model's configs have it; None where they name none of its `size` tokens."""
+    for config in (getattr(model, "generation_config", None), model.config.get_text_config()):
+        found: Any = getattr(config, "bos_token_id", None)
+        if isinstance(found, int) and 0 <= found < size:
+            return found
+    return None
+
+
 def warn_of(model: Any) -> None:
     """One warning that names what a model's generation config asks for and callers must ask for themselves."""
     config: Any = getattr(model, "generation_config", None)
