@@ -108,7 +108,7 @@ def choice(
     model: Model, choices: type[E], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
 ) -> Generator[E]: ...
 @overload
-def choice(
+def choice(  # pyright: ignore[reportOverlappingOverload]
     model: Model, choices: Mapping[str, T], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
 ) -> Generator[T]: ...
 @overload
@@ -134,10 +134,9 @@ def choice(
     written = values_of_type(choices)
     if isinstance(choices, Mapping):
         written = dict(cast("Mapping[Any, Any]", choices))
-    several: Any = choices if written is None else list(written)
-    if isinstance(several, (set, frozenset)):
-        several = sorted(cast("set[str]", several))
-    texts = texts_of(several, "choices", "choice")
+    if isinstance(choices, (set, frozenset)):
+        choices = sorted(cast("set[str]", choices))
+    texts = texts_of(choices if written is None else list(written), "choices", "choice")
     with gc_restored():
         guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
     convert = None if written is None else written.__getitem__
