@@ -134,12 +134,13 @@ class _Values:
     def ways(self, value: Value) -> Iterator[Piece]:
         """What may stand behind a parameter's name, its end with it."""
         end, behind = self._spelling.marker(self._form.end), self._spelling.fixed(self._form.behind)
+        line = Fixed(("\n",)) if self._form.own_line else NOTHING
         if value.as_json is not None:
-            yield InOrder((Inner(value.as_json), Fixed((end,)), behind))
+            yield InOrder((Inner(value.as_json), line, Fixed((end,)), behind))
         if isinstance(value.as_text, Free):
             yield Free(((end, behind),))
         elif value.as_text is not None:
-            yield InOrder((value.as_text, Fixed((end,)), behind))
+            yield InOrder((value.as_text, line, Fixed((end,)), behind))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
         return _json_guide(self._tool, schema, self._vocabulary, self._limits, {ROOT: self._tool.parameters}, path)

@@ -26,13 +26,14 @@ class Ident:
 class Parameters:
     """Arguments that are written one by one: before the name of each, behind it, and the two parts of its end.
 
-    The value ends where `end` comes for the first time; its first and last character are in it once only.
+    The value ends where `end` comes for the first time. own_line: whether a line break before that is none of its own
     """
 
     before: str
     behind_name: str
     end: str
     behind: str
+    own_line: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ QWEN3_CODER = Family(
             ">\n",
             "</function>\n</tool_call>",
             between="\n",
-            parameters=Parameters("<parameter=", ">\n", "\n</parameter>", "\n"),
+            parameters=Parameters("<parameter=", ">\n", "</parameter>", "\n", own_line=True),
         ),
     ),
     trigger="<tool_call>",

@@ -40,7 +40,7 @@ def read_parameters(
         value = values.get(key)
         if value is not None and value.as_json is None:
             push(b'"')
-            string = _String(push)
+            string = _String(push, form.own_line)
             stop = yield from scanner.until([end], string.push)
             string.end()
             if stop is None:
@@ -50,21 +50,28 @@ def read_parameters(
         whole: list[bytes] = []
         if (yield from scanner.until([end], whole.append)) is None:
             return False
-        push(_as_json(b"".join(whole).translate(None, TOKENS).decode(errors="replace"), value).encode())
+        text = b"".join(whole).translate(None, TOKENS).decode(errors="replace")
+        push(_as_json(text.removesuffix("\n") if form.own_line else text, value).encode())
 
 
 class _String:
-    """The inside of a JSON string, of bytes as they come."""
+    """The inside of a JSON string, of bytes as they come. own_line: whether a line break at its end is left out"""
 
-    def __init__(self, push: Callable[[bytes], None]) -> None:
+    def __init__(self, push: Callable[[bytes], None], own_line: bool) -> None:
         self._push = push
+        self._own_line = own_line
+        self._held = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, data: bytes) -> None:
-        self._push(_dumped(self._decoder.decode(data.translate(None, TOKENS)))[1:-1].encode())
+        text = self._held + self._decoder.decode(data.translate(None, TOKENS))
+        given = text.removesuffix("\n") if self._own_line else text
+        self._held = text[len(given) :]
+        self._push(_dumped(given)[1:-1].encode())
 
     def end(self) -> None:
-        self._push(_dumped(self._decoder.decode(b"", True))[1:-1].encode())
+        text = self._decoder.decode(b"", True)
+        self._push(_dumped(self._held + text if text else "")[1:-1].encode())
 
 
 def _as_json(text: str, value: Value | None) -> str:

@@ -75,7 +75,11 @@ def test_strings_that_are_written_as_they_are_become_json_as_they_come() -> None
     reader = form_of("qwen3-coder").plan(forms.tools_of(TOOLS)).reader()
     reader.feed_bytes(b"<tool_call>\n<function=get_weather>\n<parameter=city>\n")
     assert reader.feed_bytes(b'a "b"\n</par') == [forms.ArgumentsDelta(0, 'a \\"b\\"')]
-    assert reader.feed_bytes(b"x") == [forms.ArgumentsDelta(0, "\\n</parx")]
+    assert reader.feed_bytes(b"x\n") == [forms.ArgumentsDelta(0, "\\n</parx")]
+    assert reader.feed_bytes(b"\n</parameter>\n</function>\n</tool_call>") == [
+        forms.ArgumentsDelta(0, '\\n"}'),
+        forms.CallEndDelta(0),
+    ]
 
 
 def test_ids() -> None:
