@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 
 from .calls import quoted
 from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Prose, ReasoningDelta
@@ -30,7 +31,7 @@ class Script:
             begin = self._data(family.thinking[0])
             if reading.thinks == "open" or (yield from self._scanner.match([begin])):
                 yield from self._think(self._data(family.thinking[1]))
-        if family.trigger and reading.asked.callable:
+        if family.trigger and reading.asked.callable and reading.asked.answer is None:
             yield from self._triggered(self._data(family.trigger))
         else:
             if reading.asked.callable:
@@ -59,8 +60,30 @@ class Script:
         heads = {self._head(frame): frame for frame in self._reading.family.frames}
         yield from self._scanner.blanks()
         head = yield from self._scanner.match(heads)
-        if head is not None:
+        if head is None:
+            return
+        if not self._reading.is_ambiguous:
             yield from self._framed(heads[head], head)
+            return
+        whole = [head]
+        yield from self._scanner.until([], whole.append)
+        self._decide(b"".join(whole))
+
+    def _decide(self, data: bytes) -> None:
+        """Read a whole text as calls if it is nothing else, and else as content."""
+        found: list[Delta] = []
+        scanner = Scanner()
+        scanner.data, scanner.ended = bytearray(data), True
+        certain = replace(self._reading, thinks="no", is_ambiguous=False)
+        for _ in Script(certain, scanner, found.append, self._new_id).run():
+            raise AssertionError("nothing is waited for where all is there")
+        begun = sum(isinstance(delta, CallDelta) for delta in found)
+        ended = sum(isinstance(delta, CallEndDelta) for delta in found)
+        if begun != ended or any(isinstance(delta, ContentDelta) for delta in found):
+            self._say(data)
+            return
+        for delta in found:
+            self._push(delta)
 
     def _head(self, frame: Frame) -> bytes:
         return self._data(frame.opening, frame.head)
