@@ -22,6 +22,7 @@ class Script:
         self._reading, self._scanner, self._push, self._new_id = reading, scanner, push, new_id
         self._content = Prose(strip=False)
         self._calls = 0
+        self._known: dict[Frame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = reading.spelling.data
 
     def run(self) -> Reads:
@@ -109,21 +110,24 @@ class Script:
             return False
         name, follows = names[found]
         self._scanner.data[:0] = follows
-        read: list[bytes] = []
+        said, read = head + found[: len(found) - len(follows)], list[bytes]()
         if frame.ident is not None and not frame.ident.behind_arguments:
-            if (yield from self._scanner.match([self._data(frame.ident.before)])) is not None:
-                stop = yield from self._scanner.until([self._data(frame.behind_name)], read.append)
-            else:
+            before = yield from self._scanner.match([self._data(frame.ident.before)])
+            if before is None:
                 stop = yield from self._scanner.match([self._data(frame.behind_name)])
+            else:
+                stop = yield from self._scanner.until([self._data(frame.behind_name)], read.append)
             if stop is None:
-                self._say(head + found)
+                self._say(said + (before or b"") + b"".join(read))
                 return False
         index = self._begin(frame, name, b"".join(read).decode(errors="replace"))
         return (yield from self._arguments(frame, name, index))
 
     def _names(self, frame: Frame) -> dict[bytes, tuple[str, bytes]]:
         """What may stand where a name does: the name, and what of it is to be read once more."""
-        found: dict[bytes, tuple[str, bytes]] = {}
+        if frame in self._known:
+            return self._known[frame]
+        found = self._known[frame] = {}
         for tool in self._reading.asked.callable:
             name = quoted(tool.name) if frame.quoted else tool.name
             if frame.ident is not None and not frame.ident.behind_arguments:

@@ -54,6 +54,14 @@ def test_what_is_no_call_is_content() -> None:
         assert (message.content, message.calls) == (text, ())
 
 
+def test_an_id_that_never_ends_is_content() -> None:
+    text = "[TOOL_CALLS]now[CALL_ID]abc"
+    message = read(
+        form_of("mistral-v11").plan(forms.tools_of(TOOLS)), TEXT.tokenizer.encode(text, add_special_tokens=False)
+    )
+    assert (message.content, message.calls) == (text, ())
+
+
 def test_deltas_come_as_soon_as_they_are_certain() -> None:
     reader = form_of("hermes").plan(forms.tools_of(TOOLS)).reader(lambda: "call_1")
     steps: list[tuple[bytes, list[forms.Delta]]] = [
