@@ -17,6 +17,7 @@ from .eos import eos_ids
 from .head import find_head
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
+from .wrapped import entry_device
 
 
 class EncoderDecoderModel:
@@ -38,7 +39,7 @@ class EncoderDecoderModel:
         model.eval()
         self.model = model
         self.tokenizer = tokenizer
-        self.device: torch.device = model.device
+        self.device: torch.device = entry_device(model)
         config = model.config
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         self.source_context = self.context

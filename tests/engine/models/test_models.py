@@ -101,16 +101,19 @@ def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable
         AttentionMasks(t5, "flash_attention_2", torch.float32)
 
 
-@pytest.mark.parametrize("scale", [0.05, 3.0])
+@pytest.mark.parametrize("kind", ["T5", "UMT5"])
+@pytest.mark.parametrize("scale", [0.05, 100.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_what_counts_as_near_follows_type_and_scale(scale: float, dtype: torch.dtype, tokenizer: Any) -> None:
+def test_what_counts_as_near_follows_type_and_scale(
+    kind: str, scale: float, dtype: torch.dtype, tokenizer: Any
+) -> None:
     """Logits of hundreds differ by more than those of units do, and mean the same."""
     torch.manual_seed(1)
-    config = transformers.T5Config(
+    config = getattr(transformers, f"{kind}Config")(
         d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=128, decoder_start_token_id=0,
         initializer_factor=scale, pad_token_id=1, eos_token_id=1,
     )  # fmt: skip
-    model = transformers.T5ForConditionalGeneration(config).eval().to(dtype)
+    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval().to(dtype)
     assert generate.regex(models.transformers(model, tokenizer), "[a-z]{2}")("on", max_tokens=4).isalpha()
 
 
