@@ -134,13 +134,14 @@ class DecoderModel:
         """The ways to run a model whose layers keep states, best first."""
         from .blocks.carriers import find_carrier  # for which transformers must have caches of states
         from .blocks.recurrent import RecurrentReader
+        from .blocks.scans import Scans
 
         names = inspect.signature(self._body.forward).parameters
         name = next((name for name in ("past_key_values", "cache_params") if name in names), "state")
         carrier = find_carrier(self._body, self._kinds, name, torch.tensor([_TEXT[:2]] * 3, device=self.device))
         make = partial(
             RecurrentReader, self._kinds, self._run, carrier=carrier, device=self.device,
-            takes_positions="position_ids" in names,
+            takes_positions="position_ids" in names, scans=Scans(self._body, self.device),
         )  # fmt: skip
         attends = any(kind.reach is not None for kind in self._kinds)
         packed = PackedReader(self._body, self._config, self._run) if attends else None

@@ -84,7 +84,7 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | None:
     None if the model does something unknown between them; it must then be run as a whole.
     """
     linear = model.get_output_embeddings()
-    if type(linear) is not nn.Linear:
+    if type(linear) is not nn.Linear or linear.in_features != hidden.shape[-1]:
         return None
     added: Tensor | None = getattr(model, "final_logits_bias", None)
     bias = None if added is None else added[0].to(linear.weight)
