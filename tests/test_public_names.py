@@ -10,13 +10,13 @@ PUBLIC = {
     "trellm": """
         AllOf AnyOf Beam BudgetError Cancellation Cancelled ConversionError Engine Gap Generation Generator GrammarError
         Greedy GuideFileError Interrupted LanguageError LimitError Limits ModelError OptionError Ordered PatternError
-        Phrase Quote Sample SchemaError Span StateError Template TextSyntaxError TrellmError Vocabulary VocabularyError
-        generate guides models
+        Phrase Quote Sample SchemaError Span StateError Template TextSyntaxError TokenLogprob TrellmError Vocabulary
+        VocabularyError generate guides models
     """,
     "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """
         AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
-        RowGuide SubstringGuide TaggedGuide mask_within
+        RowGuide SubstringGuide TaggedGuide mask_of mask_within
     """,
     "trellm.engine.models": "Model Tokenizer from_function small transformers ziplm",
 }

@@ -15,6 +15,7 @@ from ...checks import shown
 from ...errors import OptionError, TrellmError
 from .decoder import DecoderModel
 from .encoder_decoder import EncoderDecoderModel
+from .generation_config import warn_of
 from .load_options import LoadOptions, place_of
 from .wrapped import is_absent, prompt_learned, unwrapped
 
@@ -59,6 +60,7 @@ def adapted(model: Any, tokenizer: Any, *, cache: bool) -> DecoderModel | Encode
     """The model in our hands. Raises OptionError for what is no model with its tokenizer."""
     _check_pair(model, tokenizer)
     model = unwrapped(model)
+    warn_of(model)
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
     if is_encoder_decoder and not cache:
         raise OptionError(f"cache=False: {type(model).__name__} is an encoder-decoder model, which runs with a cache")

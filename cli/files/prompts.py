@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from .flags import lone_surrogate
+from ..flags import lone_surrogate
 
 if TYPE_CHECKING:
-    from ..engine.results import Generation
+    from ...engine.results import Generation, TokenLogprob
 
 RESULT_KEYS = (
     "output",
@@ -29,6 +29,8 @@ RESULT_KEYS = (
     "token_ids",
     "logprobs",
     "raw_logprobs",
+    "top_logprobs",
+    "raw_top_logprobs",
     "score",
 )
 
@@ -76,7 +78,7 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
     taken = [key for key in RESULT_KEYS if key in record]
     if taken:
         raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
-    from ..engine.prompts.given import prompt_of
+    from ...engine.prompts.given import prompt_of
 
     return Prompt(prompt_of(record["prompt"], f"{name}, line {number}: the prompt"), record)
 
@@ -106,7 +108,7 @@ def plain_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[s
 
 def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
     """A web page with the diagnostics of every finished text, under its prompt."""
-    from ..engine.diagnostics.page import page
+    from ...engine.diagnostics.page import page
 
     parts: list[tuple[str, str]] = []
     for prompt, sample, generation in _finished(prompts, results):
@@ -130,9 +132,15 @@ def _finished(
             yield prompt, None, found
 
 
+def _token(each: TokenLogprob) -> dict[str, Any]:
+    """A token that might have been chosen, as JSON has it."""
+    text = None if each.token is None else each.token.decode(errors="backslashreplace")
+    return {"token_id": each.token_id, "token": text, "logprob": each.logprob}
+
+
 def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
     """What the prompt's line had, and a finished text; sample: its number, where there are several for each prompt."""
-    from ..guides.quoting.source import Span
+    from ...guides.quoting.source import Span
 
     record = prompt.record if sample is None else {**prompt.record, "sample": sample}
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
@@ -151,4 +159,7 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
         result["logprobs"] = generation.logprobs
         result["raw_logprobs"] = generation.raw_logprobs
         result["score"] = generation.score
+        for name in ("top_logprobs", "raw_top_logprobs"):
+            if (best := getattr(generation, name)) is not None:
+                result[name] = [[_token(each) for each in place] for place in best]
     return json.dumps(result, ensure_ascii=False, allow_nan=False)
