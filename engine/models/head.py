@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .nearness import distance, tolerance
+from .wrapped import is_spread
 
 _CACHED = 1 << 23
 _FEW_ROWS = 4
@@ -28,7 +29,10 @@ class Head:
         self._weight = linear.weight
         self._bias: Tensor | None = linear.bias if bias is None else bias
         self._finish = finish
-        self.sparse_head_limit = linear.out_features // 32
+        self._added = bias
+        # Weights that lie elsewhere are brought when the layer itself is called.
+        self._layer = linear if is_spread(linear) else None
+        self.sparse_head_limit = 0 if self._layer is not None else linear.out_features // 32
 
     @property
     def baked(self) -> int:
@@ -37,10 +41,16 @@ class Head:
 
     def raw(self, hidden: Tensor) -> Tensor:
         """Logits [n, V] in the type of the hidden states [n, hidden size]."""
+        if self._layer is not None:
+            out: Tensor = self._layer(hidden).to(hidden.device)
+            return self._finish(out if self._added is None else out + self._added.to(out))
         return self._finish(_product(hidden, self._weight, self._bias))
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
         """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""
+        if self._layer is not None:
+            out = self.raw(hidden).float()
+            return out if ids is None else out.index_select(1, ids)
         weight, bias = self._weight, self._bias
         if ids is not None:
             weight = weight.index_select(0, ids)
@@ -74,7 +84,7 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | None:
     None if the model does something unknown between them; it must then be run as a whole.
     """
     linear = model.get_output_embeddings()
-    if type(linear) is not nn.Linear:
+    if type(linear) is not nn.Linear or linear.in_features != hidden.shape[-1]:
         return None
     added: Tensor | None = getattr(model, "final_logits_bias", None)
     bias = None if added is None else added[0].to(linear.weight)
@@ -83,7 +93,7 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | None:
     # Where logits are small a soft cap hardly shows: the nearest it is, not the first that is near.
     far = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
     best = far.index(min(far))
-    return heads[best] if far[best] <= tolerance(linear.weight.dtype) else None
+    return heads[best] if far[best] <= tolerance(model, linear.weight.dtype) else None
 
 
 def _finishes(config: Any) -> Sequence[Finish]:
@@ -95,6 +105,8 @@ def _finishes(config: Any) -> Sequence[Finish]:
         finishes.append(lambda out: out / scaling)
     if scale := getattr(config, "logit_scale", None):
         finishes.append(lambda out: out * scale)
-    if getattr(config, "scale_decoder_outputs", False):
+    # UMT5 and Switch go by whether embeddings are tied, as T5 once did.
+    tied = getattr(config, "is_encoder_decoder", False) and getattr(config, "tie_word_embeddings", False)
+    if getattr(config, "scale_decoder_outputs", False) or (tied and hasattr(config, "d_model")):
         finishes.append(lambda out: out * config.d_model**-0.5)
     return finishes
