@@ -12,6 +12,8 @@ from jsonschema import Draft202012Validator
 from trellm.errors import SchemaError
 from trellm.guides import JSONGuide
 from trellm.guides.json_guide import WatchingJSONGuide
+from trellm.guides.json_schema.algebra.cases import String
+from trellm.guides.json_schema.witness.strings import examples, few
 from trellm.guides.laws import check, knows_its_states
 from trellm.guides.protocol import DEAD, tokens_of
 
@@ -88,7 +90,8 @@ def test_guides_keep_the_laws(number: int, options: Any) -> None:
 @pytest.mark.parametrize("schema", ENFORCED)
 def test_what_is_written_within_a_budget_is_valid_as_it_is_parsed(schema: Any) -> None:
     guide, random = guide_of(schema, whitespace="compact"), Random(1)
-    validator, tokens = Draft202012Validator(schema), guide.vocabulary.tokens
+    validator: Any = Draft202012Validator(schema)
+    tokens = guide.vocabulary.tokens
     # Few letters, so that names are often begun that are there
     likely = [token for token, text in enumerate(tokens) if text and set(text) <= set(b'"{}[]:,ab012 tr')]
     wanted = np.zeros(len(tokens) + 31 & ~31, np.bool_)
@@ -119,3 +122,23 @@ def test_names_without_end_are_refused() -> None:
     long = {"propertyNames": {"pattern": "^(a{600})+$"}, **THREE}
     with pytest.raises(SchemaError, match="names that must be there"):
         JSONGuide(long, VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("case", "size"),
+    [
+        (String(patterns=frozenset(("^..$", "a", "c"))), 2),
+        (String(patterns=frozenset(("^[ab]{1,2}$",)), excluded=frozenset(("a", "x"))), 5),
+        (String(patterns=frozenset(("^(a|bc|é)?$",))), 4),
+        (String(patterns=frozenset(("^[a-c]*$",)), max_length=2, min_length=1), 12),
+        (String(not_patterns=frozenset((".{2}", "[^a\n]", "\n"))), 2),
+        (String(patterns=frozenset(("^(ab)+$",))), None),
+        (String(patterns=frozenset(("^.$",))), None),
+    ],
+)
+def test_sets_are_counted(case: String, size: int | None) -> None:
+    expected = None if size is None else set(examples(case, 20))
+    assert expected is None or len(expected) == size
+    for most in range(14):
+        found = few(case, most)
+        assert found is None if size is None or most < size else found is not None and set(found) == expected

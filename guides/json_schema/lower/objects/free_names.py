@@ -19,6 +19,7 @@ from ...algebra.formula import EVERYTHING
 from ...algebra.strings import is_plain
 from ...automata.spelling import spelt
 from ...compiled import CompiledSchema
+from ...witness.strings import few
 
 FEW_NAMES = 16
 """Up to how many names of a set are listed where some member must be of it."""
@@ -57,7 +58,9 @@ class FreeNames:
         if not self.may_matter or _is_endless(names):
             return None
         most = self._enough
-        found = _different(self._schema, names, most + 1)
+        if names.quote is None:
+            return few(names, most)
+        found = self._schema.language.examples(names, most + 1)
         return found if len(found) <= most else None
 
     @property
