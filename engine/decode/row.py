@@ -16,6 +16,8 @@ from .guide_cache import GuideCache
 from .healing import Start
 from .repetition import Controls
 
+_NONE = frozenset[str]()
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -49,14 +51,16 @@ class Request:
 
     def withheld(self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int]) -> Mask | None:
         """A mask, narrowed by the controls after an output so far."""
-        if not self.controls.withholds:
+        controls = self.controls
+        if not controls.withholds(len(tokens)):
             return mask
-        return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+        ids = [*self.start.prompt, *tokens] if controls.no_repeat_ngram_size else ()
+        return controls.narrowed(mask, ids, len(tokens), size, eos | self.stop_ids)
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
-        if not self.controls.withholds:
-            return frozenset()
+        if not self.controls.may_break(len(tokens), ends):
+            return _NONE
         return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     @property

@@ -92,7 +92,7 @@ class RowSearch:
     def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
         """What the controls of repetition and length leave of it, as a mask."""
         controls = row.request.controls
-        if controls.are_off:
+        if controls.repetition_penalty == 1 and not controls.withholds(len(row.tokens)):
             return allowed
         mask = allowed.mask
         if mask is None and row.guide_cache is not None:
