@@ -76,8 +76,8 @@ class Controls:
     def narrowed(self, mask: Mask | None, ids: Sequence[int], made: int, size: int, enders: frozenset[int]) -> Mask:
         """A mask without the tokens that are to be withheld; as it was if nothing were left."""
         if mask is None and self.no_repeat_ngram_size == 0:
-            return _all_but(size, enders if made < self.min_tokens else frozenset())
-        mask = _all_but(size, frozenset()) if mask is None else mask
+            return _all_but(size, enders if made < self.min_tokens else frozenset[int]())
+        mask = _all_but(size, frozenset[int]()) if mask is None else mask
         return _without(mask, {*repeated(ids, self.no_repeat_ngram_size), *(enders if made < self.min_tokens else ())})
 
     def penalise(self, scores: Tensor, prompt: Sequence[int], made: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ def lanes_of(dtype: Any) -> int:
 def room_of(widest: int, tallest: int, dtype: Any) -> tuple[Reals, Reals]:
     """Where `multiply` turns states of up to `widest` numbers, and has up to `tallest` sums of each token."""
     lanes = lanes_of(dtype)
-    return np.empty((widest, lanes), dtype), np.empty((tallest, lanes), dtype)
+    empty = cast("Any", np.empty)
+    return empty((widest, lanes), dtype), empty((tallest, lanes), dtype)
 
 
 def product_of(states: Reals, weight: Reals, bias: Reals | None) -> Reals:

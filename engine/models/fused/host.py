@@ -31,6 +31,31 @@ class _Room(NamedTuple):
     sums: Reals
 
 
+class _Before(NamedTuple):
+    """What `begin_layer` takes of a layer's weights."""
+
+    norm: Reals
+    eps: float
+    weight: Reals
+    bias: Reals
+    query_norm: Reals
+    key_norm: Reals
+    head_eps: float
+
+
+class _After(NamedTuple):
+    """What `end_layer` takes of a layer's weights."""
+
+    out: Reals
+    out_bias: Reals
+    norm: Reals
+    eps: float
+    gates: Reals
+    gates_bias: Reals
+    down: Reals
+    down_bias: Reals
+
+
 class HostDecoder(FusedDecoder):
     """Runs the stock layers of the Llama family on a CPU, in float32 and float64, on one thread.
 
@@ -59,14 +84,14 @@ class HostDecoder(FusedDecoder):
         queries = residual.new_empty(tokens, heads.queries, heads.size)
         like = residual.new_empty(0, heads.keys, heads.size)
         written, inner, places = queries.numpy(), residual.numpy(), slots.numpy()
-        turned = tuple(angle.numpy() for angle in angles)
+        cos, sin = angles[0].numpy(), angles[1].numpy()
         room = self._room()
-        for number, (own, layer) in enumerate(zip(self._arrays, layers, strict=True)):
+        for number, ((before, after), layer) in enumerate(zip(self._arrays, layers, strict=True)):
             layer.allocate(like, like)
             assert layer.arrays is not None
-            begin_layer(written, *layer.arrays, inner, places, *turned, *own[:7], *room)
+            begin_layer(written, *layer.arrays, inner, places, cos, sin, *before, *room)
             mixed = attend(number, queries).numpy().reshape(tokens, -1)
-            end_layer(inner, mixed, *own[7:], *room)
+            end_layer(inner, mixed, *after, *room)
         normalise_rows(inner, inner, self._last[0], self._last[1])
         return residual
 
@@ -88,12 +113,20 @@ class HostDecoder(FusedDecoder):
         return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
 
 
-def _arrays(own: LayerWeights) -> tuple[Any, ...]:
-    """A layer's weights as the kernels take them: seven for the first, seven for the second."""
+def _arrays(own: LayerWeights) -> tuple[_Before, _After]:
+    """A layer's weights as the first kernel takes them, and the second."""
     none = own.before.weight.new_empty(0)
-    norms = (none, none, 0.0) if own.head_norms is None else own.head_norms
-    given = (
-        *own.before, *own.attention, *norms,
-        *own.out, *own.after, *own.gates, *own.down,
+
+    def array(tensor: Tensor | None) -> Reals:
+        return (none if tensor is None else tensor).numpy()
+
+    queries, keys, eps = (None, None, 0.0) if own.head_norms is None else own.head_norms
+    before = _Before(
+        array(own.before.weight), own.before.eps, array(own.attention.weight), array(own.attention.bias),
+        array(queries), array(keys), eps,
     )  # fmt: skip
-    return tuple(none.numpy() if each is None else each.numpy() if isinstance(each, Tensor) else each for each in given)
+    after = _After(
+        array(own.out.weight), array(own.out.bias), array(own.after.weight), own.after.eps,
+        array(own.gates.weight), array(own.gates.bias), array(own.down.weight), array(own.down.bias),
+    )  # fmt: skip
+    return before, after
