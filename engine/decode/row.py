@@ -23,6 +23,8 @@ from .healing import Start
 from .repetition import Controls, full_mask
 from .scoring import Ranked
 
+_NONE = frozenset[str]()
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -64,6 +66,12 @@ class Request:
         """Whether a row chooses by the model's own scores, from all that its constraint allows."""
         return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
 
+    def is_plain_after(self, made: int) -> bool:
+        """`is_plain` from now on, after `made` tokens of output, if the least number of them is reached."""
+        controls = self.controls
+        is_free = self.bias is NO_BIAS and self.suppressed == NOTHING
+        return is_free and not controls.change_scores and not controls.withholds(made)
+
     @property
     def changes_scores(self) -> bool:
         """Whether penalties or biases change the model's scores."""
@@ -96,9 +104,11 @@ class Request:
             ids, is_first = [*self.start.prompt, *tokens], len(tokens) == inside
             everything = full_mask(size) if mask is None else mask
             mask = self.suppressed.narrowed(everything, ids, is_first, self._biased(state))
-        if not self.controls.withholds:
+        controls = self.controls
+        if not controls.withholds(len(tokens)):
             return mask
-        return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+        ids = [*self.start.prompt, *tokens] if controls.no_repeat_ngram_size else ()
+        return controls.narrowed(mask, ids, len(tokens), size, eos | self.stop_ids)
 
     def bans(self, state: int, token: int) -> bool:
         """Whether a token is never to be chosen."""
@@ -110,8 +120,8 @@ class Request:
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
-        if not self.controls.withholds:
-            return frozenset()
+        if not self.controls.may_break(len(tokens), ends):
+            return _NONE
         return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     @property

@@ -103,7 +103,7 @@ class RowSearch:
 
     def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
         """What the controls of repetition and length, and bans, leave of it, as a mask. Raises OptionError."""
-        if row.request.is_plain:
+        if row.request.is_plain_after(len(row.tokens)):
             return allowed
         mask = allowed.mask
         if mask is None and row.guide_cache is not None:

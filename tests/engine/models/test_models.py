@@ -146,7 +146,7 @@ def test_the_nearest_of_several_heads_is_taken() -> None:
         expected = torch.tanh(plain / 4) * 4
         head = find_head(model, hidden, expected)
         assert head is not None and (plain - expected).abs().max() > 0
-        assert torch.equal(head(hidden * 99, None), torch.tanh(model.lm_head(hidden * 99) / 4) * 4)
+        torch.testing.assert_close(head(hidden * 99, None), torch.tanh(model.lm_head(hidden * 99) / 4) * 4)
 
 
 def test_a_tokenizer_without_eos_is_refused(tokenizer: Any) -> None:
