@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .engine.engine import Engine
     from .engine.generator import Generator
     from .engine.results import Generation, Interrupted
-    from .engine.search import Beam, Greedy, Sample
+    from .engine.search import SMC, Beam, Exact, Greedy, Importance, Sample
     from .errors import (
         BudgetError,
         Cancelled,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ModelError,
         OptionError,
         PatternError,
+        SamplingError,
         SchemaError,
         StateError,
         TextSyntaxError,
@@ -52,12 +53,14 @@ __all__ = [
     "Cancelled",
     "ConversionError",
     "Engine",
+    "Exact",
     "Gap",
     "Generation",
     "Generator",
     "GrammarError",
     "Greedy",
     "GuideFileError",
+    "Importance",
     "Interrupted",
     "LanguageError",
     "LimitError",
@@ -68,7 +71,9 @@ __all__ = [
     "PatternError",
     "Phrase",
     "Quote",
+    "SMC",
     "Sample",
+    "SamplingError",
     "SchemaError",
     "Span",
     "StateError",
@@ -85,15 +90,13 @@ __all__ = [
 _MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models"}
 _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
-    "Beam": ".engine.search",
+    **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample"), ".engine.search"),
     "Cancellation": ".guides.limits",
     "Engine": ".engine.engine",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",
-    "Greedy": ".engine.search",
     "Interrupted": ".engine.results",
     "Limits": ".guides.limits",
-    "Sample": ".engine.search",
     "Quote": ".guides.quoting.quotation",
     "Span": ".guides.quoting.source",
     "Vocabulary": ".tokenizers_adapter",

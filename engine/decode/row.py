@@ -9,7 +9,8 @@ from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
 from ..memory.tables import BlockTable
-from ..search import Beam, Search
+from ..drawing.drawn import Drawn
+from ..search import Beam, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .guide_cache import GuideCache
@@ -27,6 +28,7 @@ class Request:
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
+    learns: whether what is learnt of the prompt's texts is kept for further calls
     """
 
     number: int
@@ -37,14 +39,17 @@ class Request:
     stop: StopStrings
     stop_ids: frozenset[int]
     controls: Controls
-    search: Search | Beam
+    search: Search | Beam | Target
     scores: bool = False
     diagnostics: bool = False
     trace: bool = False
+    learns: bool = False
 
     @property
     def width(self) -> int:
         """How many texts the model may read for it at once."""
+        if isinstance(self.search, Target):
+            return self.search.rows
         return self.search.width if isinstance(self.search, Beam) else 1
 
     def withheld(self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int]) -> Mask | None:
@@ -109,6 +114,7 @@ class Row(Reader):
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
     trace: of that search, if asked for
+    drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
     error: what went wrong with this text alone
     """
 
@@ -125,6 +131,7 @@ class Row(Reader):
     score: float | None = None
     siblings: int | None = None
     trace: SearchTrace | None = None
+    drawn: Drawn | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 

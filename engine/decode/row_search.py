@@ -9,7 +9,7 @@ from ...guides.protocol import Mask
 from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
-from ..search import UNUSABLE, Beam, Search
+from ..search import UNUSABLE, Beam, Search, Target
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
@@ -132,7 +132,7 @@ class RowSearch:
         wide: list[int] = []
         for i in numbers:
             each, request = allowed[i], reading.texts[i].request
-            assert each is not None and not isinstance(request.search, Beam)
+            assert each is not None and not isinstance(request.search, (Beam, Target))
             if each.ids is None:
                 wide.append(i)
                 continue
@@ -247,7 +247,7 @@ def _alike(requests: Iterable[Request]) -> list[tuple[Search, Controls, list[int
     """The places of requests with equal searches and penalties."""
     found: list[tuple[Search, Controls, list[int]]] = []
     for place, request in enumerate(requests):
-        assert not isinstance(request.search, Beam)
+        assert not isinstance(request.search, (Beam, Target))
         for search, controls, places in found:
             same = search is request.search or search == request.search
             if same and controls.repetition_penalty == request.controls.repetition_penalty:
