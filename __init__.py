@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .tokenizers_adapter import Vocabulary
 
 __all__ = [
+    "SMC",
     "AllOf",
     "AnyOf",
     "Beam",
@@ -71,7 +72,6 @@ __all__ = [
     "PatternError",
     "Phrase",
     "Quote",
-    "SMC",
     "Sample",
     "SamplingError",
     "SchemaError",

@@ -39,7 +39,7 @@ class Generation(Generic[T_co]):
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
     log_weight: of a text drawn by `Importance` or `SMC`, the natural logarithm of its weight, the probability that the
-        model by itself would have stayed within the constraint along it; 0 for draws, as those of `Exact`; None for others
+        model by itself would have stayed within the constraint along it; 0 for draws, as those of `Exact`; else None
     log_z, ess, tokens_read: of the search that it is of, None likewise: the logarithm of an estimate of the probability
         that the model writes a text of the constraint; how many draws its texts are worth; how many tokens behind the
         prompt the model read, for each text

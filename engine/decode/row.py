@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
-from ..memory.tables import BlockTable
 from ..drawing.drawn import Drawn
+from ..memory.tables import BlockTable
 from ..search import Beam, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings

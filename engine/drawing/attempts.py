@@ -10,11 +10,10 @@ in which their attempts began; counted as they end, short texts would come first
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from ...errors import SamplingError
 from ...kernels.logits.mask import allowed_ids
@@ -22,7 +21,7 @@ from ..decode.randomness import row_key, uniform
 from ..decode.row import Reader, Request
 from ..memory.pool import Pool
 from ..search import SMC, Exact
-from .distribution import distribution
+from .distribution import Distribution, Draw, Question
 from .drawn import Drawn
 from .particles import Particles
 from .path import Path, Walk
@@ -63,6 +62,7 @@ class Attempts:
         self._begun = 0
         self._settled = 0
         self._ideal = 0.0  # how many attempts without a trie the settled ones stand for
+        self._asked: list[Node] = []
         self._pilot: Particles | None = None
 
     @property
@@ -79,27 +79,37 @@ class Attempts:
         """Have everything to read again."""
         (self._readers if self._pilot is None else self._pilot).again(first)
 
-    def advance(self, read: Sequence[Reader], logits: Tensor) -> None:
-        """Go on where the model was asked, and begin further attempts."""
+    def ask(self, rows: Mapping[int, int]) -> Question:
+        """What it is to be told of the nodes that were read."""
         if self._pilot is not None:
-            self._pilot.advance(read, logits)
-            if self._pilot.done:
-                self.error = self._gave_up(self._pilot.log_z)
-            return
-        new = self._learn({id(reader): place for place, reader in enumerate(read)}, logits)
+            return self._pilot.ask(rows)
+        root = self._trie.root
+        nodes = {id(attempt.node): attempt.node for attempt in self._running if attempt.node.ids is None}
+        if root.ids is None:
+            nodes[id(root)] = root
+        self._asked = list(nodes.values())
+        paths = [node.path for node in self._asked]
+        places = [rows[id(self._readers.of(path.tokens))] for path in paths]
+        return Question(places, paths, [self._walk.mask(path) for path in paths])
+
+    def answer(self, found: Distribution, first: int) -> list[Draw]:
+        """Go on where the model was asked, and begin further attempts; only a pilot has something to be drawn."""
+        if self._pilot is not None:
+            return self._pilot.answer(found, first)
+        self._learn(found, first)
         for attempt in list(self._running):
             self._go_on(attempt)
         self._settle()
         self._begin()
-        for node in new:
+        for node in self._asked:
             if not self._trie.has_room(node):
                 node.forget()
         if self.done:
-            return
+            return []
         if self._trie.root.bound <= 0:
             raise SamplingError(
-                f"search=Exact(...): the model gives probability 0 to all texts of the constraint within max_tokens, at "
-                f"prompt {self.request.number}; see what it wants to say with search=Sample() and diagnostics=True",
+                f"search=Exact(...): the model gives probability 0 to all texts of the constraint within max_tokens, "
+                f"at prompt {self.request.number}; see what it wants to say with search=Sample() and diagnostics=True",
                 -math.inf,
             )
         if self._running:
@@ -109,6 +119,14 @@ class Attempts:
             raise self._gave_up(math.log(len(self.texts) / self._ideal))
         else:
             self._begin_pilot()
+        return []
+
+    def take(self, tokens: Sequence[int]) -> None:
+        """Let a pilot have what was drawn."""
+        if self._pilot is not None and not self._pilot.is_fresh:
+            self._pilot.take(tokens)
+            if self._pilot.done:
+                self.error = self._gave_up(self._pilot.log_z)
 
     def results(self) -> list[tuple[Path, Drawn]]:
         """The texts, each with how it was drawn."""
@@ -122,27 +140,16 @@ class Attempts:
         )
         return [(path, drawn) for path in self.texts]
 
-    def _learn(self, places: dict[int, int], logits: Tensor) -> list[Node]:
+    def _learn(self, found: Distribution, first: int) -> None:
         """Write down what the model says at the nodes that were read."""
-        root = self._trie.root
-        nodes = {id(attempt.node): attempt.node for attempt in self._running if attempt.node.ids is None}
-        if root.ids is None:
-            nodes[id(root)] = root
-        new = list(nodes.values())
-        if not new:
-            return new
-        paths = [node.path for node in new]
-        rows = [places[id(self._readers.of(path.tokens))] for path in paths]
-        masks = [self._walk.mask(path) for path in paths]
-        found = distribution(self._walk.penalised(logits[rows], paths), masks, self._search)
-        for row, (node, mask) in enumerate(zip(new, masks, strict=True)):
+        size = found.logits.shape[1]
+        for row, node in enumerate(self._asked, first):
             if not found.sound[row]:
                 raise self._walk.unusable(node.path)
-            size = logits.shape[1]
+            mask = self._walk.mask(node.path)
             ids = np.arange(size, dtype=np.int32) if mask is None else allowed_ids(mask, size)
             chances = found.probabilities(row, ids)
             node.learn(ids[chances > 0], chances[chances > 0])
-        return new
 
     def _go_on(self, attempt: Attempt) -> None:
         """Let an attempt go on until the model is to be asked, or to its end."""
@@ -186,7 +193,7 @@ class Attempts:
             found = len(self.texts) + waiting
             ended = self._settled + len(self._outcomes)
             wanted = math.ceil((self._search.n - found) * (ended + 1) / (found + 1))
-            if len(self._running) >= min(self._search.width, wanted):
+            if len(self._running) >= min(self._search.parallel, wanted):
                 return
             key = row_key(self.request.key, self._begun)
             attempt = Attempt(self._begun, key, root, root.bound, root.bound)
@@ -206,7 +213,7 @@ class Attempts:
             table.node = self._content
         self._readers.keep([], root=False)
         pilot = SMC(
-            search.width, temperature=search.temperature, top_k=search.top_k, top_p=search.top_p, min_p=search.min_p
+            search.parallel, temperature=search.temperature, top_k=search.top_k, top_p=search.top_p, min_p=search.min_p
         )
         first = Reader(table, list(prompt[len(table.tokens) :]))
         self._pilot = Particles(self.request, pilot, self._walk, self._pool, first)

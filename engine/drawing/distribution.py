@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...guides.protocol import Mask
-from ...kernels.logits.select import NAN, logsumexp
+from ...kernels.logits.select import NAN, logsumexp, masked_sample
 from ..decode.arrays import as_list
 from ..decode.reading import stack_masks
 from ..search.target import Target
+from .path import Path
 
 
 class Distribution(NamedTuple):
@@ -32,18 +33,38 @@ class Distribution(NamedTuple):
     raws: list[float]
     sound: list[bool]
 
-    def log_mass(self, row: int, mask: Mask) -> float:
-        """The logarithm of the probability of what another mask allows in a row."""
-        logits = self.logits[row : row + 1]
-        found = logsumexp(logits, stack_masks([mask], logits), raw=False)
-        return min(0.0, as_list(found.masked)[0] - self.raws[row])
-
     def probabilities(self, row: int, ids: NDArray[np.int32] | None) -> NDArray[np.float64]:
         """The probabilities of some tokens of a row, or of all, float64 [len(ids)]."""
         logits = self.logits[row]
         if ids is not None:
             logits = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
         return np.exp(logits.cpu().numpy().astype(np.float64) - self.raws[row])
+
+
+class Question(NamedTuple):
+    """What a population is to be told: of which rows of the logits that were computed, under which masks."""
+
+    rows: list[int]
+    paths: list[Path]
+    masks: list[Mask | None]
+
+
+class Draw(NamedTuple):
+    """A token to be drawn out of a row of distributions, at a number in [0, 1)."""
+
+    row: int
+    uniform: float
+
+
+def draw(found: Distribution, draws: Sequence[Draw]) -> list[int]:
+    """A token for each draw, out of its row under its mask."""
+    if not draws:
+        return []
+    rows = [row for row, _ in draws]
+    is_each_once = rows == list(range(len(found.logits)))
+    logits = found.logits if is_each_once else found.logits[rows]
+    masks = found.masks if is_each_once or found.masks is None else found.masks[rows]
+    return as_list(masked_sample(logits, [uniform for _, uniform in draws], masks).tokens)
 
 
 def distribution(logits: Tensor, masks: Sequence[Mask | None], target: Target) -> Distribution:
@@ -64,7 +85,7 @@ def distribution(logits: Tensor, masks: Sequence[Mask | None], target: Target) -
 
 
 def kept(logits: Tensor, target: Target) -> Tensor:
-    """Logits with -inf in the place of tokens that top_k, top_p and min_p leave out, as `Sample` does without a mask."""
+    """Logits with -inf where top_k, top_p and min_p leave a token out, as they do for `Sample` without a mask."""
     found = logits
     if target.top_k is not None and target.top_k < logits.shape[1]:
         least = torch.topk(found, target.top_k, dim=1).values[:, -1:]

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ...errors import SamplingError
 from ...guides.protocol import Mask
 from ...kernels.logits.mask import allowed_ids
-from ...kernels.logits.select import masked_sample
-from ..decode.arrays import as_list
 from ..decode.randomness import row_key, uniform
 from ..decode.row import Reader, Request
 from ..memory.pool import Pool
 from ..search import SMC, Importance
-from .distribution import Distribution, distribution
+from .distribution import Distribution, Draw, Question
 from .drawn import Drawn, distance, effective, log_mean, shares
 from .path import Path, Walk
 from .potentials import Potentials
@@ -55,18 +51,20 @@ class Particle:
 class Particles:
     """The particles of one prompt; `Population` says what callers use."""
 
-    def __init__(
-        self, request: Request, search: SMC | Importance, walk: Walk, pool: Pool, first: Reader
-    ) -> None:
+    def __init__(self, request: Request, search: SMC | Importance, walk: Walk, pool: Pool, first: Reader) -> None:
         self.request = request
         self.error: Exception | None = None
-        self.done = False
         self._search = search
         self._walk = walk
         self._potentials = Potentials(search) if isinstance(search, SMC) else None
         self._readers = Readers(pool, request.start.prompt, first)
         path = walk.first()
         self._particles = [Particle(row_key(request.key, number), path) for number in range(search.rows)]
+        self._is_finished = False
+        self.is_fresh = True  # has been told nothing yet
+        self._groups: list[list[Particle]] = []  # those that have the same tokens
+        self._masks: list[Mask | None] = []  # of each group
+        self._plain: list[tuple[int, float, Particle]] = []  # with their rows, and the masses of these
         self._step = 0
         self._causes = Counter[str]()
 
@@ -74,6 +72,11 @@ class Particles:
     def readers(self) -> Sequence[Reader]:
         """What the model reads."""
         return self._readers.all
+
+    @property
+    def done(self) -> bool:
+        """Whether it goes on no more."""
+        return self._is_finished or self.error is not None
 
     @property
     def log_z(self) -> float:
@@ -88,25 +91,52 @@ class Particles:
         """Have everything to read again."""
         self._readers.again(first)
 
-    def advance(self, read: Sequence[Reader], logits: Tensor) -> None:
-        """Let each particle have a token, weigh it, and resample."""
+    def ask(self, rows: Mapping[int, int]) -> Question:
+        """What it is to be told of the texts that its particles have, each once."""
         groups: dict[tuple[int, ...], list[Particle]] = {}
         for particle in self._particles:
             if particle.is_live:
                 groups.setdefault(particle.path.tokens, []).append(particle)
-        places = {id(reader): place for place, reader in enumerate(read)}
-        rows = [places[id(self._readers.of(tokens))] for tokens in groups]
+        self._groups = list(groups.values())
+        paths = [group[0].path for group in self._groups]
+        self._masks = [self._walk.mask(path) for path in paths]
+        return Question([rows[id(self._readers.of(tokens))] for tokens in groups], paths, self._masks)
+
+    def answer(self, found: Distribution, first: int) -> list[Draw]:
+        """Weigh the particles by the masks' masses: what is to be drawn for those that go on."""
+        walk = self._walk
+        self.is_fresh = False
         self._causes.clear()
-        self._continue(list(groups.values()), logits if rows == list(range(len(logits))) else logits[rows])
+        self._plain = []
+        for row, (group, mask) in enumerate(zip(self._groups, self._masks, strict=True), first):
+            path = group[0].path
+            if not found.sound[row]:
+                raise walk.unusable(path)
+            closing = walk.closing(path)
+            if found.masses[row] == -math.inf:
+                cause = "max_tokens" if walk.left(path) == 0 else "the model, which gives 0 to all that is allowed"
+                self._kill(group, cause)
+            elif closing is None and (self._potentials is None or self._potentials.accepts is None):
+                self._plain += [(row, found.masses[row], particle) for particle in group]
+            else:
+                self._draw_apart(group, found, row, mask, closing)
+        return [Draw(row, self._uniform(particle, 0)) for row, _, particle in self._plain]
+
+    def take(self, tokens: Sequence[int]) -> None:
+        """Let particles have the tokens that were drawn, and resample."""
+        after: dict[tuple[int, int], Path] = {}
+        for (row, mass, particle), token in zip(self._plain, tokens, strict=True):
+            if (row, token) not in after:
+                after[row, token] = self._walk.after(particle.path, token)
+            self._take(particle, after[row, token], mass)
         self._step += 1
         if self.log_z == -math.inf:
-            self.done = True
             self.error = self._died()
             return
         if self._potentials is not None:
             self._resample()
         live = {particle.path.tokens: None for particle in self._particles if particle.is_live}
-        self.done = not live
+        self._is_finished = not live
         if live:
             self._readers.keep(list(live), root=False)
 
@@ -124,38 +154,6 @@ class Particles:
             for particle in self._particles
             if particle.log_weight > -math.inf
         ]
-
-    def _continue(self, groups: list[list[Particle]], logits: Tensor) -> None:
-        """A token for each particle; those of a group have the same tokens, and one row of logits."""
-        walk, paths = self._walk, [group[0].path for group in groups]
-        masks = [walk.mask(path) for path in paths]
-        found = distribution(walk.penalised(logits, paths), masks, self._search)
-        plain: list[tuple[int, Particle]] = []
-        for row, (group, path, mask) in enumerate(zip(groups, paths, masks, strict=True)):
-            if not found.sound[row]:
-                raise walk.unusable(path)
-            closing = walk.closing(path)
-            if found.masses[row] == -math.inf:
-                cause = "max_tokens" if walk.left(path) == 0 else "the model, which gives 0 to all that is allowed"
-                self._kill(group, cause)
-            elif closing is None and (self._potentials is None or self._potentials.accepts is None):
-                plain += [(row, particle) for particle in group]
-            else:
-                self._draw_apart(group, found, row, mask, closing)
-        after: dict[tuple[int, int], Path] = {}
-        for (row, particle), token in zip(plain, self._drawn(plain, found), strict=True):
-            if (row, token) not in after:
-                after[row, token] = walk.after(particle.path, token)
-            self._take(particle, after[row, token], found.masses[row])
-
-    def _drawn(self, plain: Sequence[tuple[int, Particle]], found: Distribution) -> list[int]:
-        """One token for each particle, out of its row under its mask."""
-        if not plain:
-            return []
-        rows = [row for row, _ in plain]
-        logits = found.logits[rows]
-        masks = None if found.masks is None else found.masks[rows]
-        return as_list(masked_sample(logits, [self._uniform(particle, 0) for _, particle in plain], masks).tokens)
 
     def _draw_apart(
         self, group: list[Particle], found: Distribution, row: int, mask: Mask | None, closing: Mask | None
@@ -176,6 +174,9 @@ class Particles:
                 after[place] = self._walk.after(path, int(ids[place]))
             return after[place]
 
+        def accepts(place: int) -> bool:
+            return self._potentials is None or self._potentials.accepted(behind(place))
+
         for particle in group:
             is_outside = self._uniform(particle, 1) < OUTSIDE if min(shares_of) > 0 else shares_of[0] == 0
             chance = 1.0 if min(shares_of) == 0 else OUTSIDE if is_outside else 1 - OUTSIDE
@@ -186,8 +187,7 @@ class Particles:
                 place = int(np.searchsorted(sums, self._uniform(particle, 0) * sums[-1], side="right"))
                 place = min(place, int(np.flatnonzero(part)[-1]))
             else:
-                accepts = self._potentials.accepted
-                place, share = first_accepted(part, lambda at: accepts(behind(at)), self._uniforms(particle))
+                place, share = first_accepted(part, accepts, self._uniforms(particle))
             if place < 0:
                 self._kill([particle], "accepts, which refuses all that is allowed")
             else:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from torch import Tensor
 
 from ...errors import ModelError
 from ...guides.protocol import Mask
@@ -100,13 +98,6 @@ class Walk:
         if behind is not None and not behind.guide.is_accepting(state):
             return replace(found, is_dead=True)
         return replace(found, finish="length") if request.may_be_cut else found
-
-    def penalised(self, logits: Tensor, paths: Sequence[Path]) -> Tensor:
-        """The model's logits after each path, float32 [len(paths), V], with what the request adds to them."""
-        controls = self.request.controls
-        if controls.repetition_penalty == 1:
-            return logits
-        return controls.penalised(logits, [[*self.request.start.prompt, *path.tokens] for path in paths])
 
     def unusable(self, path: Path) -> ModelError:
         """What is wrong where the model's logits are no distribution."""

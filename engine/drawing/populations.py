@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,8 +14,9 @@ from ..decode.row import Reader, Request, Row
 from ..memory.pool import Pool
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
-from ..search import SMC, Exact, Importance
+from ..search import SMC, Exact, Importance, Target
 from .attempts import Attempts
+from .distribution import Distribution, Draw, Question, distribution, draw
 from .drawn import Drawn
 from .particles import Particles
 from .path import Path, Walk
@@ -41,8 +43,16 @@ class Population(Protocol):
         """Have everything to read again, the first reader in that one's table."""
         ...
 
-    def advance(self, read: Sequence[Reader], logits: Tensor) -> None:
-        """Go on from the readers that have just read, whose logits are float32 [len(read), V]."""
+    def ask(self, rows: Mapping[int, int]) -> Question:
+        """What it is to be told. rows: of its readers that have just read, by their identity, the rows of logits."""
+        ...
+
+    def answer(self, found: Distribution, first: int) -> list[Draw]:
+        """Take what it asked for, which begins in a row of the distributions; returns what is to be drawn of them."""
+        ...
+
+    def take(self, tokens: Sequence[int]) -> None:
+        """Go on with the tokens that were drawn."""
         ...
 
     def results(self) -> list[tuple[Path, Drawn]]:
@@ -72,15 +82,42 @@ class Populations:
         return population
 
     def advance(self, populations: Sequence[Population], reading: Reading[Reader]) -> None:
-        """Let populations go on whose readers have read; the head is computed once for all."""
+        """Let populations go on whose readers have read; those of equal targets are told, and drawn for, together."""
         logits = reading.logits(range(len(reading.texts)))
         rows = {id(reader): row for row, reader in enumerate(reading.texts)}
+        asked: dict[Hashable, list[tuple[Population, Question]]] = {}
         for population in populations:
-            read = [reader for reader in population.readers if id(reader) in rows]
-            try:
-                population.advance(read, logits[[rows[id(reader)] for reader in read]])
-            except Exception as error:
-                population.error = error
+            with _blaming(population):
+                alike = _target(population.request), population.request.controls.repetition_penalty
+                asked.setdefault(alike, []).append((population, population.ask(rows)))
+        for pairs in asked.values():
+            self._answer(pairs, logits)
+
+    def _answer(self, pairs: Sequence[tuple[Population, Question]], logits: Tensor) -> None:
+        """Tell populations of equal targets what they asked for, and let them have tokens."""
+        questions = [question for _, question in pairs]
+        selected = logits[[row for question in questions for row in question.rows]]
+        request = pairs[0][0].request
+        if request.controls.repetition_penalty != 1:
+            texts = [
+                [*population.request.start.prompt, *path.tokens]
+                for population, question in pairs
+                for path in question.paths
+            ]
+            selected = request.controls.penalised(selected, texts)
+        assert isinstance(request.search, Target)
+        masks = [mask for question in questions for mask in question.masks]
+        found = distribution(selected, masks, request.search)
+        drawn: list[tuple[Population, list[Draw]]] = []
+        first = 0
+        for population, question in pairs:
+            with _blaming(population):
+                drawn.append((population, population.answer(found, first)))
+            first += len(question.rows)
+        tokens = iter(draw(found, [one for _, several in drawn for one in several]))
+        for population, several in drawn:
+            with _blaming(population):
+                population.take([next(tokens) for _ in several])
 
     def results(self, population: Population) -> list[Row]:
         """The texts of a population that is done."""
@@ -88,7 +125,12 @@ class Populations:
         rows: list[Row] = []
         for sample, (path, drawn) in enumerate(found):
             row = Row(
-                BlockTable(), [], replace(population.request, sample=sample), path.state, siblings=len(found), drawn=drawn
+                BlockTable(),
+                [],
+                replace(population.request, sample=sample),
+                path.state,
+                siblings=len(found),
+                drawn=drawn,
             )
             row.tokens, row.text, row.finish, row.inside = (
                 list(path.tokens), bytearray(path.text), path.finish, path.inside,
@@ -97,13 +139,27 @@ class Populations:
         return rows
 
 
+@contextmanager
+def _blaming(population: Population) -> Generator[None]:
+    """What goes wrong in the block is the population's error."""
+    try:
+        yield
+    except Exception as error:
+        population.error = error
+
+
+def _target(request: Request) -> Hashable:
+    """What the distributions of a request depend on beside the model."""
+    search = request.search
+    assert isinstance(search, Target)
+    return search.temperature, search.top_k, search.top_p, search.min_p
+
+
 def _trie(request: Request, walk: Walk) -> Trie:
     """What is known of the request's texts; nothing where a seed is to repeat, or where there is no constraint."""
     start = request.start
     if not request.learns or start.guide_cache is None:
         return Trie(walk.first())
-    assert isinstance(request.search, Exact)
-    search = request.search
-    target = search.temperature, search.top_k, search.top_p, search.min_p
-    key = (start.prompt, start.source, request.budget, target, request.controls, request.stop.strings, request.stop_ids)
+    ends = request.stop.strings, request.stop_ids
+    key = (start.prompt, start.source, request.budget, _target(request), request.controls, *ends)
     return trie_of(start.guide_cache, key, walk.first())

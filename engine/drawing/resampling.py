@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode.arrays import as_list
+
 
 def systematic(shares: NDArray[np.float64], count: int, uniforms: Sequence[float]) -> list[int]:
     """The numbers of `count` particles, by a comb of equal steps that begins at the first of the uniforms.
@@ -27,4 +29,4 @@ def stratified(shares: NDArray[np.float64], count: int, uniforms: Sequence[float
 def _at(shares: NDArray[np.float64], places: NDArray[np.float64]) -> list[int]:
     sums = np.cumsum(shares)
     found = np.searchsorted(sums, places * sums[-1], side="right")
-    return np.minimum(found, np.flatnonzero(shares)[-1]).tolist()
+    return as_list(np.minimum(found, np.flatnonzero(shares)[-1]))

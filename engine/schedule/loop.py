@@ -192,8 +192,7 @@ class Loop:
         table = self._pool.table(_source(work), work.request.start.source or None)
         if isinstance(work, Row):
             return self._rows.restart(work, table)
-        search = self._beams if isinstance(work, Group) else self._populations
-        return search.restart(work, table)
+        return self._beams.restart(work, table) if isinstance(work, Group) else self._populations.restart(work, table)
 
     def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> bool:
         """One forward pass, or several of rows that go on by themselves, and what follows.
@@ -291,10 +290,7 @@ class Loop:
     def _finish(self, entry: Entry) -> None:
         """Say what has come of a request, and let it go."""
         work = entry.work
-        if work.error is not None:
-            outcome = Outcome((), work.error)
-        else:
-            outcome = self._outcome(work)
+        outcome = self._outcome(work) if work.error is None else Outcome((), work.error)
         entry.call.outcomes[entry.number] = outcome
         entry.call.entries.pop(entry.number, None)
         self._scheduler.drop(entry)

@@ -18,23 +18,23 @@ class Exact(Target):
     A text is attempted, and given up where the model by itself would leave the constraint; what is learnt of the
     prompt's texts makes later attempts better, of later calls too unless they have a seed, which repeats. Takes long
     where the model hardly ever stays within the constraint: use `SMC` then.
-    width: most attempts side by side; attempts: most of them for each text, beyond which SamplingError is raised
+    parallel: most attempts side by side; attempts: most of them for each text, beyond which SamplingError is raised
     temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
     Source: P. Parys and others, "Constrained Adaptive Rejection Sampling" (2025), with a mask's mass in place of the
     token that the mask refuses.
     """
 
-    n: int = 1
-    width: int = 8
+    n: int = 1  # pyright: ignore[reportIncompatibleMethodOverride]
+    parallel: int = 8
     attempts: int = 10_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "n", whole(self.n, "n", 1, MANY))
-        object.__setattr__(self, "width", whole(self.width, "width", 1, WIDEST))
+        object.__setattr__(self, "parallel", whole(self.parallel, "parallel", 1, WIDEST))
         object.__setattr__(self, "attempts", whole(self.attempts, "attempts"))
 
     @property
     def rows(self) -> int:
         """The attempts, and the prompt that they begin with."""
-        return self.width + 1
+        return self.parallel + 1

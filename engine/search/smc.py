@@ -8,7 +8,6 @@ from typing import Literal
 
 from ...checks import number, whole
 from ...errors import OptionError
-from .sample import MANY
 from .target import Target
 
 MOST_PARTICLES = 1 << 14
@@ -27,7 +26,7 @@ class Importance(Target):
     temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
     """
 
-    n: int = 16
+    n: int = 16  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,8 +44,7 @@ class SMC(Target):
 
     Where the effective number of particles falls below the share `ess` of them, the likely ones are continued in the
     place of the others.
-    n: how many come out. All, each with its `log_weight`, unless it is fewer: these are drawn by the weights, and count
-        equally
+    n: how many come out; 0 for all, each with its `log_weight`. Fewer are drawn by the weights, and count equally
     potential: weighs texts besides, `potential(text, complete)`: the natural logarithm of a weight, -inf for a text
         that must not be, or True or False; of texts so far it says where to look, of complete ones what is drawn
     accepts: refuses texts besides, `accepts(text, complete)`, token by token: another token is drawn in the place of
@@ -59,7 +57,7 @@ class SMC(Target):
     """
 
     particles: int = 16
-    n: int | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    n: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
     potential: Potential | None = None
     accepts: Potential | None = None
     ess: float = 0.5
@@ -69,8 +67,7 @@ class SMC(Target):
         super().__post_init__()
         particles = whole(self.particles, "particles", 1, MOST_PARTICLES)
         object.__setattr__(self, "particles", particles)
-        given = self.n if self.n is not None else particles
-        object.__setattr__(self, "n", whole(given, "n", 1, particles))
+        object.__setattr__(self, "n", whole(self.n, "n", 0, particles) or particles)
         for name in ("potential", "accepts"):
             value = getattr(self, name)
             if value is not None and not callable(value):
