@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from trellm.engine.drawing.trie import Node
 from trellm.engine.models.decoder import DecoderModel
 from trellm.guides import SubstringGuide
 
-from .toys import VOCABULARY, conditional, is_fair, texts_of, toy_model
+from .cars import Cars, Rejection
+from .toys import VOCABULARY, chances_of, conditional, is_fair, texts_of, toy_model
 
 MODEL = toy_model()
 NESTED = 'start: "a" | "[" start? "]" | start "," start'
@@ -331,3 +333,15 @@ def test_impossible_parameters_are_refused(options: dict[str, Any]) -> None:
 def test_options_without_meaning_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(options))):
         generate.regex(MODEL, "a").run([0], search=Exact(), **options)
+
+
+@pytest.mark.parametrize("reference", [Cars, Rejection])
+def test_references_are_right_and_take_more_passes(reference: type[Cars | Rejection]) -> None:
+    generator = generate.regex(MODEL, PATTERN)
+    expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
+    chances = cache(lambda tokens: chances_of([0, *tokens], Exact()))
+    slow = reference(chances, generator.guide, 3, seed=1)
+    count = 60
+    assert is_fair(Counter(VOCABULARY.decode(slow.draw()).decode() for _ in range(count)), expected)
+    ours: Any = generator.run([0], search=Exact(count, parallel=1), seed=1, max_tokens=3)
+    assert ours[0].tokens_read * count < slow.passes / 2
