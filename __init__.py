@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .engine import models
     from .engine.engine import Engine
     from .engine.generator import Generator
-    from .engine.results import Generation, Interrupted
+    from .engine.results import Generation, Interrupted, TokenLogprob
     from .engine.search import SMC, Beam, Exact, Greedy, Importance, Sample
     from .errors import (
         BudgetError,
@@ -79,6 +79,7 @@ __all__ = [
     "StateError",
     "Template",
     "TextSyntaxError",
+    "TokenLogprob",
     "TrellmError",
     "Vocabulary",
     "VocabularyError",
@@ -98,6 +99,7 @@ _HOMES = {
     "Interrupted": ".engine.results",
     "Limits": ".guides.limits",
     "Quote": ".guides.quoting.quotation",
+    "TokenLogprob": ".engine.results",
     "Span": ".guides.quoting.source",
     "Vocabulary": ".tokenizers_adapter",
 }

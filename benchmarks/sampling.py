@@ -10,7 +10,7 @@ rejection    texts of the model by itself, given up at the first illegal token
 cars         constrained adaptive rejection sampling as published: tests/engine/drawing/cars.py
 exact        `Exact(n, parallel=1)`, which begins with an empty trie as the others do
 
-Particles: `SMC` and genlm-control's, with its adaptive weighted rejection sampler, on one random GPT-2 of two layers and
+Particles: `SMC` and genlm-control's, with its adaptive weighted rejection sampler, on a random GPT-2 of two layers and
 one regular expression, in turn, on one core; the median of rounds. `masked` is what `Sample` takes for a token: nothing
 of this is in its way.
 """

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from ..decode.reading import Reading
@@ -88,8 +89,7 @@ class Populations:
         asked: dict[Hashable, list[tuple[Population, Question]]] = {}
         for population in populations:
             with _blaming(population):
-                alike = _target(population.request), population.request.controls.repetition_penalty
-                asked.setdefault(alike, []).append((population, population.ask(rows)))
+                asked.setdefault(_target(population.request), []).append((population, population.ask(rows)))
         for pairs in asked.values():
             self._answer(pairs, logits)
 
@@ -97,17 +97,20 @@ class Populations:
         """Tell populations of equal targets what they asked for, and let them have tokens."""
         questions = [question for _, question in pairs]
         selected = logits[[row for question in questions for row in question.rows]]
-        request = pairs[0][0].request
-        if request.controls.repetition_penalty != 1:
-            texts = [
-                [*population.request.start.prompt, *path.tokens]
-                for population, question in pairs
-                for path in question.paths
-            ]
-            selected = request.controls.penalised(selected, texts)
-        assert isinstance(request.search, Target)
+        requests = [population.request for population, question in pairs for _ in question.rows]
+        changed = [request.changes_scores or bool(request.bias.banned) for request in requests]
+        if any(changed):
+            selected = selected.clone()
+            paths = [path for question in questions for path in question.paths]
+            for scores, request, path in zip(selected, requests, paths, strict=True):
+                request.changed(scores, path.tokens, path.inside, path.state)
+                for token in request.bias.banned:
+                    if request.bans(path.state, token):
+                        scores[token] = -torch.inf
+        target = pairs[0][0].request.search
+        assert isinstance(target, Target)
         masks = [mask for question in questions for mask in question.masks]
-        found = distribution(selected, masks, request.search)
+        found = distribution(selected, masks, target)
         drawn: list[tuple[Population, list[Draw]]] = []
         first = 0
         for population, question in pairs:
@@ -160,6 +163,7 @@ def _trie(request: Request, walk: Walk) -> Trie:
     start = request.start
     if not request.learns or start.guide_cache is None:
         return Trie(walk.first())
+    bias = frozenset(request.bias.added.items()), request.bias.banned
     ends = request.stop.strings, request.stop_ids
-    key = (start.prompt, start.source, request.budget, _target(request), request.controls, *ends)
+    key = (start.prompt, start.source, request.budget, _target(request), request.controls, bias, ends)
     return trie_of(start.guide_cache, key, walk.first())

@@ -9,6 +9,7 @@ bounds. An attempt begins at the prompt, and each of its tokens is a forward pas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class Cars:
 
     def _end(self, path: list[tuple[Node, int]], found: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """Learn from an attempt: bounds along its way are what its nodes have left."""
-        for (before, token), (node, _) in reversed(list(zip(path[:-1], path[1:], strict=True))):
+        for (before, token), (node, _) in reversed(list(pairwise(path))):
             before.bounds[token] = (node.chances * node.bounds).sum()
         return found
 
