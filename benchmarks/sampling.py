@@ -34,6 +34,8 @@ BITS = "[01]{5}"
 TERMS = 'start: "x" | "y" | "0" | "(" op start start ")" | "~" start\nop: "&" | "|" | "^"'
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2, 3]}}, "required": ["n"], "additionalProperties": False}
 ASKED = "Anna has 2 dogs.\nAs JSON: "
+MOST = 1000
+"""After so many tokens references give up; one without a draw is counted as if it had come to one."""
 REGEX = "[a-z]{2,5} [0-9]{1,3}"
 
 
@@ -105,9 +107,10 @@ def count_draws(draws: int) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"task": name, "draws": draws}
         for kind, make in (("rejection", cars.Rejection), ("cars", cars.Cars)):
             slow = make(chances, guide, budget, 1)
-            for _ in range(draws):
-                slow.draw()
-            row[kind] = 1000 * draws / slow.passes
+            came = 0
+            while came < draws and slow.draw(MOST) is not None:
+                came += 1
+            row[kind], row[f"{kind} draws"] = 1000 * max(came, 1) / slow.passes, came
         found: Any = Generator(model, guide).run(prompt, search=Exact(draws, parallel=1), max_tokens=budget, seed=1)
         row["exact"] = 1000 / found[0].tokens_read
         row["acceptance"] = found[0].acceptance
@@ -156,7 +159,7 @@ def count_particles(folder: str, count: int, rounds: int, *, with_peer: bool) ->
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     network = random_gpt2(tokenizer)
-    generator: Any = generate.regex(models.transformers((network, tokenizer)), REGEX)
+    generator: Any = generate.regex(models.transformers(network, tokenizer), REGEX)
     prompt = tokenizer.encode("the ")
     runs: dict[str, Callable[[], Any]] = {
         "trellm": lambda: generator.run(prompt, search=SMC(count), max_tokens=12, seed=1),

@@ -8,6 +8,7 @@ bounds. An attempt begins at the prompt, and each of its tokens is a forward pas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -39,11 +40,12 @@ class Cars:
         self._random = np.random.default_rng(seed)
         self._root: Node | None = None
 
-    def draw(self) -> tuple[int, ...]:
-        """Attempts, until one comes to a text."""
-        while (found := self._attempt()) is None:
-            pass
-        return found
+    def draw(self, most: float = math.inf) -> tuple[int, ...] | None:
+        """Attempts, until one comes to a text; None once there were more than `most` passes."""
+        while self.passes <= most:
+            if (found := self._attempt()) is not None:
+                return found
+        return None
 
     def _attempt(self) -> tuple[int, ...] | None:
         tokens: tuple[int, ...] = ()
@@ -91,11 +93,12 @@ class Rejection:
         self._budget = budget
         self._random = np.random.default_rng(seed)
 
-    def draw(self) -> tuple[int, ...]:
-        """Attempts, until one comes to a text."""
-        while (found := self._attempt()) is None:
-            pass
-        return found
+    def draw(self, most: float = math.inf) -> tuple[int, ...] | None:
+        """Attempts, until one comes to a text; None once there were more than `most` passes."""
+        while self.passes <= most:
+            if (found := self._attempt()) is not None:
+                return found
+        return None
 
     def _attempt(self) -> tuple[int, ...] | None:
         tokens: tuple[int, ...] = ()
