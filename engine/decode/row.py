@@ -12,9 +12,10 @@ from torch import Tensor
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
+from ..drawing.drawn import Drawn
 from ..memory.tables import BlockTable
 from ..models.protocol import BEGIN
-from ..search import Beam, Search
+from ..search import Beam, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, NOTHING, Bias, Suppressed
@@ -38,6 +39,7 @@ class Request:
     best: of how many tokens, the likeliest, they are recorded besides
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
+    learns: whether what is learnt of the prompt's texts is kept for further calls
     """
 
     number: int
@@ -48,17 +50,20 @@ class Request:
     stop: StopStrings
     stop_ids: frozenset[int]
     controls: Controls
-    search: Search | Beam
+    search: Search | Beam | Target
     bias: Bias = NO_BIAS
     suppressed: Suppressed = NOTHING
     scores: bool = False
     best: int = 0
     diagnostics: bool = False
     trace: bool = False
+    learns: bool = False
 
     @property
     def width(self) -> int:
         """How many texts the model may read for it at once."""
+        if isinstance(self.search, Target):
+            return self.search.rows
         return self.search.width if isinstance(self.search, Beam) else 1
 
     @property
@@ -187,6 +192,7 @@ class Row(Reader):
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
     trace: of that search, if asked for
+    drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
     error: what went wrong with this text alone
     """
 
@@ -204,6 +210,7 @@ class Row(Reader):
     score: float | None = None
     siblings: int | None = None
     trace: SearchTrace | None = None
+    drawn: Drawn | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 

@@ -11,7 +11,7 @@ from ...guides.protocol import Mask
 from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
-from ..search import UNUSABLE, Beam, Search
+from ..search import UNUSABLE, Beam, Search, Target
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
@@ -146,7 +146,7 @@ class RowSearch:
         wide: list[int] = []
         for i in numbers:
             each, request = allowed[i], reading.texts[i].request
-            assert each is not None and not isinstance(request.search, Beam)
+            assert each is not None and not isinstance(request.search, (Beam, Target))
             if each.ids is None:
                 wide.append(i)
                 continue
@@ -284,7 +284,7 @@ def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
     """The places of requests with equal searches."""
     found: list[tuple[Search, list[int]]] = []
     for place, request in enumerate(requests):
-        assert not isinstance(request.search, Beam)
+        assert not isinstance(request.search, (Beam, Target))
         for search, places in found:
             if search is request.search or search == request.search:
                 places.append(place)
