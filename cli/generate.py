@@ -11,11 +11,11 @@ import click
 from .chats import Chatting, chat_options
 from .constraint import Constraint, constraint_options
 from .ending import Ending, ending
+from .files.output import Output, StandardOutput, writing
+from .files.prompts import Prompt, plain_lines, read_prompts, report_page, result_line
+from .files.resuming import Resumed
 from .flags import Size, Text
 from .models import load_model
-from .output import Output, StandardOutput, writing
-from .prompts import Prompt, plain_lines, read_prompts, report_page, result_line
-from .resuming import Resumed
 from .search import Searching, search_options
 
 if TYPE_CHECKING:
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on where a run ended: prompts whose results --out has are done.")
 @click.option(
     "--include", type=Text(), multiple=True, metavar="TEXT", help="The output contains this text; repeat the option."
+)
+@click.option(
+    "--include-word",
+    type=Text(),
+    multiple=True,
+    metavar="TEXT",
+    help="The same as a word: with no letter, digit or underscore beside it.",
 )
 @click.option(
     "--max-tokens", type=click.IntRange(1), help="Most tokens of an output. Default: 256 beyond the shortest output."
@@ -69,6 +76,7 @@ def generate(
     out: str | None,
     resume: bool,
     include: tuple[str, ...],
+    include_word: tuple[str, ...],
     max_tokens: int | None,
     seed: int | None,
     searching: Searching,
@@ -120,7 +128,7 @@ def generate(
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
-    options |= {"heal": not no_heal, "include": include, **chatting.options()}
+    options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
     options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
@@ -148,6 +156,13 @@ def generate(
                 report.finish([report_page(asked, results).removesuffix("\n")])
 
         return _run(generator, asked, options, end, output, keep)
+
+
+def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
+    """What --include and --include-word ask for."""
+    from ..guides.goals.specs import Phrase
+
+    return [*texts, *(Phrase(text, word=True) for text in words)]
 
 
 def make_generator(

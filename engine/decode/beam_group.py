@@ -26,7 +26,6 @@ class Group:
     readers: what the model has read of each beam, in their order
     recorder: of the search's trace, if asked for
     settled: whether no better texts are to be expected; error: what went wrong with this prompt alone
-    steps: forward passes that read some of its beams
     """
 
     request: Request
@@ -36,7 +35,6 @@ class Group:
     recorder: Recorder | None = None
     settled: bool = False
     error: Exception | None = None
-    steps: int = 0
 
     @property
     def search(self) -> Beam:

@@ -123,7 +123,8 @@ class BeamSearch:
         return self._narrowed(group, beam, mask)
 
     def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
-        return group.request.withheld(mask, beam.tokens, self._vocabulary.size, self._eos, beam.state)
+        size = self._vocabulary.size
+        return group.request.withheld(mask, beam.tokens, size, self._eos, beam.state, beam.inside)
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first.
@@ -339,7 +340,7 @@ class BeamSearch:
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
             row.best = list(one.best[: len(one.tokens)])
-            row.traces, row.trace, row.steps = list(one.traces), trace, group.steps
+            row.traces, row.trace = list(one.traces), trace
             rows.append(row)
         return rows
 

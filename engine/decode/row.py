@@ -13,16 +13,19 @@ from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
 from ..drafts.trail import Trail
+from ..drawing.drawn import Drawn
 from ..memory.tables import BlockTable
-from ..models.protocol import Model
-from ..search import Beam, Search
+from ..models.protocol import BEGIN, Model
+from ..search import Beam, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
-from .bias import NO_BIAS, Bias
+from .bias import NO_BIAS, NOTHING, Bias, Suppressed
 from .guide_cache import GuideCache
 from .healing import Start
 from .repetition import Controls, full_mask
 from .scoring import Ranked
+
+_NONE = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,13 @@ class Request:
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
     key: of the row's random numbers
-    bias: what is added to the scores of tokens
+    bias: what is added to the scores of tokens; suppressed: tokens that are chosen only where nothing else is left
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     best: of how many tokens, the likeliest, they are recorded besides
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
     draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
+    learns: whether what is learnt of the prompt's texts is kept for further calls
     """
 
     number: int
@@ -48,23 +52,33 @@ class Request:
     stop: StopStrings
     stop_ids: frozenset[int]
     controls: Controls
-    search: Search | Beam
+    search: Search | Beam | Target
     bias: Bias = NO_BIAS
+    suppressed: Suppressed = NOTHING
     scores: bool = False
     best: int = 0
     diagnostics: bool = False
     trace: bool = False
     draft: bool | Model = True
+    learns: bool = False
 
     @property
     def width(self) -> int:
         """How many texts the model may read for it at once."""
+        if isinstance(self.search, Target):
+            return self.search.rows
         return self.search.width if isinstance(self.search, Beam) else 1
 
     @property
     def is_plain(self) -> bool:
         """Whether a row chooses by the model's own scores, from all that its constraint allows."""
-        return self.controls.are_off and self.bias is NO_BIAS
+        return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
+
+    def is_plain_after(self, made: int) -> bool:
+        """`is_plain` from now on, after `made` tokens of output, if the least number of them is reached."""
+        controls = self.controls
+        is_free = self.bias is NO_BIAS and self.suppressed == NOTHING
+        return is_free and not controls.change_scores and not controls.withholds(made)
 
     @property
     def changes_scores(self) -> bool:
@@ -77,20 +91,32 @@ class Request:
         inside: how many of its tokens lie within the prompt's end
         """
         if self.controls.change_scores:
-            self.controls.penalise(scores, (*self.start.prompt, *tokens[:inside]), tokens[inside:])
+            prompt = [token for token in self.start.prompt if token != BEGIN]
+            self.controls.penalise(scores, [*prompt, *tokens[:inside]], tokens[inside:])
         if self.bias.added:
             self.bias.add_to(scores, self._biased(state))
 
     def withheld(
-        self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int], state: int
+        self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int], state: int, inside: int
     ) -> Mask | None:
-        """A mask without banned tokens, narrowed by the controls after an output so far; empty where all are banned."""
+        """A mask without banned and suppressed tokens, narrowed by the controls, after an output so far.
+
+        inside: how many of its tokens lie within the prompt's end. Empty where all are banned.
+        """
         if self.bias.banned:
             everything = full_mask(size) if mask is None else mask
             mask = self.bias.allowed(everything, eos | self.stop_ids, self._biased(state))
-        if not self.controls.withholds or (mask is not None and not mask.any()):
+        if mask is not None and not mask.any():
             return mask
-        return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+        if self.suppressed != NOTHING:
+            ids, is_first = [*self.start.prompt, *tokens], len(tokens) == inside
+            everything = full_mask(size) if mask is None else mask
+            mask = self.suppressed.narrowed(everything, ids, is_first, self._biased(state))
+        controls = self.controls
+        if not controls.withholds(len(tokens)):
+            return mask
+        ids = [*self.start.prompt, *tokens] if controls.no_repeat_ngram_size else ()
+        return controls.narrowed(mask, ids, len(tokens), size, eos | self.stop_ids)
 
     def bans(self, state: int, token: int) -> bool:
         """Whether a token is never to be chosen."""
@@ -102,8 +128,8 @@ class Request:
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
-        if not self.controls.withholds:
-            return frozenset()
+        if not self.controls.may_break(len(tokens), ends):
+            return _NONE
         return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     @property
@@ -170,6 +196,7 @@ class Row(Reader):
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
     trace: of that search, if asked for
     steps: forward passes that read it; trail: what guesses of how it goes on are made by
+    drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
     error: what went wrong with this text alone
     """
 
@@ -189,6 +216,7 @@ class Row(Reader):
     trace: SearchTrace | None = None
     steps: int = 0
     trail: Trail | None = None
+    drawn: Drawn | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 

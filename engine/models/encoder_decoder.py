@@ -14,9 +14,11 @@ from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
 from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
+from .generation_config import suppressed_of
 from .head import find_head
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
+from .wrapped import entry_device
 
 
 class EncoderDecoderModel:
@@ -38,7 +40,7 @@ class EncoderDecoderModel:
         model.eval()
         self.model = model
         self.tokenizer = tokenizer
-        self.device: torch.device = model.device
+        self.device: torch.device = entry_device(model)
         config = model.config
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         self.source_context = self.context
@@ -51,6 +53,7 @@ class EncoderDecoderModel:
         self._probe()
         self.sparse_head_limit = self._head.sparse_head_limit if self.device.type == "cpu" else 0
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
+        self.suppressed = suppressed_of(model, self._width)
         self.text_prefix = _text_prefix(tokenizer, self.vocabulary)
 
     @torch.inference_mode()

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ..decode.beam_group import Group
 from ..decode.row import Request, Row
+from ..drawing.populations import Population
 
-Work = Row | Group
+Work = Row | Group | Population
 
 
 @dataclass(slots=True, eq=False)
@@ -17,6 +18,7 @@ class Entry:
 
     number: which of its call's; arrival: the how-manieth of the engine's; work: how far it has come
     gave_up: whether it waits without memory
+    steps: forward passes that read several texts for it; a single text counts its own
     """
 
     call: Call
@@ -24,6 +26,7 @@ class Entry:
     arrival: int
     work: Work
     gave_up: bool = False
+    steps: int = 0
 
     @property
     def width(self) -> int:

@@ -22,10 +22,11 @@ from ..device.choosing import backend_of
 from ..device.lanes import Lanes
 from ..device.records import Records
 from ..drafts.drafter import Drafted, Drafter
+from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
-from ..search import Beam
+from ..search import Beam, Target
 from .call import Call, Entry, Outcome, Work
 from .scheduler import SHORT, Pace, Plan, Scheduler, by_arrival
 
@@ -115,7 +116,9 @@ class Loop:
     def certain(self, entry: Entry) -> Certain:
         """What the text of a request will begin with, whatever comes."""
         work = entry.work
-        return self._rows.certain(work) if isinstance(work, Row) else self._beams.certain(work)
+        if isinstance(work, Group):
+            return self._beams.certain(work)
+        return self._rows.certain(work) if isinstance(work, Row) else b""
 
     def check(self) -> None:
         """Raise AssertionError unless every block is somebody's or nobody's."""
@@ -126,6 +129,7 @@ class Loop:
         """Forget all that is held."""
         self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
+        self._populations = Populations(self.model, self._pool)
         self._lanes = self._make_lanes()
         self._drafter = self._make_drafter()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
@@ -162,8 +166,7 @@ class Loop:
                 if not is_ended:
                     # Beams may have been left half continued; their search comes to the same again.
                     again = self._again(entry) if isinstance(work, Row) else self._start(work.request, _source(work))
-                    again.steps = work.steps
-                    left.append(Entry(call, number, entry.arrival, again, gave_up=True))
+                    left.append(Entry(call, number, entry.arrival, again, True, entry.steps))
                     call.entries[number] = left[-1]
                 else:
                     self._finish(entry)
@@ -190,6 +193,8 @@ class Loop:
 
     def _start(self, request: Request, source: Any) -> Work:
         table = self._pool.table(source, request.start.source or None)
+        if isinstance(request.search, Target):
+            return self._populations.start(request, table)
         search = self._beams if isinstance(request.search, Beam) else self._rows
         return search.start(request, table)
 
@@ -197,7 +202,9 @@ class Loop:
         """The same work with everything to read again."""
         work = entry.work
         table = self._pool.table(_source(work), work.request.start.source or None)
-        return self._rows.restart(work, table) if isinstance(work, Row) else self._beams.restart(work, table)
+        if isinstance(work, Row):
+            return self._rows.restart(work, table)
+        return self._beams.restart(work, table) if isinstance(work, Group) else self._populations.restart(work, table)
 
     def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> bool:
         """One forward pass, or several of rows that go on by themselves, and what follows.
@@ -235,7 +242,10 @@ class Loop:
             reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
             places[id(reader)] = next(place)
         for entry in plan.everyone():
-            entry.work.steps += 1
+            if isinstance(entry.work, Row):
+                entry.work.steps += 1
+            else:
+                entry.steps += 1
         for _, reader, lead in plan.twins:
             reader.table, reader.pending = self._pool.fork(lead.table), []
             places[id(reader)] = places[id(lead)]
@@ -254,8 +264,10 @@ class Loop:
         if self._drafter is None or plan.twins or self._pace is not self._full_pace:
             return None
         rows: list[Row] = []
-        for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
-            if isinstance(reader, Row) and reader.table.tokens and len(chunk.tokens) == len(reader.pending) <= SHORT:
+        for entry, reader, chunk in zip(plan.entries, plan.readers, plan.chunks, strict=True):
+            if not isinstance(reader, Row) or entry.work is not reader:
+                continue
+            if reader.table.tokens and len(chunk.tokens) == len(reader.pending) <= SHORT:
                 rows.append(reader)
         self._drafter.keep(rows)
         return self._drafter.guess(rows, sum(len(chunk.tokens) for chunk in plan.chunks)) if rows else None
@@ -274,9 +286,17 @@ class Loop:
         """Continue the texts that have read all there was."""
         rows: list[Row] = []
         groups: list[Group] = []
+        populations: list[Population] = []
         for entry in plan.everyone():
-            if not any(reader.pending for reader in entry.work.readers):
-                (rows if isinstance(entry.work, Row) else groups).append(entry.work)  # type: ignore[arg-type]
+            work = entry.work
+            if any(reader.pending for reader in work.readers):
+                continue
+            if isinstance(work, Row):
+                rows.append(work)
+            elif isinstance(work, Group):
+                groups.append(work)
+            else:
+                populations.append(work)
         if rows:
             where = [places[id(row)] for row in rows]
             if drafted is None or self._drafter is None:
@@ -289,6 +309,13 @@ class Loop:
             where = [places[id(reader)] for group in groups for reader in group.readers]
             owners = [group for group in groups for _ in group.readers]
             self._beams.advance(groups, Reading(self.model, hidden, owners, where, place_of_group))
+        if populations:
+            owned = [(each, one) for one in populations for each in one.readers if id(each) in places]
+            where = [places[id(reader)] for reader, _ in owned]
+            numbers = {id(reader): one.request.number for reader, one in owned}
+            read = [reader for reader, _ in owned]
+            reading = Reading(self.model, hidden, read, where, lambda reader: f"prompt {numbers[id(reader)]}")
+            self._populations.advance(populations, reading)
 
     def _fail(self, plan: Plan, error: Exception) -> None:
         """A step that came to nothing: out of memory it is made again with fewer texts, else its texts have failed."""
@@ -308,13 +335,20 @@ class Loop:
     def _finish(self, entry: Entry) -> None:
         """Say what has come of a request, and let it go."""
         work = entry.work
-        if work.error is not None:
-            outcome = Outcome((), work.error)
-        else:
-            outcome = Outcome([work] if isinstance(work, Row) else self._beams.results(work))
+        outcome = self._outcome(entry) if work.error is None else Outcome((), work.error)
         entry.call.outcomes[entry.number] = outcome
         entry.call.entries.pop(entry.number, None)
         self._scheduler.drop(entry)
+
+    def _outcome(self, entry: Entry) -> Outcome:
+        """The texts of what is done."""
+        work = entry.work
+        if isinstance(work, Row):
+            return Outcome([work])
+        rows = self._beams.results(work) if isinstance(work, Group) else self._populations.results(work)
+        for row in rows:
+            row.steps = entry.steps
+        return Outcome(rows)
 
 
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
+from ..wrapped import entry_device
 from .attention import Scoring, attend
 from .devices import DeviceRows
 from .reach import Reach, layer_kinds
@@ -35,6 +36,7 @@ class PackedReader:
         self._body = body
         self._config = config
         self._run = run
+        self._device = entry_device(body)
         self._reaches = [kind.reach or Reach() for kind in layer_kinds(config)]
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
@@ -61,7 +63,7 @@ class PackedReader:
     def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, Step]:
         """The states [tokens, size] of all tokens, behind one another as the step has them."""
         step = self.step(chunks, storage)
-        ids, positions = torch.tensor([step.ids, step.positions], device=self._body.device)
+        ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
         return self._states(ids, positions, step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
@@ -79,7 +81,7 @@ class PackedReader:
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
         """What attention has to know of chunks that are read together."""
-        return Step(chunks, storage, self._reaches, self._body.device)
+        return Step(chunks, storage, self._reaches, self._device)
 
     def over(self, step: Step) -> Callable[..., Tensor]:
         """`run` for the chunks of a step."""

@@ -1,0 +1,1 @@
+"""Prompts from files, results to files."""
