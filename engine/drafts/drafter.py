@@ -102,6 +102,8 @@ class Drafter:
         asking: list[Asking] = []
         for row in rows:
             made, draft = len(row.tokens), row.request.draft
+            if row.request.scores and draft is True:
+                continue  # log-probabilities are the same numbers again, however wide steps were measured to pay
             if not draft or not made or row.left < 2 or (row.trail is not None and made < row.trail.wakes):
                 continue
             trail = self._trail(row)

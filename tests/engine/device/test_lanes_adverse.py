@@ -65,7 +65,7 @@ def test_texts_that_were_at_their_ends_are_kept_where_the_model_fails(pair: Any,
         generator = generate.text(model)
         with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError) as caught:
             broken_at(patch, model, 12, ZeroDivisionError)
-            generator.run(PROMPTS, max_tokens=70, search=Sample(), seed=1, stop=["e"])
+            generator.run(PROMPTS, max_tokens=70, search=Sample(), seed=1, stop=["e"], draft=False)
         found.append([each and each.text for each in caught.value.finished])  # type: ignore[attr-defined]
     assert found[0] == found[1]
     assert None in found[0] and any(found[0])
