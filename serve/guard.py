@@ -14,6 +14,7 @@ from .metrics import Metrics
 
 OPEN = frozenset({"/health", "/health/live", "/health/ready"})
 """What needs no key: it says nothing but that the server is there."""
+HEADER_BYTES = 32 << 10
 
 
 class Guard:
@@ -37,6 +38,10 @@ class Guard:
                 self._metrics.requests.labels(path, str(message["status"])).inc()
             await send(message)
 
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
+            error = ApiError(f"the headers have more than {HEADER_BYTES:,} bytes", code="headers_too_large")
+            await Answer(error.body, 431, {"Connection": "close"})(scope, receive, counted)
+            return
         if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
             error = ApiError(
                 "the header Authorization: Bearer KEY is missing, or has no key of this server",

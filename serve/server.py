@@ -10,9 +10,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ..errors import OptionError
+from .guard import HEADER_BYTES
 from .settings import Settings
 
-HEADER_BYTES = 32 << 10
 BACKLOG = 2048
 
 

@@ -39,7 +39,6 @@ class Work:
     """
 
     prompts: Sequence[Prompt]
-    constraint: Constraint
     options: Options
     budget: int | None
     budget_field: str

@@ -64,14 +64,16 @@ async def _events(begun: Begun) -> AsyncIterator[bytes]:
         return event(head | {"choices": [choice]} | counted)
 
     try:
-        for index in range(begun.choices):
-            yield chunk(index, {"role": "assistant", "content": "", "refusal": None})
-        async for index, text, result in begun.pieces():
-            if text:
-                yield chunk(index, {"content": text})
-            if result is not None:
-                tokens += len(result.token_ids)
-                yield chunk(index, {}, REASONS[result.finish_reason], **_ours(result))
+        yield b"".join(chunk(index, {"role": "assistant", "content": ""}) for index in range(begun.choices))
+        async for pieces in begun.pieces():
+            found: list[bytes] = []
+            for index, text, result in pieces:
+                if text:
+                    found.append(chunk(index, {"content": text}))
+                if result is not None:
+                    tokens += len(result.token_ids)
+                    found.append(chunk(index, {}, REASONS[result.finish_reason], **_ours(result)))
+            yield b"".join(found)
     except Exception as error:  # what went wrong with this request is its own
         yield event(of_any(error).body)
         return

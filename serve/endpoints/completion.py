@@ -51,9 +51,10 @@ async def _events(begun: Begun) -> AsyncIterator[bytes]:
     counted = {"usage": None} if begun.asked.has_usage else {}
     tokens = 0
     try:
-        async for index, text, result in begun.pieces():
-            tokens += 0 if result is None else len(result.token_ids)
-            yield event(head | {"choices": [_choice(index, text, result)]} | counted)
+        async for pieces in begun.pieces():
+            tokens += sum(len(each.result.token_ids) for each in pieces if each.result is not None)
+            events = [event(head | {"choices": [_choice(*each)]} | counted) for each in pieces]
+            yield b"".join(events)
     except Exception as error:  # what went wrong with this request is its own
         yield event(of_any(error).body)
         return

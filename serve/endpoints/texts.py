@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...engine.options import Options, RunOptions
 from ...engine.prompts.given import Prompt
@@ -24,6 +24,14 @@ from ..service import Service, Ticket, Work
 from ..texts.run import Ended, Grown, Run
 
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
+
+
+class Piece(NamedTuple):
+    """What has become certain of a text: whole characters, and at its end the result."""
+
+    index: int
+    text: str
+    result: Generation[Any] | None = None
 
 
 @dataclass
@@ -45,8 +53,8 @@ class Begun:
 
     def end(self) -> None:
         """Give back what is held, however it ended."""
-        self.service.relay.cancel(self.run)
         self.ticket.release()
+        self.service.relay.cancel(self.run)
         self.service.metrics.request_seconds.observe(time.perf_counter() - self.since)
 
     async def results(self) -> list[Generation[Any]]:
@@ -71,26 +79,27 @@ class Begun:
         self.service.metrics.output_tokens.inc(len(result.token_ids))
         return result
 
-    async def pieces(self) -> AsyncIterator[tuple[int, str, Generation[Any] | None]]:
-        """What becomes certain of each text, and at its end the result: index, whole characters, and that."""
+    async def pieces(self) -> AsyncIterator[list[Piece]]:
+        """What becomes certain of the texts, step by step."""
         streams = [TextStream() for _ in range(self.choices)]
         sent = [0] * self.choices
-        last = self.since
-        is_first = True
+        last, histogram = self.since, self.service.metrics.first_seconds
         async for news in self.run.updates():
             now = time.perf_counter()
-            metrics = self.service.metrics
-            (metrics.first_seconds if is_first else metrics.token_seconds).observe(now - last)
-            last, is_first = now, False
+            histogram.observe(now - last)
+            last, histogram = now, self.service.metrics.token_seconds
+            found: list[Piece] = []
             for each in news:
                 if isinstance(each, Grown):
                     text = streams[each.index].push(each.data)
                     sent[each.index] += len(text)
                     if text:
-                        yield each.index, text, None
+                        found.append(Piece(each.index, text))
                 else:
                     result = await self.result(each)
-                    yield each.index, result.text[sent[each.index] :], result
+                    found.append(Piece(each.index, result.text[sent[each.index] :], result))
+            if found:
+                yield found
 
 
 async def begin(service: Service, asked: Chat | Completion, prompts: Sequence[Prompt], place: Place) -> Begun:
@@ -106,10 +115,8 @@ async def begin(service: Service, asked: Chat | Completion, prompts: Sequence[Pr
     options = _options(asked, constraint)
     copies = asked.texts if isinstance(options.search, Greedy) else 1
     several = [prompt for prompt in prompts for _ in range(copies)]
-    ticket = service.admit(len(prompts) * asked.texts)
     work = Work(
         prompts=several,
-        constraint=constraint,
         options=options,
         budget=asked.budget,
         budget_field=asked.budget_field,
@@ -118,6 +125,7 @@ async def begin(service: Service, asked: Chat | Completion, prompts: Sequence[Pr
         is_streamed=is_streamed,
     )
     since = time.perf_counter()
+    ticket = service.admit(len(prompts) * asked.texts)
     try:
         run = await service.run(await service.generator(constraint), work)
     except BaseException:

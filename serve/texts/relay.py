@@ -61,8 +61,8 @@ class Relay:
         with self._lock:
             found = [(run, news, run.call.done) for run in self._runs if (news := self._news_of(run))]
             self._runs.difference_update([run for run, _, is_over in found if is_over])
-        if found:
-            self._loop.call_soon_threadsafe(self._deliver, found)
+            if found:  # under the lock, so that what was found first is told first
+                self._loop.call_soon_threadsafe(self._deliver, found)
 
     def _news_of(self, run: Run) -> list[News]:
         news: list[News] = []
