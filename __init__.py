@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .engine import models
     from .engine.engine import Engine
     from .engine.generator import Generator
-    from .engine.results import Generation, Interrupted
+    from .engine.results import Generation, Interrupted, TokenLogprob
     from .engine.search import Beam, Greedy, Sample
     from .errors import (
         BudgetError,
@@ -74,6 +74,7 @@ __all__ = [
     "StateError",
     "Template",
     "TextSyntaxError",
+    "TokenLogprob",
     "TrellmError",
     "Vocabulary",
     "VocabularyError",
@@ -95,6 +96,7 @@ _HOMES = {
     "Limits": ".guides.limits",
     "Sample": ".engine.search",
     "Quote": ".guides.quoting.quotation",
+    "TokenLogprob": ".engine.results",
     "Span": ".guides.quoting.source",
     "Vocabulary": ".tokenizers_adapter",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any, ClassVar
@@ -13,6 +14,9 @@ _FLAGS = {
     "min_tokens": "--min-tokens",
     "no_repeat_ngram_size": "--no-repeat-ngram-size",
     "repetition_penalty": "--repetition-penalty",
+    "frequency_penalty": "--frequency-penalty",
+    "presence_penalty": "--presence-penalty",
+    "logit_bias": "--logit-bias",
     "batch_size": "--batch-size",
     "top_k": "--top-k",
     "top_p": "--top-p",
@@ -103,6 +107,33 @@ class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         if self._least > -math.inf:
             words += f" above {self._least:g}" if self._above else f" from {self._least:g}"
         return f"{words} up to {self._most:g}" if self._most < math.inf else words
+
+
+class Bias(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+    """A token and what is added to its score: an id, a text, or a JSON string for one that begins or ends oddly."""
+
+    name = "bias"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, float]:
+        """The token and the number. Fails for anything else."""
+        if isinstance(value, tuple):
+            return value  # pyright: ignore[reportUnknownVariableType]
+        token, equals, added = value.rpartition("=")
+        try:
+            number = float(added)
+        except ValueError:
+            number = math.nan
+        if not equals or not token or math.isnan(number):
+            self.fail(f"{value!r}: TOKEN=NUMBER is needed, such as 13=-5 or '\" the\"=-inf'", param, ctx)
+        if token.isascii() and token.isdigit():
+            return int(token), number
+        if not token.startswith('"'):
+            return Text().convert(token, param, ctx), number
+        try:
+            text = json.loads(token)
+        except ValueError as error:
+            self.fail(f"{token!r} is no JSON string: {error}", param, ctx)
+        return Text().convert(text, param, ctx), number
 
 
 class Text(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]

@@ -14,7 +14,8 @@ from .ending import Ending, ending
 from .flags import Size, Text
 from .models import load_model
 from .output import Output, StandardOutput, writing
-from .prompts import Prompt, plain_lines, read_prompts, report_page, result_line, result_lines
+from .prompts import Prompt, plain_lines, read_prompts, report_page, result_line
+from .resuming import Resumed
 from .search import Searching, search_options
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     help='A file of prompts, - for standard input; each line a prompt or {"prompt": ..., ...}.',
 )
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
+@click.option("--resume", is_flag=True, help="Go on where a run ended: prompts whose results --out has are done.")
 @click.option(
     "--include", type=Text(), multiple=True, metavar="TEXT", help="The output contains this text; repeat the option."
 )
@@ -47,6 +49,12 @@ if TYPE_CHECKING:
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
 @click.option("--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once.")
 @click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
+@click.option(
+    "--top-logprobs",
+    type=click.IntRange(1, 1000),
+    metavar="K",
+    help="As --logprobs, and those of the K likeliest tokens at each place.",
+)
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--memory", type=Size(), help="For keys and values, such as 2GiB; by default half of what is free.")
@@ -57,6 +65,7 @@ def generate(
     prompt: str | None,
     prompts: TextIO | None,
     out: str | None,
+    resume: bool,
     include: tuple[str, ...],
     max_tokens: int | None,
     seed: int | None,
@@ -66,6 +75,7 @@ def generate(
     no_heal: bool,
     batch_size: int,
     logprobs: bool,
+    top_logprobs: int | None,
     diagnose: str | None,
     device: str | None,
     memory: int | None,
@@ -89,14 +99,18 @@ def generate(
     --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
     "thought" and "thought_cut" with --after, what came before and whether --thinking cut it,
     and "sample" if there are several for each prompt. Each is written as soon as it is
-    finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished.
+    finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished, and the
+    same command with --resume goes on from there, also after a crash.
     """
     if (prompt is None) == (prompts is None):
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
-    if logprobs and out is None:
-        raise click.UsageError("--logprobs goes into the results of --out; add --out FILE, or --out -")
+    if (logprobs or top_logprobs) and out is None:
+        flag = "--top-logprobs" if top_logprobs else "--logprobs"
+        raise click.UsageError(f"{flag} goes into the results of --out; add --out FILE, or --out -")
     if diagnose == "-":
         raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
+    if resume and (out is None or out == "-" or diagnose is not None):
+        raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
@@ -105,17 +119,24 @@ def generate(
         with ending():
             _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)
         return 0
-    options |= {"batch_size": batch_size, "logprobs": logprobs, "diagnostics": diagnose is not None}
+    options |= {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
+    resumed = Resumed.of(asked, out if resume else None, searching.samples)
+    if resume:
+        click.echo(f"trellm: {len(resumed.done):,} of {len(asked):,} prompts are done", err=True)
+    if not resumed.left:
+        return 0
+    asked = resumed.running
     with ExitStack() as files:
         is_plain = prompt is not None and out is None
         output = files.enter_context(writing("-" if out is None else out))
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
+        output.begin(resumed.kept)
         end = files.enter_context(ending())
         generator = make_generator(name, device, dtype, constraint, memory, chatting)
 
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
-            output.finish((plain_lines if is_plain else result_lines)(asked, results))
+            output.finish(plain_lines(asked, results) if is_plain else resumed.lines(results))
             if report is not None and any(results):
                 report.finish([report_page(asked, results).removesuffix("\n")])
 

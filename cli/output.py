@@ -38,6 +38,11 @@ class Output:
         place = self._partial if self._is_replaced else self._target
         return place.open("w", encoding="utf-8", newline="\n")
 
+    def begin(self, lines: Iterable[str]) -> None:
+        """Put lines before all others; they are an older file's, which stays until there is more."""
+        for line in lines:
+            self._file.write(line + "\n")
+
     def add(self, line: str) -> None:
         """Write a line that is not lost any more, whatever ends the process."""
         if not self._is_replaced:
@@ -68,6 +73,9 @@ class Output:
 
 class StandardOutput:
     """Takes the whole at the end, in order."""
+
+    def begin(self, lines: Iterable[str]) -> None:
+        """Nothing: there is no older file."""
 
     def add(self, line: str) -> None:
         """Nothing: what is written there cannot be put in order any more."""

@@ -14,7 +14,7 @@ import click
 from .flags import lone_surrogate
 
 if TYPE_CHECKING:
-    from ..engine.results import Generation
+    from ..engine.results import Generation, TokenLogprob
 
 RESULT_KEYS = (
     "output",
@@ -29,6 +29,8 @@ RESULT_KEYS = (
     "token_ids",
     "logprobs",
     "raw_logprobs",
+    "top_logprobs",
+    "raw_top_logprobs",
     "score",
 )
 
@@ -130,6 +132,12 @@ def _finished(
             yield prompt, None, found
 
 
+def _token(each: TokenLogprob) -> dict[str, Any]:
+    """A token that might have been chosen, as JSON has it."""
+    text = None if each.token is None else each.token.decode(errors="backslashreplace")
+    return {"token_id": each.token_id, "token": text, "logprob": each.logprob}
+
+
 def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
     """What the prompt's line had, and a finished text; sample: its number, where there are several for each prompt."""
     from ..guides.quoting.source import Span
@@ -151,4 +159,7 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
         result["logprobs"] = generation.logprobs
         result["raw_logprobs"] = generation.raw_logprobs
         result["score"] = generation.score
+        for name in ("top_logprobs", "raw_top_logprobs"):
+            if (best := getattr(generation, name)) is not None:
+                result[name] = [[_token(each) for each in place] for place in best]
     return json.dumps(result, ensure_ascii=False, allow_nan=False)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .flags import Number
+from .flags import Bias, Number
 
 if TYPE_CHECKING:
     from ..engine.search import Beam, Search
 
 
 _RANDOM = ("temperature", "top_k", "top_p", "min_p")
-_CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens")
+_CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens", "frequency_penalty", "presence_penalty")
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,42 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(0),
         help="Fewest tokens of an output, where the constraint lets it have them.",
     )
+    @click.option(
+        "--frequency-penalty",
+        type=Number(-2, 2),
+        help="Above 0: tokens are less likely with each time that the output has them.",
+    )
+    @click.option(
+        "--presence-penalty", type=Number(-2, 2), help="Above 0: tokens that the output has already are less likely."
+    )
+    @click.option(
+        "--logit-bias",
+        type=Bias(),
+        multiple=True,
+        metavar="TOKEN=NUMBER",
+        help="Add to the score of a token, an id or a text such as '\" the\"'; -inf bans it; repeat the option.",
+    )
     @wraps(function)
     def command(*args: Any, width: int | None, early_stopping: str | None, samples: int, **others: Any) -> Any:
         stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
         searching = Searching(
             {name: others.pop(name) for name in _RANDOM},
             {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
-            {name: others.pop(name) for name in _CONTROLS},
+            {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},
             width,
             samples,
         )
         return function(*args, searching=searching, **others)
 
     return command
+
+
+def _biases(pairs: Sequence[tuple[int | str, float]]) -> dict[int | str, float] | None:
+    """The biases of all flags by token."""
+    for number, (token, _) in enumerate(pairs):
+        if any(token == other for other, _ in pairs[:number]):
+            raise click.UsageError(f"--logit-bias: {token!r} is there twice; give each token once")
+    return dict(pairs) or None
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

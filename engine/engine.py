@@ -14,7 +14,7 @@ from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
-from .decode.row import Request
+from .decode.row import Certain, Request
 from .gc_restored import gc_restored
 from .handle import Handle
 from .models.protocol import Model
@@ -197,7 +197,7 @@ class Engine:
             yield number, outcome
             call.take(number)
 
-    def certain(self, call: Call) -> dict[int, bytes]:
+    def certain(self, call: Call) -> dict[int, Certain]:
         """What the texts of requests on their way will begin with, whatever comes."""
         with self._lock:
             entries = list(call.entries.items())

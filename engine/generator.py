@@ -27,9 +27,9 @@ from .engine import Engine
 from .gc_restored import gc_restored
 from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
-from .options import CallOptions, Options, RunOptions, TextOptions
+from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
 from .prompts.given import Prompt, prompts_of
-from .results import Generation
+from .results import Generation, Scores
 from .running import Told, run_together, values_of
 
 __all__ = ["Convert", "Generator", "run_together", "values_of"]
@@ -141,16 +141,22 @@ class Generator(Generic[T]):
     @overload
     def stream(self, prompts: Prompt, **options: Unpack[TextOptions]) -> Iterator[str]: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def stream(self, prompts: Sequence[Prompt], **options: Unpack[TextOptions]) -> Iterator[Piece]: ...
-    def stream(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[TextOptions]) -> Any:
+    def stream(self, prompts: Sequence[Prompt], **options: Unpack[StreamOptions]) -> Iterator[Piece]: ...
+    def stream(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[StreamOptions]) -> Any:
         """The output in pieces of whole characters, as soon as they are certain.
 
         For a list of prompts each is a `Piece`, which says whose it is; the last one of a text has its `Generation`.
+        With `logprobs=` pieces have the log-probabilities of their tokens, too.
         """
-        chosen = Options.of(TextOptions, options)
+        chosen = Options.of(StreamOptions, options)
         several, is_single = prompts_of(prompts)
         if chosen.search.n != 1:
             raise OptionError(f"search={chosen.search!r}: a stream is one text for each prompt; use n=1")
+        if is_single and chosen.logprobs:
+            raise OptionError(
+                f"logprobs={chosen.logprobs}: a stream of one prompt is its text alone; give a list, "
+                "stream([prompt], ...), whose pieces have log-probabilities"
+            )
         pieces = self._handle(several, chosen).pieces()
         return (piece.text for piece in pieces if piece.text) if is_single else pieces
 
@@ -199,7 +205,8 @@ class Generator(Generic[T]):
     def result(self, row: Row, options: Options) -> Generation[T]:
         """What a finished row comes to."""
         assert row.finish is not None
-        logprobs = options.logprobs
+        logprobs = bool(options.logprobs)
+        scores = Scores.of(row, 0, len(row.tokens), self.model.vocabulary) if logprobs else None
         text_prefix = b"" if row.request.start.guide_cache else self.text_prefix
         text = bytes(row.text).removeprefix(text_prefix).decode(errors="replace")
         thought = None if self._after is None else self._after.split(row.tokens[row.inside :])
@@ -212,8 +219,10 @@ class Generator(Generic[T]):
             token_ids=tuple(row.tokens[row.inside :]),
             finish_reason=row.finish,
             overlap=row.overlap(self.model.vocabulary),
-            logprobs=tuple(row.scores[row.inside :]) if logprobs else None,
-            raw_logprobs=tuple(row.raw_scores[row.inside :]) if logprobs else None,
+            logprobs=None if scores is None else scores.logprobs,
+            raw_logprobs=None if scores is None else scores.raw_logprobs,
+            top_logprobs=None if scores is None else scores.top_logprobs,
+            raw_top_logprobs=None if scores is None else scores.raw_top_logprobs,
             score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
             spans=spans,
             overruled=tuple(sorted(row.overruled)),

@@ -13,12 +13,12 @@ from ..errors import Cancelled, OptionError
 from ..tokenizers_adapter.text_stream import TextStream
 from .decode.randomness import row_key
 from .decode.requests import Job, requests_of
-from .decode.row import Request, Row
+from .decode.row import Certain, Request, Row
 from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
 from .prompts.given import Prompt
-from .results import Generation, keeping
+from .results import Generation, Scores, keeping
 from .schedule.call import Call, Outcome
 
 MOST_TEXTS = 1 << 20
@@ -74,7 +74,7 @@ class Runner(Protocol):
         """What has come of requests so far."""
         ...
 
-    def certain(self, call: Call) -> dict[int, bytes]:
+    def certain(self, call: Call) -> dict[int, Certain]:
         """What texts on their way will begin with."""
         ...
 
@@ -89,11 +89,14 @@ class Piece:
     prompt: which of those that were given; text: whole characters that follow what came before
     result: of the last piece of a text, which may be empty, all that has come of it; its `finish_reason` says why it
         ends
+    scores: with `logprobs=`, the tokens that became certain with it, and what `Generation` says of them. Together they
+        are those of the result; those of a beam search come with the last piece. Else None
     """
 
     prompt: int
     text: str
     result: Generation[Any] | None = None
+    scores: Scores | None = None
 
 
 @dataclass(frozen=True)
@@ -184,14 +187,15 @@ class Handle:
         while True:
             with gc_restored():
                 certain = self._engine.certain(self._call)
-            for number, text in certain.items():
+            for number, each in certain.items():
                 prompt = self._call.requests[number].number
-                if piece := streams[prompt].push(self._own(prompt, text)):
-                    yield Piece(prompt, piece)
+                if piece := streams[prompt].push(self._own(prompt, each.text)):
+                    yield Piece(prompt, piece, scores=self._scores(streams[prompt], each))
             with gc_restored():
                 found = list(self._taken())
             for each in found:
-                yield Piece(each.prompt, each.result.text[streams[each.prompt].sent :], each.result)
+                stream, result = streams[each.prompt], each.result
+                yield Piece(each.prompt, result.text[stream.sent :], result, stream.rest(result))
             if self._call.done:
                 break
             with gc_restored():
@@ -219,6 +223,13 @@ class Handle:
                     pass
         shaped = zip(self.found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
+
+    def _scores(self, stream: _Stream, certain: Certain) -> Scores | None:
+        """Those of the tokens that are new in a stream."""
+        if not self._options.logprobs or certain.row is None:
+            return None
+        begin, stream.tokens = stream.tokens, max(stream.tokens, certain.tokens)
+        return Scores.of(certain.row, begin, stream.tokens, self._engine.model.vocabulary)
 
     def _check_cancelled(self) -> None:
         if self._call.is_cancelled:
@@ -258,12 +269,13 @@ class Handle:
 
 
 class _Stream:
-    """One text in pieces of whole characters. sent: how many characters there were so far"""
+    """One text in pieces of whole characters. sent, tokens: how many characters and scored tokens there were so far"""
 
     def __init__(self) -> None:
         self._decoder = TextStream()
         self._bytes = 0
         self.sent = 0
+        self.tokens = 0
 
     def push(self, text: bytes) -> str:
         """What is new of a text that only grows."""
@@ -271,3 +283,11 @@ class _Stream:
         self._bytes = max(self._bytes, len(text))
         self.sent += len(piece)
         return piece
+
+    def rest(self, result: Generation[Any]) -> Scores | None:
+        """What the stream did not have yet of a result's scores."""
+        if result.logprobs is None or result.raw_logprobs is None:
+            return None
+        begin = self.tokens
+        tops = [None if each is None else each[begin:] for each in (result.top_logprobs, result.raw_top_logprobs)]
+        return Scores(result.token_ids[begin:], result.logprobs[begin:], result.raw_logprobs[begin:], *tops)

@@ -10,6 +10,7 @@ from typing import Any, Self, TypedDict, cast
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
+from .decode.bias import biases_of
 from .decode.randomness import fresh_seed
 from .decode.repetition import Controls
 from .prompts.given import extras_of
@@ -18,6 +19,7 @@ from .unknown_options import unknown_option
 
 GREEDY = Greedy()
 MOST_RETRIES = 1000
+MOST_BEST = 1000
 EXTRAS = ("tools", "documents")
 
 
@@ -34,8 +36,17 @@ class TextOptions(TypedDict, total=False):
     no_repeat_ngram_size: int
     repetition_penalty: float
     min_tokens: int
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Mapping[int, float] | Mapping[str, float] | Mapping[int | str, float] | None
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] | None
     documents: Sequence[Mapping[str, Any]] | None
+
+
+class StreamOptions(TextOptions, total=False):
+    """Types of the options of `stream`."""
+
+    logprobs: bool | int
 
 
 class CallOptions(TextOptions, total=False):
@@ -49,7 +60,7 @@ class CallOptions(TextOptions, total=False):
 class RunOptions(CallOptions, total=False):
     """Types of the options of `run`, which returns more than values."""
 
-    logprobs: bool
+    logprobs: bool | int
     diagnostics: bool
     trace: bool
 
@@ -72,13 +83,19 @@ class Options:
     no_repeat_ngram_size, repetition_penalty, min_tokens: no n tokens in a row come twice; tokens that were there
         already, in the prompt too, are less likely, the more the penalty is above 1; EOS is withheld for so many
         tokens. Where a constraint leaves nothing else it wins, and the result's `overruled` says so.
+    frequency_penalty, presence_penalty: numbers from -2 to 2, subtracted from a token's logit for each time that the
+        output has it already, and if it has it at all. The prompt does not count, unlike for repetition_penalty.
+    logit_bias: numbers by token id, or by text of one token, that are added to its logit, whatever it is otherwise;
+        customary are -100 to 100. -inf bans a token: OptionError where a constraint leaves no other. Neither this nor
+        the penalties change the log-probabilities of results. See docs/search.md.
     tools, documents: (chats only) what the tokenizer's template writes besides the messages, as transformers'
         `apply_chat_template` takes them; refused where the template writes nothing of them.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
     progress: show a bar on standard error; by default for several prompts on a terminal.
-    logprobs: (`run` only) also compute the log-probabilities of the tokens, which costs time.
+    logprobs: (`run`, and `stream` for a list of prompts) also compute the log-probabilities of the tokens, which costs
+        time; a number: also those of so many tokens, the likeliest at each place, see `Generation.top_logprobs`.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
     """
@@ -93,12 +110,15 @@ class Options:
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
     min_tokens: int = 0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Any = None
     tools: Any = None
     documents: Any = None
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
-    logprobs: bool = False
+    logprobs: bool | int = False
     diagnostics: bool = False
     trace: bool = False
 
@@ -116,13 +136,16 @@ class Options:
             self._set("max_tokens", whole(self.max_tokens, "max_tokens"))
         self._set("batch_size", whole(self.batch_size, "batch_size"))
         self._set("retries", whole(self.retries, "retries", 0, MOST_RETRIES))
-        for name in ("heal", "logprobs", "diagnostics", "trace"):
+        for name in ("heal", "diagnostics", "trace"):
             switch(getattr(self, name), name)
+        if not isinstance(self.logprobs, bool):
+            self._set("logprobs", _best(self.logprobs))
         if self.progress is not None:
             switch(self.progress, "progress", "True, False, or None for a bar on terminals only")
         self._set("stop", _stop_strings(self.stop))
         self._set("stop_ids", _stop_ids(self.stop_ids))
         self._set("seed", _seed(self.seed))
+        self._set("logit_bias", biases_of(self.logit_bias))
         goals_of(self.include)
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
@@ -151,7 +174,13 @@ class Options:
     @cached_property
     def controls(self) -> Controls:
         """The controls of repetition and length."""
-        return Controls(self.no_repeat_ngram_size, self.repetition_penalty, self.min_tokens)
+        return Controls(
+            self.no_repeat_ngram_size,
+            self.repetition_penalty,
+            self.min_tokens,
+            self.frequency_penalty,
+            self.presence_penalty,
+        )
 
     @property
     def extras(self) -> dict[str, tuple[Any, ...]]:
@@ -167,6 +196,17 @@ class Options:
         if len(self.seed) != count:
             raise OptionError(f"seed: {len(self.seed)} seeds for {count} prompts; one number, or one for each prompt")
         return list(self.seed)
+
+
+def _best(logprobs: Any) -> int:
+    """Of how many tokens log-probabilities are asked for, besides the chosen ones."""
+    try:
+        return whole(logprobs, "logprobs", 1, MOST_BEST)
+    except OptionError:
+        raise OptionError(
+            f"logprobs={brief(logprobs)}: True for those of the chosen tokens, or a whole number from 1 to "
+            f"{MOST_BEST:,} for those of so many likeliest tokens at each place too"
+        ) from None
 
 
 def _stop_strings(stop: Any) -> tuple[str, ...]:

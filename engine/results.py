@@ -5,18 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from .stopping import FinishReason
 
 if TYPE_CHECKING:
     from ..guides.quoting.source import Span
+    from ..tokenizers_adapter import Vocabulary
+    from .decode.row import Row
     from .diagnostics import Diagnostics
     from .search.trace import SearchTrace
 
 T_co = TypeVar("T_co", covariant=True)
 
 _SHOWN = 200
+
+
+class TokenLogprob(NamedTuple):
+    """A token that might be chosen.
+
+    token: its bytes, None where it has none, as EOS; logprob: the natural logarithm of its probability
+    """
+
+    token_id: int
+    token: bytes | None
+    logprob: float
+
+
+class Scores(NamedTuple):
+    """Tokens with what `Generation` says of them."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    raw_logprobs: tuple[float, ...]
+    top_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None
+    raw_top_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None
+
+    @classmethod
+    def of(cls, row: Row, begin: int, end: int, vocabulary: Vocabulary) -> Scores:
+        """Those of a text's tokens, from one place of its output to another."""
+        part = slice(row.inside + begin, row.inside + end)
+        tops: list[tuple[tuple[TokenLogprob, ...], ...]] = [
+            tuple(
+                tuple(TokenLogprob(token, vocabulary.tokens[token], logprob) for token, logprob in both[which])
+                for both in row.best[part]
+            )
+            for which in (0, 1)
+        ]
+        top, raw_top = tops if row.request.best else (None, None)
+        return cls(tuple(row.tokens[part]), tuple(row.scores[part]), tuple(row.raw_scores[part]), top, raw_top)
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +67,9 @@ class Generation(Generic[T_co]):
         "length" (max_tokens)
     logprobs, raw_logprobs: natural logarithms of the tokens' probabilities among the allowed tokens, and
         among all, at temperature 1; None unless asked for
+    top_logprobs, raw_top_logprobs: where a number of them was asked for, for each token the likeliest ones at its place
+        with their log-probabilities, in both distributions, best first; fewer where others are not possible. What was
+        chosen need not be among them; None unless asked for
     score: the sum of logprobs and of that of EOS, where it was chosen, and of those of tokens within a prompt's end
         that was generated again; None likewise; of a text found by beam search,
         always what it was ranked by, see `Beam`
@@ -53,6 +93,8 @@ class Generation(Generic[T_co]):
     overlap: int = 0
     logprobs: tuple[float, ...] | None = None
     raw_logprobs: tuple[float, ...] | None = None
+    top_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None = None
+    raw_top_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None = None
     score: float | None = None
     spans: Mapping[str, Span] = field(default_factory=dict[str, "Span"])
     overruled: tuple[str, ...] = ()
@@ -79,7 +121,7 @@ class Generation(Generic[T_co]):
         parts += [
             f"{name}={value!r}" for name in ("unmet", "overruled", "unenforced") if (value := getattr(self, name))
         ]
-        more = [name for name in ("spans", "logprobs", "diagnostics", "trace") if getattr(self, name)]
+        more = [name for name in ("spans", "logprobs", "top_logprobs", "diagnostics", "trace") if getattr(self, name)]
         return f"<Generation {', '.join(parts)}{'; with ' if more else ''}{', '.join(more)}>"
 
     def _repr_html_(self) -> str | None:

@@ -12,7 +12,7 @@ _BEAM = 'beam search is search=Beam(4), or search=Beam(4, length_penalty=1.0, ea
 _MOST = "the most tokens of an output are max_tokens=100"
 _STOP = 'what ends a free text is stop="\\n" or stop=["\\n", "END"]'
 _INCLUDE = 'what a text must contain is include=["a phrase"]'
-_SCORES = "log-probabilities come with generator.run(prompts, logprobs=True)"
+_SCORES = "log-probabilities come with generator.run(prompts, logprobs=True), the 5 best of each place with logprobs=5"
 _CONSTRAINT = "what may come out is said when the generator is made: generate.regex, generate.json, generate.cfg, ..."
 
 _ELSEWHERE: dict[str, Sequence[str]] = {
@@ -25,17 +25,20 @@ _ELSEWHERE: dict[str, Sequence[str]] = {
     _STOP: ("stop_strings", "stop_sequences", "stop_words", "stop_at", "until"),
     "token ids that end a free text are stop_ids=[13]": ("stop_token_ids", "eos_token_id", "eos_ids", "stop_tokens"),
     _INCLUDE: ("force_words_ids", "force_words", "constraints", "contains"),
-    "repetition is what repetition_penalty=1.2 and no_repeat_ngram_size=3 are against": (
-        "frequency_penalty",
-        "presence_penalty",
+    "repetition is what repetition_penalty=1.2, frequency_penalty=0.5 and no_repeat_ngram_size=3 are against": (
         "repeat_penalty",
+        "encoder_repetition_penalty",
     ),
     _SCORES: ("top_logprobs", "output_scores", "output_logits", "return_dict_in_generate", "scores"),
-    "single tokens cannot be made likelier; " + _CONSTRAINT: (
-        "logit_bias",
+    "single tokens are made likelier, or banned, by logit_bias={' the': 2, 13: float('-inf')}": (
+        "sequence_bias",
         "bad_words_ids",
+        "bad_words",
         "suppress_tokens",
+    ),
+    _CONSTRAINT + "; scores of single tokens are changed by logit_bias={' the': 2}": (
         "logits_processor",
+        "logits_processors",
     ),
     "pieces as they come are generator.stream(prompt)": ("stream", "streamer"),
     "prompts are healed unless heal=False": ("token_healing", "heal_tokens"),

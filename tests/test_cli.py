@@ -446,6 +446,20 @@ class TestGenerate:
         text = capsys.readouterr().out.strip()
         assert len(set(text)) == len(text) >= 6
 
+    def test_biases_and_penalties(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-r", "[a-z=]{9}", "-p", "the "]
+        assert main([*command, "--logit-bias", "q=50", "--logit-bias", '"q"=50']) == 2
+        assert "'q' is there twice" in capsys.readouterr().err
+        assert main([*command, "--logit-bias", "q=90", "--logit-bias", '"\\u003d"=90.5']) == 0
+        assert capsys.readouterr().out == "=========\n"
+        assert main([*command, "--logit-bias", "q=90", "--frequency-penalty", "2", "--presence-penalty", "2"]) == 0
+        assert capsys.readouterr().out == "qqqqqqqqq\n"
+        every = [f"--logit-bias={letter}=90" for letter in "abcdefghijk"]
+        assert main([*command, *every, "--frequency-penalty", "2", "--presence-penalty", "2"]) == 0
+        assert len(set(capsys.readouterr().out)) > 5
+        assert main([*command, "--logit-bias", "0=-inf", "--logit-bias", "==-inf"]) == 0
+        assert "=" not in capsys.readouterr().out
+
     def test_a_file_of_prompts(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"On "\n\n{"prompt": "the answer was ", "id": ["é"]}\n', encoding="utf-8")
@@ -511,6 +525,12 @@ class TestGenerate:
         for record in records:
             assert len(record["token_ids"]) == len(record["logprobs"]) == len(record["raw_logprobs"]) == 2
             assert record["score"] == pytest.approx(sum(record["logprobs"]))
+            assert "top_logprobs" not in record
+        assert main(["generate", "-m", model, "-r", "[ab]c", "-p", "x", "--top-logprobs", "3", "--out", "-"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert sorted(best["token"] for best in record["top_logprobs"][0]) == ["a", "b"]
+        assert record["top_logprobs"][1] == [{"token_id": record["token_ids"][1], "token": "c", "logprob": 0.0}]
+        assert [len(place) for place in record["raw_top_logprobs"]] == [3, 3]
 
     def test_a_page_of_diagnostics(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         page, prompts = tmp_path / "page.html", tmp_path / "prompts.jsonl"
@@ -579,6 +599,7 @@ class TestGenerate:
             (["-p", "x", "--temperature", "0"], "temperature"),
             (["-p", "x", "--max-tokens", "0"], "--max-tokens"),
             (["-p", "x", "--logprobs"], "--out"),
+            (["-p", "x", "--top-logprobs", "2"], "--top-logprobs goes into"),
             (["-p", "x", "--top-k", "0"], "--top-k"),
             (["-p", "x", "--beams", "0"], "--beams"),
             (["-p", "x", "--beams", "2", "-n", "3"], "-n 3: a whole number from 1 to --beams 2"),
@@ -646,7 +667,16 @@ class Words:
         return [0] * (3 if text == "first" else 1)
 """
 
-    @pytest.mark.parametrize(("how", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGKILL", -9), ("raise", 1)])
+    @pytest.mark.parametrize(
+        ("how", "code"),
+        [
+            ("SIGTERM", 143),
+            *(
+                pytest.param(how, code, marks=pytest.mark.slow)
+                for how, code in [("SIGINT", 130), ("SIGKILL", -9), ("raise", 1)]
+            ),
+        ],
+    )
     def test_what_is_finished_is_kept(self, how: str, code: int, tmp_path: Path) -> None:
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"first"\n"second"\n"third"\n"fourth"\n')
@@ -694,6 +724,13 @@ class TestWords:
             (["-p", "a", "-c", "a", "--max-work", "0"], "--max-work"),
             (["-p", "a", "-c", "a", "--max-seconds", "inf"], "--max-seconds"),
             (["-p", "a", "--dtype", "fp16"], "ziplm has neither"),
+            (["-p", "a", "--logit-bias", "a"], "TOKEN=NUMBER is needed"),
+            (["-p", "a", "--logit-bias", "=2"], "TOKEN=NUMBER is needed"),
+            (["-p", "a", "--logit-bias", "a=nan"], "TOKEN=NUMBER is needed"),
+            (["-p", "a", "--logit-bias", '"a=2'], "no JSON string"),
+            (["-p", "a", "--logit-bias", "9999=2"], "--logit-bias: 9999 is not a token id"),
+            (["-p", "a", "--logit-bias", "a=inf"], "--logit-bias['a']"),
+            (["-p", "a", "--presence-penalty", "3"], "a number from -2 up to 2"),
         ],
     )
     def test_mistakes(self, model: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

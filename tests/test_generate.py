@@ -161,7 +161,8 @@ def test_public_names_are_those_that_are_documented() -> None:
         "Generator",
         "GrammarError", "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
         "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
-        "TextSyntaxError", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides", "models",
+        "TextSyntaxError", "TokenLogprob", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides",
+        "models",
     }  # fmt: skip
     assert set(generate.__all__) == {
         "Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text",

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -91,15 +92,19 @@ def unconstrained(model: Any, several: Sequence[Case], **options: Any) -> list[s
     return [result.text for result in results]
 
 
+def _peer(module: str) -> Any:
+    """A module of a peer, which only the `bench` extra installs. Raises ImportError without it."""
+    return import_module(module)
+
+
 class ByTransformers:
     """Answers by `generate` of transformers, with llguidance's matchers as its logits processor, one at a time."""
 
     def __init__(self, model: Any) -> None:
-        import llguidance.hf
-
         self._model, self._tokenizer = model.model, model.tokenizer
         config = model.model.config
-        self._tokens: Any = llguidance.hf.from_tokenizer(model.tokenizer, config.vocab_size, config.eos_token_id)
+        tokens_of = _peer("llguidance.hf").from_tokenizer
+        self._tokens: Any = tokens_of(model.tokenizer, config.vocab_size, config.eos_token_id)
 
     def __call__(self, several: Sequence[Case]) -> list[str]:
         import torch
@@ -123,14 +128,11 @@ class _Processor:
     """A matcher of llguidance as a logits processor for one row."""
 
     def __init__(self, tokens: Any, grammar: str) -> None:
-        import llguidance
-
-        self._matcher: Any = llguidance.LLMatcher(tokens, grammar)
+        self._matcher: Any = _peer("llguidance").LLMatcher(tokens, grammar)
         self._began = False
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        import llguidance.torch as masks
-
+        masks = _peer("llguidance.torch")
         if self._began:
             self._matcher.consume_token(input_ids[0, -1].item())
         self._began = True
@@ -142,10 +144,8 @@ class _Processor:
 
 def grammar_of(task: Task) -> str:
     """A task's constraint for llguidance. Raises KeyError for given words, which it has no constraint for."""
-    import llguidance
-
     name, argument = task.constraint
-    matcher: Any = llguidance.LLMatcher
+    matcher: Any = _peer("llguidance").LLMatcher
     if name == "json":
         return matcher.grammar_from_json_schema(
             json.dumps(argument),

@@ -25,7 +25,9 @@ from ..search.trace import Recorder
 from .arrays import as_list
 from .beam_group import Candidate, Group, common
 from .reading import Reading, stack_masks
-from .row import Reader, Request, Row
+from .row import Certain, Reader, Request, Row
+from .row_search import all_banned
+from .scoring import best_tokens
 
 
 class BeamSearch:
@@ -58,12 +60,12 @@ class BeamSearch:
         ]
         return replace(group, readers=readers)
 
-    def certain(self, group: Group) -> bytes:
+    def certain(self, group: Group) -> Certain:
         """What the prompt's text will begin with, whichever hypothesis wins."""
         running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
-        return least[: common(least, most)]
+        return Certain(least[: common(least, most)])
 
     def advance(self, groups: Sequence[Group], reading: Reading[Group]) -> None:
         """Continue the beams of groups that have read by the best candidates; the head is computed once for all.
@@ -98,7 +100,10 @@ class BeamSearch:
 
     def _masks(self, group: Group) -> list[Mask | None]:
         try:
-            return [self._mask(group, beam) for beam in group.beams]
+            masks = [self._mask(group, beam) for beam in group.beams]
+            if group.request.bias.banned and not any(mask is None or mask.any() for mask in masks):
+                group.error = all_banned(place_of(group))
+            return masks
         except Exception as error:
             group.error = error
             return []
@@ -118,7 +123,7 @@ class BeamSearch:
         return self._narrowed(group, beam, mask)
 
     def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
-        return group.request.withheld(mask, beam.tokens, self._vocabulary.size, self._eos)
+        return group.request.withheld(mask, beam.tokens, self._vocabulary.size, self._eos, beam.state)
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first.
@@ -128,6 +133,8 @@ class BeamSearch:
         """
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)
         wanted = max(2, 1 + enders) * groups[0].search.width
+        if groups[0].request.changes_scores:
+            logits = _changed(groups, logits)
         if not groups[0].has_goals:
             return self._listed(groups, logits, masks, wanted, together=True)[0]
         found, logsums = self._listed(groups, logits, masks, wanted, together=False)
@@ -157,19 +164,16 @@ class BeamSearch:
     def _listed(
         self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None], wanted: int, *, together: bool
     ) -> tuple[list[list[Candidate]], list[float]]:
-        """The best `wanted` candidates of each group, or of each of its beams, and each row's log-sum-exp."""
+        """The best `wanted` candidates of each group, or of each of its beams, and each row's log-sum-exp.
+
+        logits: of groups that change scores, what `_changed` made of them, with log-sum-exps that count as 0
+        """
         count = len(groups[0].beams)
         size = count if together else 1
         totals = [beam.total for group in groups for beam in group.beams]
         wanted = min(wanted, size * logits.shape[1])
-        controls, stacked = groups[0].request.controls, stack_masks(masks, logits)
-        if controls.repetition_penalty == 1:
-            best = masked_topk(logits, wanted, stacked, scores=totals, group=size)
-        else:
-            # As in transformers: the penalty is on log-probabilities, which are not normalised again.
-            texts = [[*group.request.start.prompt, *beam.tokens] for group in groups for beam in group.beams]
-            logprobs = controls.penalised(logits.log_softmax(-1), texts)
-            best = masked_topk(logprobs, wanted, stacked, scores=totals, group=size, normalise="none")
+        normalise = "none" if groups[0].request.changes_scores else "raw"
+        best = masked_topk(logits, wanted, stack_masks(masks, logits), scores=totals, group=size, normalise=normalise)
         for number, status in enumerate(as_list(best.status)):
             if status == NAN:
                 group = groups[number // count]
@@ -297,12 +301,16 @@ class BeamSearch:
     def _with_logprobs(
         self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
     ) -> list[tuple[Candidate, Hypothesis]]:
-        sums = logsumexp(logits, stack_masks(masks, logits))
+        stacked = stack_masks(masks, logits)
+        sums, k = logsumexp(logits, stacked), group.request.best
+        best = best_tokens(logits, stacked, k) if k else []
         gain = [raw - masked for raw, masked in zip(as_list(sums.raw), as_list(sums.masked), strict=True)]
         found: list[tuple[Candidate, Hypothesis]] = []
         for one, after in taken:
             raw = float(logits[one.beam, one.token]) - as_list(sums.raw)[one.beam]
-            found.append((one, replace(after, logprobs=(*after.logprobs, (raw + gain[one.beam], raw)))))
+            pairs = (*after.logprobs, (raw + gain[one.beam], raw))
+            ranked = (*after.best, best[one.beam]) if k else ()
+            found.append((one, replace(after, logprobs=pairs, best=ranked)))
         return self._with_traces(group, found, logits, masks) if group.request.diagnostics else found
 
     def _with_traces(
@@ -330,6 +338,7 @@ class BeamSearch:
             row.inside, row.overruled = one.inside, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
+            row.best = list(one.best[: len(one.tokens)])
             row.traces, row.trace = list(one.traces), trace
             rows.append(row)
         return rows
@@ -341,9 +350,21 @@ def _merged(candidates: list[Candidate]) -> list[Candidate]:
     return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
 
 
+def _changed(groups: Sequence[Group], logits: Tensor) -> Tensor:
+    """Log-probabilities of the beams' next tokens, with penalties and biases; not normalised again.
+
+    That is what transformers' beams do.
+    """
+    found = logits.log_softmax(-1)
+    beams = [(group.request, beam) for group in groups for beam in group.beams]
+    for scores, (request, beam) in zip(found, beams, strict=True):
+        request.changed(scores, beam.tokens, beam.inside, beam.state)
+    return found
+
+
 def _kind(group: Group) -> tuple[Any, ...]:
     """What groups must have in common to be continued by one choice of candidates."""
-    return len(group.beams), group.search, group.has_goals, group.request.controls.repetition_penalty
+    return len(group.beams), group.search, group.has_goals, group.request.changes_scores
 
 
 def _search_of(request: Request) -> Beam:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -16,17 +17,23 @@ from ...guides.protocol import Mask
 
 STRONGEST = 1_000_000
 """The strongest penalty: beyond it logits would no longer be numbers of 32 bits."""
+MOST = 2.0
+"""The greatest penalty that is subtracted, as OpenAI's interface has it."""
 
 Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What `Options` says of them; they mean what they mean in transformers, which counts the prompt in as well."""
+    """What `Options` says of them. The first three mean what they mean in transformers, which counts the prompt in
+    as well; the other two what they mean in OpenAI's interface, which counts the output alone.
+    """
 
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
     min_tokens: int = 0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("no_repeat_ngram_size", "min_tokens"):
@@ -34,6 +41,12 @@ class Controls:
         meaning = f"a number from {1 / STRONGEST:g} to {STRONGEST:,}; 1 changes nothing"
         if not 1 / STRONGEST <= number(self.repetition_penalty, "repetition_penalty", meaning) <= STRONGEST:
             raise OptionError(f"repetition_penalty={self.repetition_penalty!r}: {meaning}")
+        meaning = f"a number from {-MOST:g} to {MOST:g}; 0 changes nothing"
+        for name in ("frequency_penalty", "presence_penalty"):
+            found = number(getattr(self, name), name, meaning)
+            if abs(found) > MOST:
+                raise OptionError(f"{name}={getattr(self, name)!r}: {meaning}")
+            object.__setattr__(self, name, found)
 
     @property
     def are_off(self) -> bool:
@@ -45,6 +58,11 @@ class Controls:
         """Whether some tokens may be withheld."""
         return self.no_repeat_ngram_size > 0 or self.min_tokens > 0
 
+    @property
+    def change_scores(self) -> bool:
+        """Whether tokens that were there already get other scores."""
+        return self.repetition_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
+
     def broken(self, ids: Sequence[int], made: int, token: int, ends: bool) -> frozenset[str]:
         """Which controls a token breaks after `ids`, prompt included, of which `made` are output."""
         early = ends and made < self.min_tokens
@@ -55,21 +73,34 @@ class Controls:
     def narrowed(self, mask: Mask | None, ids: Sequence[int], made: int, size: int, enders: AbstractSet[int]) -> Mask:
         """A mask without the tokens that are to be withheld; as it was if nothing were left."""
         if mask is None:
-            mask = np.full((size + 31) // 32, 0xFFFFFFFF, np.uint32)
-            mask[-1] >>= np.uint32(-size % 32)
+            mask = full_mask(size)
         less = mask.copy()
         for token in {*repeated(ids, self.no_repeat_ngram_size), *(enders if made < self.min_tokens else ())}:
             less[token >> 5] &= ~np.uint32(1 << (token & 31))
         return less if less.any() else mask
 
-    def penalised(self, scores: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
-        """Scores float32 [rows, V] in which tokens of the row's text are less likely: times or over the penalty."""
-        found = scores.clone()
-        for row, ids in zip(found, texts, strict=True):
-            seen = torch.tensor(sorted(set(ids)), device=scores.device)
-            known = row[seen]
-            row[seen] = torch.where(known < 0, known * self.repetition_penalty, known / self.repetition_penalty)
-        return found
+    def penalise(self, scores: Tensor, prompt: Sequence[int], made: Sequence[int]) -> None:
+        """Change scores float32 [V] in place: tokens that were there already are less likely.
+
+        prompt, made: the text so far, before and in the output. First scores are times or over the repetition penalty,
+        if their token is in either; then the frequency penalty is subtracted for each time that it is in the output,
+        and the presence penalty if it is there at all.
+        """
+        if self.repetition_penalty != 1:
+            seen = torch.tensor(sorted({*prompt, *made}), device=scores.device)
+            known = scores[seen]
+            scores[seen] = torch.where(known < 0, known * self.repetition_penalty, known / self.repetition_penalty)
+        if made and (self.frequency_penalty or self.presence_penalty):
+            counts = Counter(made)
+            less = [count * self.frequency_penalty + self.presence_penalty for count in counts.values()]
+            scores[torch.tensor([*counts], device=scores.device)] -= torch.tensor(less, device=scores.device)
+
+
+def full_mask(size: int) -> Mask:
+    """The mask that allows all of `size` tokens."""
+    mask = np.full((size + 31) // 32, 0xFFFFFFFF, np.uint32)
+    mask[-1] >>= np.uint32(-size % 32)
+    return mask
 
 
 def repeated(ids: Sequence[int], size: int) -> set[int]:

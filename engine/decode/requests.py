@@ -13,6 +13,7 @@ from ..prompts.encoding import ids_of
 from ..prompts.given import Prompt
 from ..search import Beam
 from ..stopping import StopStrings
+from .bias import bias_of
 from .guide_cache import GuideCache
 from .healing import Start, healed
 from .randomness import row_key
@@ -36,7 +37,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
 
 def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
     stop = StopStrings(options.stop)
-    stop_ids = frozenset(options.stop_ids)
+    stop_ids, bias = frozenset(options.stop_ids), bias_of(model, options.logit_bias)
     for token in stop_ids:
         if not 0 <= token < model.vocabulary.size:
             raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
@@ -61,7 +62,9 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 stop_ids,
                 options.controls,
                 options.search,
-                scores=options.logprobs or options.diagnostics,
+                bias,
+                scores=bool(options.logprobs) or options.diagnostics,
+                best=0 if isinstance(options.logprobs, bool) else options.logprobs,
                 diagnostics=options.diagnostics,
                 trace=options.trace,
             )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor
 
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
@@ -12,9 +16,11 @@ from ..memory.tables import BlockTable
 from ..search import Beam, Search
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
+from .bias import NO_BIAS, Bias
 from .guide_cache import GuideCache
 from .healing import Start
-from .repetition import Controls
+from .repetition import Controls, full_mask
+from .scoring import Ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,9 @@ class Request:
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
     key: of the row's random numbers
+    bias: what is added to the scores of tokens
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
+    best: of how many tokens, the likeliest, they are recorded besides
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
     """
@@ -38,7 +46,9 @@ class Request:
     stop_ids: frozenset[int]
     controls: Controls
     search: Search | Beam
+    bias: Bias = NO_BIAS
     scores: bool = False
+    best: int = 0
     diagnostics: bool = False
     trace: bool = False
 
@@ -47,11 +57,44 @@ class Request:
         """How many texts the model may read for it at once."""
         return self.search.width if isinstance(self.search, Beam) else 1
 
-    def withheld(self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int]) -> Mask | None:
-        """A mask, narrowed by the controls after an output so far."""
-        if not self.controls.withholds:
+    @property
+    def is_plain(self) -> bool:
+        """Whether a row chooses by the model's own scores, from all that its constraint allows."""
+        return self.controls.are_off and self.bias is NO_BIAS
+
+    @property
+    def changes_scores(self) -> bool:
+        """Whether penalties or biases change the model's scores."""
+        return self.controls.change_scores or bool(self.bias.added)
+
+    def changed(self, scores: Tensor, tokens: Sequence[int], inside: int, state: int) -> None:
+        """Change scores float32 [V] in place, by the penalties first and then the biases, after an output so far.
+
+        inside: how many of its tokens lie within the prompt's end
+        """
+        if self.controls.change_scores:
+            self.controls.penalise(scores, (*self.start.prompt, *tokens[:inside]), tokens[inside:])
+        if self.bias.added:
+            self.bias.add_to(scores, self._biased(state))
+
+    def withheld(
+        self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int], state: int
+    ) -> Mask | None:
+        """A mask without banned tokens, narrowed by the controls after an output so far; empty where all are banned."""
+        if self.bias.banned:
+            everything = full_mask(size) if mask is None else mask
+            mask = self.bias.allowed(everything, eos | self.stop_ids, self._biased(state))
+        if not self.controls.withholds or (mask is not None and not mask.any()):
             return mask
         return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+
+    def bans(self, state: int, token: int) -> bool:
+        """Whether a token is never to be chosen."""
+        return token in self.bias.banned and self.is_output(state, token)
+
+    def _biased(self, state: int) -> Callable[[int], bool] | None:
+        """To which tokens biases apply in a state; None for all."""
+        return None if state >= self.start.tail else partial(self.is_output, state)
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
@@ -98,6 +141,18 @@ class Reader:
     pending: list[int]
 
 
+class Certain(NamedTuple):
+    """What a text begins with, whatever comes.
+
+    row: its tokens and what is known of them, of which the first `tokens` of the output spell no more than the text;
+        None where only the text is known
+    """
+
+    text: bytes
+    row: Row | None = None
+    tokens: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Row(Reader):
     """A text that grows by one token after the other.
@@ -105,6 +160,7 @@ class Row(Reader):
     tokens: generated so far; text: their bytes, without the prompt's end
     inside: how many of the tokens lie within the prompt's end
     scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
+    best: the likeliest tokens of both, where they are asked for
     traces: for diagnostics; of every token, and of that which ended the text
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
@@ -119,6 +175,7 @@ class Row(Reader):
     text: bytearray = field(default_factory=bytearray)
     scores: list[float] = field(default_factory=list[float])
     raw_scores: list[float] = field(default_factory=list[float])
+    best: list[tuple[Ranked, Ranked]] = field(default_factory=list[tuple[Ranked, Ranked]])
     end_score: float = 0.0
     traces: list[Trace] = field(default_factory=list[Trace])
     overruled: frozenset[str] = frozenset()

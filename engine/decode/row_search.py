@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ...errors import ModelError
+from torch import Tensor
+
+from ...errors import ModelError, OptionError
 from ...guides.protocol import Mask
 from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
@@ -13,9 +15,8 @@ from ..search import UNUSABLE, Beam, Search
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
-from .repetition import Controls
-from .row import Request, Row
-from .scoring import log_probabilities
+from .row import Certain, Request, Row
+from .scoring import best_tokens, log_probabilities
 
 
 class RowSearch:
@@ -37,19 +38,30 @@ class RowSearch:
     def restart(self, row: Row, table: BlockTable) -> Row:
         """A row with the same tokens that has everything to read again; all but its tokens is made anew."""
         again = Row(table, list(row.request.start.prompt), row.request, row.request.first_state)
-        sure = min(len(row.tokens), len(row.scores), len(row.raw_scores)) if row.request.scores else len(row.tokens)
+        sure = len(row.tokens)
+        if row.request.scores:
+            sure = min(sure, len(row.scores), len(row.raw_scores), len(row.best) if row.request.best else sure)
         try:
             for token in row.tokens[:sure]:
                 self._append(again, token)
             again.scores, again.raw_scores, again.traces = row.scores[:sure], row.raw_scores[:sure], row.traces[:sure]
+            again.best = row.best[:sure]
             self._settle(again)
         except Exception as error:
             again.error = error
         return again
 
-    def certain(self, row: Row) -> bytes:
-        """What the row's text will begin with, whatever comes."""
-        return bytes(row.text[: row.request.stop.safe(row.text)])
+    def certain(self, row: Row) -> Certain:
+        """What the row's text will begin with, whatever comes; with the tokens where their scores are recorded."""
+        safe = row.request.stop.safe(row.text)
+        text = bytes(row.text[:safe])
+        if not row.request.scores or row.done:
+            return Certain(text)
+        count, end = len(row.tokens), len(row.text)
+        while count > row.inside and end > safe:
+            count -= 1
+            end -= len(self._vocabulary.tokens[row.tokens[count]] or b"")
+        return Certain(text, row, count - row.inside)
 
     def advance(self, reading: Reading[Row]) -> None:
         """Choose a token for each row that has read."""
@@ -90,14 +102,16 @@ class RowSearch:
         return Allowed(ids, guide_cache.mask(row.state, stop_ids) if ids is None else None)
 
     def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
-        """What the controls of repetition and length leave of it, as a mask."""
-        controls = row.request.controls
-        if controls.are_off:
+        """What the controls of repetition and length, and bans, leave of it, as a mask. Raises OptionError."""
+        if row.request.is_plain:
             return allowed
         mask = allowed.mask
         if mask is None and row.guide_cache is not None:
             mask = row.guide_cache.mask(row.state, row.request.stop_ids)
-        return Allowed(mask=row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos))
+        mask = row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos, row.state)
+        if mask is not None and not mask.any():
+            raise all_banned(place_of(row))
+        return Allowed(mask=mask)
 
     def _closing(self, row: Row) -> Allowed:
         mask, guide_cache = self.closing_mask(row), row.guide_cache
@@ -140,12 +154,10 @@ class RowSearch:
             tokens[i] = column if column == UNUSABLE else int(each.ids[column])
         if wide:
             found = reading.logits(wide)
-            for search, controls, places in _alike(reading.texts[i].request for i in wide):
+            for search, places in _alike(reading.texts[i].request for i in wide):
                 several = [wide[place] for place in places]
                 rows = [reading.texts[i] for i in several]
-                logits = found if len(several) == len(wide) else found[places]
-                if controls.repetition_penalty != 1:
-                    logits = controls.penalised(logits, [[*row.request.start.prompt, *row.tokens] for row in rows])
+                logits = _changed(found if len(several) == len(wide) else found[places], rows)
                 masks = stack_masks([_mask(allowed[i]) for i in several], logits)
                 picked = search.pick(logits, masks, [_draw(row, attempt) for row in rows])
                 tokens.update(zip(several, picked, strict=True))
@@ -167,7 +179,10 @@ class RowSearch:
         if not scored:
             return
         logits, masks = reading.logits(scored), [_mask(allowed[i]) for i in scored]
-        pairs = log_probabilities(logits, stack_masks(masks, logits), [tokens[i] for i in scored])
+        stacked = stack_masks(masks, logits)
+        pairs = log_probabilities(logits, stacked, [tokens[i] for i in scored])
+        most = max(reading.texts[i].request.best for i in scored)
+        best = best_tokens(logits, stacked, most) if most else []
         for place, (i, (score, raw)) in enumerate(zip(scored, pairs, strict=True)):
             row, token = reading.texts[i], tokens[i]
             if row.request.diagnostics:
@@ -183,6 +198,8 @@ class RowSearch:
             else:
                 row.scores.append(score)
                 row.raw_scores.append(raw)
+                if k := row.request.best:
+                    row.best.append((best[place][0][:k], best[place][1][:k]))
 
     def commit(self, row: Row, token: int) -> None:
         """Let a row have a token that was chosen, and what follows from it."""
@@ -227,6 +244,8 @@ class RowSearch:
                 row.finish = "complete"
             elif allowed.forced < 0 or row.request.scores:
                 return
+            elif row.request.bans(row.state, allowed.forced):
+                raise all_banned(place_of(row))
             else:
                 self._append(row, allowed.forced)
 
@@ -243,18 +262,35 @@ def unusable(row: Row) -> ModelError:
     )
 
 
-def _alike(requests: Iterable[Request]) -> list[tuple[Search, Controls, list[int]]]:
-    """The places of requests with equal searches and penalties."""
-    found: list[tuple[Search, Controls, list[int]]] = []
+def all_banned(place: str) -> OptionError:
+    """What is wrong where nothing is allowed but banned tokens."""
+    return OptionError(
+        f"logit_bias: at {place} every token that the constraint, and what is left of max_tokens, allow is banned by "
+        "-inf; use a number such as -100, which leaves a token to be chosen where there is no other"
+    )
+
+
+def _changed(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """The logits of rows, float32 [rows, V], with their penalties and biases."""
+    if not any(row.request.changes_scores for row in rows):
+        return logits
+    found = logits.clone()
+    for scores, row in zip(found, rows, strict=True):
+        row.request.changed(scores, row.tokens, row.inside, row.state)
+    return found
+
+
+def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
+    """The places of requests with equal searches."""
+    found: list[tuple[Search, list[int]]] = []
     for place, request in enumerate(requests):
         assert not isinstance(request.search, Beam)
-        for search, controls, places in found:
-            same = search is request.search or search == request.search
-            if same and controls.repetition_penalty == request.controls.repetition_penalty:
+        for search, places in found:
+            if search is request.search or search == request.search:
                 places.append(place)
                 break
         else:
-            found.append((request.search, request.controls, [place]))
+            found.append((request.search, [place]))
     return found
 
 

@@ -275,7 +275,7 @@ def _is_plain(row: Row) -> bool:
     request: Request = row.request
     return (
         not (request.scores or request.diagnostics)
-        and request.controls.are_off
+        and request.is_plain
         and type(request.search) in _SEARCHES
         and 0 < len(row.pending) <= BLOCK
         and (len(row.pending) == 1 or bool(row.tokens))

@@ -13,7 +13,7 @@ from ..decode.beam_group import Group
 from ..decode.beam_search import BeamSearch
 from ..decode.beam_search import place_of as place_of_group
 from ..decode.reading import Reading
-from ..decode.row import Reader, Request, Row
+from ..decode.row import Certain, Reader, Request, Row
 from ..decode.row_search import RowSearch, place_of
 from ..device.backend import LANES
 from ..device.choosing import backend_of
@@ -108,7 +108,7 @@ class Loop:
         self._clear()
         self._memory = self.model.make_memory(0)
 
-    def certain(self, entry: Entry) -> bytes:
+    def certain(self, entry: Entry) -> Certain:
         """What the text of a request will begin with, whatever comes."""
         work = entry.work
         return self._rows.certain(work) if isinstance(work, Row) else self._beams.certain(work)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ...checks import number, whole
 from ...errors import OptionError
+from ..decode.scoring import Ranked
 from ..diagnostics.trace import Trace
 from ..stopping import FinishReason
 
@@ -59,7 +60,7 @@ class Hypothesis:
     total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
     overruled: the controls of repetition and length that did not hold
     logprobs: of each token, among the allowed ones and among all; empty unless asked for
-    traces: of each token, for diagnostics; empty likewise
+    best: of each token's place, the likeliest tokens of both; traces: for diagnostics; empty likewise
     inside: how many of the tokens lie within the end of a prompt that is healed
     """
 
@@ -71,6 +72,7 @@ class Hypothesis:
     finish: FinishReason | None = None
     overruled: frozenset[str] = frozenset()
     logprobs: tuple[tuple[float, float], ...] = ()
+    best: tuple[tuple[Ranked, Ranked], ...] = ()
     traces: tuple[Trace, ...] = ()
     inside: int = 0
 

@@ -28,8 +28,16 @@ def run(page: str, **names: Any) -> dict[str, Any]:
     return names
 
 
-def test_transformers(network: Any, tokenizer: Any) -> None:
+def test_transformers(network: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
+    manager_of = model.init_continuous_batching
+
+    def small(continuous_batching_config: Any) -> Any:
+        # Left to itself it takes a share of the machine's memory, 15 GB of masks here, and most of a minute.
+        continuous_batching_config.num_blocks, continuous_batching_config.max_batch_tokens = 16, 64
+        return manager_of(continuous_batching_config=continuous_batching_config)
+
+    monkeypatch.setattr(model, "init_continuous_batching", small)
     model.generation_config.do_sample = False
     found = run("transformers.md", model=model, tokenizer=tokenizer)
     for ids in (found["output"][0, found["inputs"].input_ids.shape[1] :], found["result"].generated_tokens):

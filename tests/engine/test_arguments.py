@@ -35,7 +35,7 @@ ODD: list[Any] = [
 CALL_OPTIONS = [
     *("max_tokens", "search", "include", "seed", "stop", "stop_ids", "heal", "no_repeat_ngram_size"),
     *("repetition_penalty", "min_tokens", "batch_size", "progress", "retries", "logprobs", "diagnostics", "trace"),
-    *("tools", "documents", "nonsense", "temperature"),
+    *("frequency_penalty", "presence_penalty", "logit_bias", "tools", "documents", "nonsense", "temperature"),
 ]
 ANY_ARRAY = {"type": "array", "items": {"type": "integer"}}
 
@@ -176,7 +176,8 @@ def test_what_is_meant_is_said(attempt: Callable[[], object], hint: str) -> None
         ("max_length", "max_tokens=100"),
         ("stop_strings", "stop="),
         ("force_words_ids", "include="),
-        ("logit_bias", "generate.regex"),
+        ("suppress_tokens", "logit_bias="),
+        ("logits_processor", "generate.regex"),
         ("limits", "limits=Limits"),
         ("max_token", "did you mean max_tokens"),
         ("logprobs", r"generator\.run\(prompts, logprobs=True\)"),

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler"),
+]
+
 NUMBERS = ("stride", "width", "count")
 HEADS = {"QUERIES": 32, "KEYS": 8, "HALF": 64, "PLACES": 16, "SPAN": 64}
 MATVEC = {"COLUMNS": 1024, "UNROLL": 4, "NORM": False, "GATE": False, "ADD": False}
 ALL = {"NORM": True, "GATE": True, "ADD": True, "BIAS": True}
 
 
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16", "fp64"])
 @pytest.mark.parametrize(
     ("module", "kernel", "constants"),

@@ -167,6 +167,7 @@ def run(code: str, folder: Path, **environment: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", OTHER_NUMBAS.values(), ids=OTHER_NUMBAS)
 def test_kernels_do_the_same_with_other_numbas(changes: str, tmp_path: Path) -> None:
     usual, said = run(KERNELS, tmp_path)
@@ -178,6 +179,7 @@ def test_kernels_do_the_same_with_other_numbas(changes: str, tmp_path: Path) -> 
     assert re.search("since numba .* lacks", said) or not changes or not said
 
 
+@pytest.mark.slow
 def test_what_is_on_the_disk_is_not_mixed(tmp_path: Path) -> None:
     code = (
         KERNELS.replace("cache=False", "cache=True").split("print([use")[0] + KERNELS[KERNELS.index("print(allowed") :]

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler"),
+]
+
 ROWS = {
     "stride": "i64",
     "words": "*i32",
@@ -58,7 +63,6 @@ STEPS = {
 
 # Triton 3.7, which comes with torch 2.13, makes a node of a syntax tree without a field that Python 3.13 asks for.
 @pytest.mark.filterwarnings("ignore:AnnAssign.__init__:DeprecationWarning")
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler")
 @pytest.mark.parametrize(
     ("module", "kernel", "logits", "constants"),
     [
@@ -119,7 +123,6 @@ def compiled(
     return made
 
 
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter is not the compiler")
 @pytest.mark.parametrize(
     ("dtype", "sizes", "group", "widest"),
     [

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("vocabulary", "cases"), [("bytes", 1400), ("odd", 600)])
 def test_nothing_random_brings_the_process_down(

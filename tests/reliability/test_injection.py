@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_what_is_broken_off_leaves_everything_as_it_was(instrument: Callable[..., str]) -> None:
     instrument("injection.py", "--places", "300", "--strict")

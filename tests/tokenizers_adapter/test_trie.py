@@ -92,7 +92,7 @@ def test_a_token_longer_than_the_recursion_limit() -> None:
     assert trie.depth[-3:].tolist() == [len(long), len(long), 1]
 
 
-@pytest.mark.parametrize("name", ["llama3", "mistral-v1"])
+@pytest.mark.parametrize("name", [pytest.param("llama3", marks=pytest.mark.slow), "mistral-v1"])
 def test_real_vocabularies(shared_data: Path, name: str) -> None:
     vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(shared_data / "tokenizers" / name))
     trie = vocabulary.trie

@@ -123,7 +123,8 @@ def _calls() -> list[Call]:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 99}}}
     text = {
         "max_tokens": 5, "search": Greedy(), "include": (), "seed": 1, "stop": (), "stop_ids": (), "heal": True,
-        "no_repeat_ngram_size": 2, "repetition_penalty": 1.5, "min_tokens": 1,
+        "no_repeat_ngram_size": 2, "repetition_penalty": 1.5, "min_tokens": 1, "frequency_penalty": 0.5,
+        "presence_penalty": -0.5, "logit_bias": {"a": -5, 98: 1.5},
     }  # fmt: skip
     call = {**text, "batch_size": 2, "progress": False}
     run = {**call, "logprobs": True, "diagnostics": True, "trace": False}

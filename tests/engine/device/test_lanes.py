@@ -251,7 +251,8 @@ def _is_whole(text: bytes) -> bool:
 
 def test_nothing_is_taken_that_asks_for_more(pair: Any) -> None:
     model = pair[1]
-    for given in ({"logprobs": True}, {"diagnostics": True}, {"repetition_penalty": 1.5}):
+    asked: list[dict[str, Any]] = [{"logprobs": True}, {"diagnostics": True}, {"repetition_penalty": 1.5}]
+    for given in (*asked, {"frequency_penalty": 1.0}, {"presence_penalty": 1.0}, {"logit_bias": {"the": 3.0}}):
         model.launches = []
         expected = facts(generate.text(pair[0]).run("the", max_tokens=9, **given))
         assert facts(generate.text(model).run("the", max_tokens=9, **given)) == expected

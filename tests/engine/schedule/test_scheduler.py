@@ -27,7 +27,7 @@ class Some:
 
     def __init__(self, model: PagedModel, seed: int) -> None:
         self.model = model
-        self.pick = random.Random(seed)
+        self.pick, self.others = random.Random(seed), random.Random(seed)
         self.generators = [generate.text(model) if p is None else generate.regex(model, p) for p in PATTERNS]
         self.prompts = ["".join(self.pick.choices(LETTERS, k=self.pick.choice([1, 5, 40, 90]))) for _ in range(4)]
 
@@ -47,7 +47,9 @@ class Some:
             min_tokens=self.pick.choice([0, 30]),
             no_repeat_ngram_size=self.pick.choice([0, 0, 0, 3]),
             repetition_penalty=self.pick.choice([1.0, 1.0, 1.3]),
-            logprobs=self.pick.random() < 0.2,
+            logprobs=self.pick.random() < 0.2 and self.others.choice([True, 2]),
+            frequency_penalty=self.others.choice([0.0, 0.0, 0.5]),
+            logit_bias=self.others.choice([None, None, {5: 1.5, 3: -2.5}]),
         )
         return requests_of(self.model, [self.pick.choice(self.generators).job(prompt)], options)[0]
 
