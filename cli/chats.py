@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import click
 
+from .files.prompts import Prompt
 from .flags import Text
-from .prompts import Prompt
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import click
 from .chats import Chatting, chat_options
 from .constraint import Constraint, constraint_options
 from .ending import Ending, ending
+from .files.output import Output, StandardOutput, writing
+from .files.prompts import Prompt, plain_lines, read_prompts, report_page, result_line
+from .files.resuming import Resumed
 from .flags import Size, Text
 from .models import load_model
-from .output import Output, StandardOutput, writing
-from .prompts import Prompt, plain_lines, read_prompts, report_page, result_line
-from .resuming import Resumed
 from .search import Searching, search_options
 
 if TYPE_CHECKING:

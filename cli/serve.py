@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .ending import ending
 from .flags import Number, Size
 from .models import load_model
 from .warmup import warm
@@ -108,5 +109,9 @@ def serve(
     loaded = models.small(device=device) if model is None else load_model(model, device, dtype)
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{settings.name} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
-    run(application(loaded, settings, memory=memory), settings, listening)
+    with ending() as end:
+        try:
+            run(application(loaded, settings, memory=memory), settings, listening)
+        except KeyboardInterrupt:  # of either signal, once all that ran is done
+            return end.code
     return 0

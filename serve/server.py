@@ -45,14 +45,13 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 for any. Raises OptionError."""
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
         made.listen(BACKLOG)
-        made.set_inheritable(True)
     except OSError as error:
+        made.close()
         raise OptionError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
     return made
 

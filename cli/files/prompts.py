@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from .flags import lone_surrogate
+from ..flags import lone_surrogate
 
 if TYPE_CHECKING:
-    from ..engine.results import Generation, TokenLogprob
+    from ...engine.results import Generation, TokenLogprob
 
 RESULT_KEYS = (
     "output",
@@ -78,7 +78,7 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
     taken = [key for key in RESULT_KEYS if key in record]
     if taken:
         raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
-    from ..engine.prompts.given import prompt_of
+    from ...engine.prompts.given import prompt_of
 
     return Prompt(prompt_of(record["prompt"], f"{name}, line {number}: the prompt"), record)
 
@@ -108,7 +108,7 @@ def plain_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[s
 
 def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
     """A web page with the diagnostics of every finished text, under its prompt."""
-    from ..engine.diagnostics.page import page
+    from ...engine.diagnostics.page import page
 
     parts: list[tuple[str, str]] = []
     for prompt, sample, generation in _finished(prompts, results):
@@ -140,7 +140,7 @@ def _token(each: TokenLogprob) -> dict[str, Any]:
 
 def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
     """What the prompt's line had, and a finished text; sample: its number, where there are several for each prompt."""
-    from ..guides.quoting.source import Span
+    from ...guides.quoting.source import Span
 
     record = prompt.record if sample is None else {**prompt.record, "sample": sample}
     result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
