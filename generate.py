@@ -7,14 +7,15 @@ gives a `Person` for a prompt, and a `list[Person]` for a list of prompts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from . import guides
 from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.arguments import check_model
 from .engine.decode.after import After
 from .engine.extraction import Extractor
-from .engine.formats import format_of
+from .engine.formats import format_of, values_of_type
 from .engine.gc_restored import gc_restored
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text"]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
 
 
 class AfterOptions(TypedDict, total=False):
@@ -101,21 +103,44 @@ def regex(
     return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
+@overload
+def choice(
+    model: Model, choices: type[E], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[E]: ...
+@overload
+def choice(  # pyright: ignore[reportOverlappingOverload]
+    model: Model, choices: Mapping[str, T], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[T]: ...
+@overload
 def choice(
     model: Model, choices: Iterable[str], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
-) -> Generator[str]:
-    """One of the texts. Value: str. after, thinking: see `regex`.
+) -> Generator[str]: ...
+@overload
+def choice(
+    model: Model, choices: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[Any]: ...
+def choice(
+    model: Model, choices: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+) -> Generator[Any]:
+    """One of the texts. Value: what it stands for. after, thinking: see `regex`.
 
-    Raises LanguageError for a text that the vocabulary cannot spell.
+    choices: texts, which stand for themselves; a dict of values by text, such as {"yes": True, "no": False}; an Enum
+        class or a Literal, whose values are written as `str` does and stand for the members, or the values
+    Raises LanguageError for a text that the vocabulary cannot spell, OptionError for values that are written alike.
     """
     check_model(model, "generate.choice", choices)
     if isinstance(choices, str):
         raise OptionError(f"choices must be several texts, not the one text {choices!r}; put it into a list")
-    several = sorted(choices) if isinstance(choices, (set, frozenset)) else choices
-    texts = texts_of(several, "choices", "choice")
+    written = values_of_type(choices)
+    if isinstance(choices, Mapping):
+        written = dict(cast("Mapping[Any, Any]", choices))
+    if isinstance(choices, (set, frozenset)):
+        choices = sorted(cast("set[str]", choices))
+    texts = texts_of(choices if written is None else list(written), "choices", "choice")
     with gc_restored():
         guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
-    return Generator(model, guide, limits=limits, after=_after(thinking))
+    convert = None if written is None else written.__getitem__
+    return Generator(model, guide, convert, limits=limits, after=_after(thinking))
 
 
 def fsm(

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     "--include", type=Text(), multiple=True, metavar="TEXT", help="The output contains this text; repeat the option."
 )
 @click.option(
+    "--include-word",
+    type=Text(),
+    multiple=True,
+    metavar="TEXT",
+    help="The same as a word: with no letter, digit or underscore beside it.",
+)
+@click.option(
     "--max-tokens", type=click.IntRange(1), help="Most tokens of an output. Default: 256 beyond the shortest output."
 )
 @click.option("--seed", type=int, help="Makes random choice repeatable.")
@@ -67,6 +74,7 @@ def generate(
     out: str | None,
     resume: bool,
     include: tuple[str, ...],
+    include_word: tuple[str, ...],
     max_tokens: int | None,
     seed: int | None,
     searching: Searching,
@@ -114,7 +122,7 @@ def generate(
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
-    options |= {"heal": not no_heal, "include": include, **chatting.options()}
+    options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
             _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)
@@ -141,6 +149,13 @@ def generate(
                 report.finish([report_page(asked, results).removesuffix("\n")])
 
         return _run(generator, asked, options, end, output, keep)
+
+
+def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
+    """What --include and --include-word ask for."""
+    from ..guides.goals.specs import Phrase
+
+    return [*texts, *(Phrase(text, word=True) for text in words)]
 
 
 def make_generator(

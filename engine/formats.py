@@ -53,11 +53,9 @@ def format_of(kind: Any) -> Format:
     Enum: `str` of each member's value; Literal: `str` of each value.
     """
     if kind is bool:
-        return _choices("bool", {"True": True, "False": False})
-    if isinstance(kind, EnumMeta):
-        return _choices(kind.__name__, _texts(kind.__name__, [(member.value, member) for member in list[Any](kind)]))
-    if get_origin(kind) is Literal:
-        return _choices(str(kind), _texts(str(kind), [(value, value) for value in get_args(kind)]))
+        return _choices({"True": True, "False": False})
+    if (values := values_of_type(kind)) is not None:
+        return _choices(values)
     try:
         pattern, convert = _PATTERNS[kind]
     except (KeyError, TypeError):
@@ -68,16 +66,28 @@ def format_of(kind: Any) -> Format:
     return Format(pattern, (), convert)
 
 
+def values_of_type(kind: Any) -> dict[str, Any] | None:
+    """The members of an Enum class, or the values of a Literal, by their texts; None for anything else.
+
+    Raises OptionError for one without values, or with two that are written alike.
+    """
+    if isinstance(kind, EnumMeta):
+        return _texts(kind.__name__, [(member.value, member) for member in list[Any](kind)])
+    if get_origin(kind) is Literal:
+        return _texts(str(kind), [(value, value) for value in get_args(kind)])
+    return None
+
+
 def _texts(name: str, values: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
     """The results by the text of their values."""
     texts: dict[str, Any] = {}
+    if not values:
+        raise OptionError(f"{name} has no values to choose from")
     for value, result in values:
         if texts.setdefault(str(value), result) is not result:
             raise OptionError(f"{name}: two of its values are written {str(value)!r}; they could not be told apart")
     return texts
 
 
-def _choices(name: str, values: dict[str, Any]) -> Format:
-    if not values:
-        raise OptionError(f"{name} has no values to choose from")
+def _choices(values: dict[str, Any]) -> Format:
     return Format(None, tuple(values), values.__getitem__)

@@ -803,5 +803,7 @@ def test_include(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--stop", " ", "--out", str(out)]) == 0
     record = json.loads(out.read_text())
     assert ("fox" in record["output"]) == ("unmet" not in record)
+    assert main([*command, "--include-word", "do"]) == 0
+    assert re.search(r"\bdo\b", capsys.readouterr().out)
     assert main([*command, "--include", ""]) == 2
     assert "an empty phrase asks for nothing" in capsys.readouterr().err

@@ -56,6 +56,8 @@ reveal_type(generate.text(model)([[{"role": "user", "content": "a"}], [1], "a"])
 reveal_type(generate.regex(model, "a+")(["a", "b"]))  # list[str]
 reveal_type(generate.regex(model, "a+").run("a").text)  # str
 reveal_type(generate.choice(model, ["a"])("a"))  # str
+reveal_type(generate.choice(model, {"a": 1})("a"))  # int
+reveal_type(generate.choice(model, Mood)(["a"]))  # list[Mood]
 reveal_type(generate.cfg(model, "start: A")("a"))  # str
 reveal_type(generate.fsm(model, None)("a"))  # str
 reveal_type(generate.format(model, int)("a"))  # int

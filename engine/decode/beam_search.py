@@ -123,7 +123,8 @@ class BeamSearch:
         return self._narrowed(group, beam, mask)
 
     def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
-        return group.request.withheld(mask, beam.tokens, self._vocabulary.size, self._eos, beam.state)
+        size = self._vocabulary.size
+        return group.request.withheld(mask, beam.tokens, size, self._eos, beam.state, beam.inside)
 
     def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from ...checks import brief, text_of, whole
 from ...errors import OptionError
 from ...guides.protocol import Mask
+from ...tokenizers_adapter import Vocabulary
 from ..models.protocol import Model
 
 STRONGEST = 1_000_000.0
@@ -65,6 +66,36 @@ class Bias:
 
 
 NO_BIAS = Bias({}, ())
+
+
+class Suppressed(NamedTuple):
+    """Tokens that a model's own settings leave out; where a constraint leaves nothing else they are chosen.
+
+    always: everywhere; first: as the first of an output; sequences: the last tokens of each, behind the others
+    """
+
+    always: frozenset[int] = frozenset()
+    first: frozenset[int] = frozenset()
+    sequences: tuple[tuple[int, ...], ...] = ()
+
+    def of(self, vocabulary: Vocabulary) -> Suppressed:
+        """Those that a constraint may allow: tokens that spell something, or end a text."""
+        known = frozenset(vocabulary.eos_ids)
+
+        def said(tokens: Iterable[int]) -> frozenset[int]:
+            return frozenset(token for token in tokens if token in known or vocabulary.tokens[token])
+
+        return Suppressed(said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:])))
+
+    def narrowed(self, mask: Mask, ids: Sequence[int], is_first: bool, applies: Callable[[int], bool] | None) -> Mask:
+        """A mask without them behind the tokens of a text, prompt included; as it was if nothing were left."""
+        last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
+        tokens = {*self.always, *last, *(self.first if is_first else ())}
+        less = mask & ~bits_of(filter(applies, tokens), len(mask))
+        return less if less.any() else mask
+
+
+NOTHING = Suppressed()
 
 
 def bits_of(tokens: Iterable[int], words: int) -> Mask:

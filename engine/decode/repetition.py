@@ -87,7 +87,7 @@ class Controls:
         and the presence penalty if it is there at all.
         """
         if self.repetition_penalty != 1:
-            seen = torch.tensor(sorted({*prompt, *made}), device=scores.device)
+            seen = torch.tensor(sorted({*prompt, *made}), dtype=torch.int64, device=scores.device)
             known = scores[seen]
             scores[seen] = torch.where(known < 0, known * self.repetition_penalty, known / self.repetition_penalty)
         if made and (self.frequency_penalty or self.presence_penalty):

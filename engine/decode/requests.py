@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
-from ..models.protocol import Model, SourceModel
+from ..models.protocol import BEGIN, Model, SourceModel
 from ..options import Options
 from ..prompts.encoding import ids_of
 from ..prompts.given import Prompt
 from ..search import Beam
 from ..stopping import StopStrings
-from .bias import bias_of
+from .bias import NOTHING, Suppressed, bias_of
 from .guide_cache import GuideCache
 from .healing import Start, healed
 from .randomness import row_key
@@ -41,6 +41,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     for token in stop_ids:
         if not 0 <= token < model.vocabulary.size:
             raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
+    suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
+    spelt = suppressed.of(model.vocabulary)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         if job.guide_cache is not None and not job.guide_cache.free and (stop or stop_ids):
             raise OptionError(
@@ -63,6 +65,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 options.controls,
                 options.search,
                 bias,
+                suppressed if job.guide_cache is None or job.guide_cache.free else spelt,
                 scores=bool(options.logprobs) or options.diagnostics,
                 best=0 if isinstance(options.logprobs, bool) else options.logprobs,
                 diagnostics=options.diagnostics,
@@ -76,7 +79,8 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
         return _decoder_start(model, job, options, number)
     prompt, asked = _encode(model, job, options, number), options.max_tokens
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
-    start = healed(model, prompt, job.guide_cache) if options.heal and isinstance(job.prompt, str) else None
+    has_end = isinstance(job.prompt, str) and prompt != (BEGIN,)
+    start = healed(model, prompt, job.guide_cache) if options.heal and has_end else None
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
@@ -105,10 +109,11 @@ def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int,
     ids = ids_of(model, job.prompt, number, options.extras)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
+        begin = getattr(model, "begin_id", None) if begin is None else begin
         if begin is None:
             raise OptionError(
-                f"prompt {number} is empty, and the tokenizer has no token that begins a text (BOS); "
-                "start the prompt with at least one character, for example a newline"
+                f"prompt {number} is empty, and neither the tokenizer nor the model's config has a token that begins a "
+                "text (BOS); start the prompt with at least one character, for example a newline"
             )
         ids = (begin,)
     if model.context is not None and len(ids) >= model.context:

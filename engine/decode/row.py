@@ -13,10 +13,11 @@ from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
 from ..memory.tables import BlockTable
+from ..models.protocol import BEGIN
 from ..search import Beam, Search
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
-from .bias import NO_BIAS, Bias
+from .bias import NO_BIAS, NOTHING, Bias, Suppressed
 from .guide_cache import GuideCache
 from .healing import Start
 from .repetition import Controls, full_mask
@@ -30,7 +31,7 @@ class Request:
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
     key: of the row's random numbers
-    bias: what is added to the scores of tokens
+    bias: what is added to the scores of tokens; suppressed: tokens that are chosen only where nothing else is left
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     best: of how many tokens, the likeliest, they are recorded besides
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
@@ -47,6 +48,7 @@ class Request:
     controls: Controls
     search: Search | Beam
     bias: Bias = NO_BIAS
+    suppressed: Suppressed = NOTHING
     scores: bool = False
     best: int = 0
     diagnostics: bool = False
@@ -60,7 +62,7 @@ class Request:
     @property
     def is_plain(self) -> bool:
         """Whether a row chooses by the model's own scores, from all that its constraint allows."""
-        return self.controls.are_off and self.bias is NO_BIAS
+        return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
 
     @property
     def changes_scores(self) -> bool:
@@ -73,18 +75,28 @@ class Request:
         inside: how many of its tokens lie within the prompt's end
         """
         if self.controls.change_scores:
-            self.controls.penalise(scores, (*self.start.prompt, *tokens[:inside]), tokens[inside:])
+            prompt = [token for token in self.start.prompt if token != BEGIN]
+            self.controls.penalise(scores, [*prompt, *tokens[:inside]], tokens[inside:])
         if self.bias.added:
             self.bias.add_to(scores, self._biased(state))
 
     def withheld(
-        self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int], state: int
+        self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int], state: int, inside: int
     ) -> Mask | None:
-        """A mask without banned tokens, narrowed by the controls after an output so far; empty where all are banned."""
+        """A mask without banned and suppressed tokens, narrowed by the controls, after an output so far.
+
+        inside: how many of its tokens lie within the prompt's end. Empty where all are banned.
+        """
         if self.bias.banned:
             everything = full_mask(size) if mask is None else mask
             mask = self.bias.allowed(everything, eos | self.stop_ids, self._biased(state))
-        if not self.controls.withholds or (mask is not None and not mask.any()):
+        if mask is not None and not mask.any():
+            return mask
+        if self.suppressed != NOTHING:
+            ids, is_first = [*self.start.prompt, *tokens], len(tokens) == inside
+            everything = full_mask(size) if mask is None else mask
+            mask = self.suppressed.narrowed(everything, ids, is_first, self._biased(state))
+        if not self.controls.withholds:
             return mask
         return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
 

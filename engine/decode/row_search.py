@@ -108,7 +108,7 @@ class RowSearch:
         mask = allowed.mask
         if mask is None and row.guide_cache is not None:
             mask = row.guide_cache.mask(row.state, row.request.stop_ids)
-        mask = row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos, row.state)
+        mask = row.request.withheld(mask, row.tokens, self._vocabulary.size, self._eos, row.state, row.inside)
         if mask is not None and not mask.any():
             raise all_banned(place_of(row))
         return Allowed(mask=mask)

@@ -21,6 +21,7 @@ from .blocks.states import StateStorage
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .fused.reader import fused_reader
+from .generation_config import begin_of, suppressed_of
 from .head import Head, find_head
 from .nearness import distance, tolerance
 from .no_memory import NoMemory
@@ -64,6 +65,8 @@ class DecoderModel:
         self.window = max(known) if known and len(known) == len(sizes) else None
         self._reader = self._probe()
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
+        self.suppressed = suppressed_of(model, self._width)
+        self.begin_id = begin_of(model, self._width)
 
     def _layer_kinds(self) -> list[Kind]:
         names = inspect.signature(self._body.forward).parameters

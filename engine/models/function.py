@@ -15,7 +15,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..decode.arrays import as_list
 from ..memory.tables import Chunk
 from .no_memory import NoMemory
-from .protocol import Memory, Tokenizer
+from .protocol import BEGIN, Memory, Tokenizer
 
 Prefix = tuple[int, ...]
 Logits = Callable[[Sequence[int]], Any]
@@ -28,6 +28,7 @@ class FunctionModel:
     `some_logits(ids, tokens)`, where given, computes the logits of some tokens only.
     """
 
+    begin_id = BEGIN
     block_bytes = 0
     state_bytes = 0
     window: int | None = None
@@ -59,14 +60,16 @@ class FunctionModel:
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> list[Prefix]:
         """The texts themselves: the function is called only when logits are asked for."""
-        return [(*table.tokens, *tokens) for table, tokens in chunks]
+        texts = [(*table.tokens, *tokens) for table, tokens in chunks]
+        return [text[1:] if text[0] == BEGIN else text for text in texts]
 
     def logits(self, hidden: Sequence[Prefix], rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Calls the function once for every row. Raises ModelError for what are no logits."""
         if ids is not None and self._some_logits is not None:
             tokens: list[int] = as_list(ids)
-            return torch.stack([_vector(self._some_logits(hidden[row], tokens), len(tokens), row) for row in rows])
-        full = torch.stack([_vector(self._logits(hidden[row]), self.vocabulary.size, row) for row in rows])
+            some = self._some_logits
+            return torch.stack([_vector(_called(some, hidden[row], tokens), len(tokens), row) for row in rows])
+        full = torch.stack([_vector(_called(self._logits, hidden[row]), self.vocabulary.size, row) for row in rows])
         return full if ids is None else full[:, ids]
 
 
@@ -79,6 +82,16 @@ class RowError(ModelError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.row)
+
+
+def _called(function: Callable[..., Any], text: Prefix, *more: Any) -> Any:
+    """What a function says of a text; what it raises of an empty one has a note."""
+    try:
+        return function(text, *more)
+    except Exception as error:
+        if not text:
+            error.add_note("the prompt is empty, so that the model's function was called without any token")
+        raise
 
 
 def _vector(values: Any, size: int, row: int) -> Tensor:

@@ -14,6 +14,7 @@ from ...checks import brief, shown, text_of
 from ...errors import OptionError
 from .decoder import DecoderModel
 from .encoder_decoder import EncoderDecoderModel
+from .generation_config import warn_of
 
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 _SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
@@ -48,6 +49,7 @@ def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
 def adapted(model: Any, tokenizer: Any, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
     """The model in our hands. Raises OptionError for what is no model with its tokenizer."""
     _check_pair(model, tokenizer)
+    warn_of(model)
     if not getattr(model.config, "is_encoder_decoder", False):
         return DecoderModel(model, tokenizer, cache=cache)
     if not cache:

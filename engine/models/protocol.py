@@ -11,6 +11,12 @@ from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import Chunk
 
 Hidden = Any
+BEGIN = -1
+"""The `begin_id` of a model that can begin a text without any token: it is read in place of an empty prompt.
+
+A model may have a `begin_id`: that, or the id of the token that it reads in place of an empty prompt where its
+tokenizer names none (`bos_token_id`); None if there is none.
+"""
 
 
 class Tokenizer(Protocol):

@@ -67,12 +67,12 @@ class Gap:
 
 @dataclass(frozen=True, init=False, repr=False)
 class AnyOf:
-    """At least one of several goals."""
+    """At least one of several goals. word: strings among them are phrases with `word=True`."""
 
     goals: tuple[Goal, ...]
 
-    def __init__(self, *goals: Goal | str) -> None:
-        object.__setattr__(self, "goals", _parts("AnyOf", goals))
+    def __init__(self, *goals: Goal | str, word: bool = False) -> None:
+        object.__setattr__(self, "goals", _parts("AnyOf", goals, word))
 
     def __repr__(self) -> str:
         return _shown("AnyOf", self.goals)
@@ -80,12 +80,12 @@ class AnyOf:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Ordered:
-    """Several goals, each after the end of the one before it, with anything between them."""
+    """Several goals, each after the end of the one before it, with anything between them. word: as for `AnyOf`."""
 
     goals: tuple[Goal, ...]
 
-    def __init__(self, *goals: Goal | str) -> None:
-        object.__setattr__(self, "goals", _parts("Ordered", goals))
+    def __init__(self, *goals: Goal | str, word: bool = False) -> None:
+        object.__setattr__(self, "goals", _parts("Ordered", goals, word))
 
     def __repr__(self) -> str:
         return _shown("Ordered", self.goals)
@@ -97,12 +97,13 @@ class Template:
 
     parts: strings and other goals, gaps with bounds, and `...` for gaps of any length; the first and the last
     are no gaps. Parts without a gap between them follow each other directly.
+    word: strings among them are phrases with `word=True`, so that gaps begin and end at the edges of words
     """
 
     parts: tuple[Goal | Gap, ...]
 
-    def __init__(self, *parts: Goal | Gap | EllipsisType | str) -> None:
-        read = tuple(_template_part(part) for part in parts)
+    def __init__(self, *parts: Goal | Gap | EllipsisType | str, word: bool = False) -> None:
+        read = tuple(_template_part(part, word) for part in parts)
         if all(isinstance(part, Gap) for part in read):
             raise OptionError(f"{_shown('Template', read)} has no literal part; give it at least one text")
         if isinstance(read[0], Gap) or isinstance(read[-1], Gap):
@@ -117,14 +118,14 @@ class Template:
 
 @dataclass(frozen=True, init=False, repr=False)
 class AllOf:
-    """Several goals in any order, overlapping or not; the same as listing them."""
+    """Several goals in any order, overlapping or not; the same as listing them. word: as for `AnyOf`."""
 
     goals: tuple[Goal, ...]
 
-    def __init__(self, *goals: Goal | str) -> None:
+    def __init__(self, *goals: Goal | str, word: bool = False) -> None:
         if not goals:
             raise OptionError("AllOf() is empty; give it at least one goal")
-        object.__setattr__(self, "goals", tuple(goal_of(goal) for goal in goals))
+        object.__setattr__(self, "goals", tuple(goal_of(_worded("AllOf", goal, word)) for goal in goals))
 
     def __repr__(self) -> str:
         return _shown("AllOf", self.goals)
@@ -223,21 +224,28 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
     return value
 
 
-def _parts(name: str, goals: Sequence[Any]) -> tuple[Goal, ...]:
+def _parts(name: str, goals: Sequence[Any], word: Any) -> tuple[Goal, ...]:
     """Goals within another."""
     if not goals:
         raise OptionError(f"{name}() is empty; give it at least one goal")
-    return tuple(_inner(name, goal) for goal in goals)
+    return tuple(_inner(name, goal, word) for goal in goals)
 
 
-def _template_part(part: Any) -> Goal | Gap:
+def _template_part(part: Any, word: Any) -> Goal | Gap:
     if part is Ellipsis:
         return Gap()
-    return part if isinstance(part, Gap) else _inner("Template", part)
+    return part if isinstance(part, Gap) else _inner("Template", part, word)
 
 
-def _inner(name: str, goal: Any) -> Goal:
-    read = goal_of(goal)
+def _worded(name: str, goal: Any, word: Any) -> Any:
+    """A goal, where a string is one that stands for a phrase. word: whether that keeps the edges of words"""
+    if not isinstance(word, bool):
+        raise OptionError(f"{name}: word={brief(word)}: True or False")
+    return Phrase(goal, word) if isinstance(goal, str) else goal
+
+
+def _inner(name: str, goal: Any, word: Any) -> Goal:
+    read = goal_of(_worded(name, goal, word))
     if isinstance(read, AllOf):
         raise OptionError(f"{read!r} cannot stand inside {name}(...): write it beside, as another goal of include")
     return read

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm import OptionError
+from trellm import Beam, OptionError, TrellmError, generate, models
 from trellm.engine.formats import format_of
 
 
@@ -100,6 +100,41 @@ def test_choices() -> None:
     assert [literal.convert(text) for text in literal.choices] == ["a", 1, True, None]
     assert literal.choices == ("a", "1", "True", "None")
     assert {text: format_of(bool).convert(text) for text in format_of(bool).choices} == {"True": True, "False": False}
+
+
+def choosing(*order: str) -> Any:
+    """A model that likes texts in this order."""
+    model = models.ziplm("x")
+    first = {ord(text[0]): -place for place, text in enumerate(order)}
+    characters = [None if token is None else token.decode() for token in model.vocabulary.tokens]
+    return models.from_function(
+        lambda ids: [float(first.get(ord(each), -99)) if each else -99.0 for each in characters], model.vocabulary
+    )
+
+
+def test_choices_stand_for_values() -> None:
+    model, marker = choosing("n", "y", "g", "-", "1", "T"), object()
+    assert generate.choice(model, {"yes": True, "no": marker})("x") is marker
+    assert generate.choice(model, {"yes": [1], "maybe": 2})(["x"]) == [[1]]
+    found = generate.choice(model, Mood).run("x")
+    assert (found.value, found.text) == (Mood.GOOD, "good")
+    assert set(generate.choice(model, Mood)("x", search=Beam(2, n=2))) == {Mood.GOOD, Mood.BAD}
+    assert generate.choice(model, Literal[1, True])("x") == 1
+    assert generate.choice(model, ["yes", "no"])("x") == generate.choice(model, {"yes", "no"})("x") == "no"
+    values = {"no": 1}
+    generator = generate.choice(model, values)
+    values.clear()
+    assert generator("x") == 1
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [({}, "no choices|at least one"), ({1: "a"}, "choice 0 must be a text"), (Twin, "two of its values"),
+     (Enum("Empty", []), "no values"), (int, "a text or a list of texts"), (Literal["1", 1], "two of its values")],
+)  # fmt: skip
+def test_choices_that_are_refused(choices: Any, said: str) -> None:
+    with pytest.raises(TrellmError, match=said):
+        generate.choice(models.ziplm("x"), choices)
 
 
 @pytest.mark.parametrize(

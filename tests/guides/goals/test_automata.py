@@ -71,6 +71,15 @@ def test_a_goal_is_met_where_some_place_in_the_text_meets_it(goal: Goal, texts: 
         (AnyOf("scream", "she", "he"), "this screa, then she", True),
         (Template("the", Gap(min_words=2, max_words=2), "University"), "the Carnegie Mellon University", True),
         (Template("the", Gap(min_words=2, max_words=2), "University"), "the Harvard University", False),
+        (AnyOf("Sie", "wir"), "die Sierra", True),
+        (AnyOf("Sie", "wir", word=True), "die Sierra", False),
+        (AnyOf("Sie", "wir", word=True), "die Sierra, die Sie", True),
+        (Template("the", ..., "in", word=True), "bathe them within", False),
+        (Template("the", ..., "in", word=True), "bathe the within, in", True),
+        (Template("the", Gap(1, 1), "in", word=True), "the ater in", True),
+        (Template("the", Gap(1, 1), "in", word=True), "theater in", False),
+        (Template("the", Gap(1, 1), "in"), "theater in", True),
+        (Template("the", " ", "in", word=True), "the in", False),
     ],
 )
 def test_named_cases(goal: Goal, text: str, expected: bool) -> None:

@@ -41,6 +41,17 @@ def test_what_cannot_be_asked_for(make: Callable[[], Any], message: str) -> None
         make()
 
 
+def test_strings_within_goals_may_be_words() -> None:
+    sie, wir = Phrase("Sie", word=True), Phrase("wir", word=True)
+    assert AnyOf("Sie", "wir", word=True) == AnyOf(sie, wir)
+    assert Ordered("Sie", Phrase("wir"), word=True) == Ordered(sie, "wir")
+    assert AllOf("Sie", "wir", word=True) == AllOf(sie, wir)
+    assert Template("Sie", ..., Gap(1), "wir", word=True) == Template(sie, ..., Gap(1), wir)
+    for made in (AnyOf, Ordered, AllOf, Template):
+        with pytest.raises(OptionError, match=f"{made.__name__}: word=1: True or False"):
+            made("a", word=1)  # type: ignore[arg-type]
+
+
 def test_goals_are_taken_apart() -> None:
     assert goals_of("a") == goals_of(["a", AllOf("a", Phrase("a"))]) == (Phrase("a"),)
     assert goals_of([AllOf("a", AllOf("b", Phrase([1, 2]))), "c"]) == (

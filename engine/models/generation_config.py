@@ -1,0 +1,93 @@
+"""What a transformers model's generation config says: tokens that are left out, and options that are the caller's here.
+
+docs/search.md has what becomes of each field.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..decode.bias import Suppressed
+
+_NEUTRAL: Mapping[str, Any] = {
+    "temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "num_beams": 1, "length_penalty": 1.0, "early_stopping": False,
+    "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0, "min_new_tokens": 0, "max_length": 20,
+    "top_h": 1.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0, "guidance_scale": 1.0, "num_beam_groups": 1, "diversity_penalty": 0.0,
+}  # fmt: skip
+"""Values that change nothing; None is one of every field."""
+_OPTIONS = {
+    "repetition_penalty": "repetition_penalty", "no_repeat_ngram_size": "no_repeat_ngram_size",
+    "min_length": "min_tokens", "min_new_tokens": "min_tokens", "max_length": "max_tokens",
+    "max_new_tokens": "max_tokens", "stop_strings": "stop",
+}  # fmt: skip
+_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p")
+_OF_BEAMS = ("length_penalty", "early_stopping")
+_MISSING = (
+    "forced_eos_token_id", "sequence_bias", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty", "guidance_scale", "penalty_alpha", "dola_layers", "watermarking_config",
+    "constraints", "force_words_ids", "renormalize_logits",
+)  # fmt: skip
+_MISSING_OF_SAMPLES = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff")
+_MISSING_OF_BEAMS = ("num_beam_groups", "diversity_penalty")
+_TOP_K = 50
+"""What transformers takes where a config asks for random choice and has no top_k."""
+
+
+def suppressed_of(model: Any, size: int) -> Suppressed:
+    """The tokens that the model's own `generate` leaves out. size: of the vocabulary"""
+    config: Any = getattr(model, "generation_config", None)
+    listed = getattr(config, "bad_words_ids", None) or ()
+    sequences = [tuple(ids) for ids in listed if ids and all(0 <= token < size for token in ids)]
+    always = [*_ids(config, "suppress_tokens", size), *(ids[0] for ids in sequences if len(ids) == 1)]
+    several = tuple(ids for ids in sequences if len(ids) > 1)
+    return Suppressed(frozenset(always), frozenset(_ids(config, "begin_suppress_tokens", size)), several)
+
+
+def begin_of(model: Any, size: int) -> int | None:
+    """The token that begins texts, as the model's configs have it; None where they name none of its `size` tokens."""
+    for config in (getattr(model, "generation_config", None), model.config.get_text_config()):
+        found: Any = getattr(config, "bos_token_id", None)
+        if isinstance(found, int) and 0 <= found < size:
+            return found
+    return None
+
+
+def warn_of(model: Any) -> None:
+    """One warning that names what a model's generation config asks for and callers must ask for themselves."""
+    config: Any = getattr(model, "generation_config", None)
+    is_random, width = bool(getattr(config, "do_sample", None)), getattr(config, "num_beams", None) or 1
+    options = [f"{ours}={value!r}" for name, ours in _OPTIONS.items() if (value := _value(config, name)) is not None]
+    if width > 1:
+        options.insert(0, f"search=Beam({', '.join([str(width), *_said(config, _OF_BEAMS)])})")
+    elif is_random:
+        given = _said(config, _OF_SAMPLES)
+        top_k = [f"top_k={_TOP_K}"] if getattr(config, "top_k", None) is None else []
+        options.insert(0, f"search=Sample({', '.join([*given, *top_k])})")
+    names = (*_MISSING, *(_MISSING_OF_SAMPLES if is_random else ()), *(_MISSING_OF_BEAMS if width > 1 else ()))
+    missing = _said(config, names)
+    told = [f"give {', '.join(options)} to calls, or leave it"] if options else []
+    told += [f"{', '.join(missing)} have no effect"] if missing else []
+    if told:
+        warnings.warn(
+            f"{type(model).__name__}: the generation config has defaults that its own generate() takes and trellm, "
+            f"which is greedy unless told otherwise, does not: {'; '.join(told)}. See docs/search.md",
+            stacklevel=4,
+        )
+
+
+def _value(config: Any, name: str) -> Any:
+    """A field; None where it changes nothing."""
+    value = getattr(config, name, None)
+    return None if value == _NEUTRAL.get(name) or (name == "top_k" and not value) else value
+
+
+def _said(config: Any, names: Iterable[str]) -> list[str]:
+    return [f"{name}={value!r}" for name in names if (value := _value(config, name)) is not None]
+
+
+def _ids(config: Any, name: str, size: int) -> list[int]:
+    """A field that is a list of tokens; those that the model does not have cannot be chosen anyway."""
+    return [token for token in getattr(config, name, None) or () if 0 <= token < size]
