@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from ...kernels.chart.layout import EPSILON
 from ...tokenizers_adapter.marked import MARK
@@ -12,15 +13,27 @@ from ..limits import spend
 from .markers import Markers, bytes_left, place_of, ways
 
 STEPS_PER_EDGE = 30
-Key = tuple[bytes, int]
-"""A state: the longest beginning of a marker that the text ends with, and where in a character it is."""
+
+
+class Key(NamedTuple):
+    """A state of free text.
+
+    begun: the longest beginning of a marker that the text ends with; place: where in a character it is
+    head: the text so far, while it may yet become one of those that it must not begin with; else None
+    """
+
+    begun: bytes = b""
+    place: int = 0
+    head: bytes | None = None
 
 
 class FreeText:
     """Free text of a rule, UTF-8, as far as the automaton walks into it.
 
-    matched: the node behind a marker; None where no marker may be, and the text may end between characters
-    needed: the fewest bytes behind a marker up to `target`, the end of the rule
+    matched: the node behind a marker; needed: the fewest bytes behind one up to `target`, the end of the rule
+    refused: those of the markers that may not be there
+    may_end: whether the text may end between characters, without a marker
+    unlike: texts of ASCII that it does not begin with; no marker begins with a character of one
     """
 
     def __init__(
@@ -28,19 +41,31 @@ class FreeText:
         graph: Graph,
         markers: Markers,
         target: int,
-        matched: Callable[[bytes], int] | None,
+        matched: Callable[[bytes], int],
         needed: Callable[[bytes], int],
+        *,
+        refused: Collection[bytes] = (),
+        may_end: bool = False,
+        unlike: Collection[bytes] = (),
     ) -> None:
         self._graph = graph
         self._markers = markers
         self._target = target
         self._matched = matched
         self._needed = needed
+        self._refused = frozenset(refused)
+        self._may_end = may_end
+        self._unlike = frozenset(unlike)
+        self._heads: dict[bytes, set[int]] = {}
+        for text in self._unlike:
+            spend(STEPS_PER_EDGE * len(text))
+            for end in range(len(text)):
+                self._heads.setdefault(text[:end], set()).add(text[end])
         self._nodes: dict[Key, int] = {}
 
     def start(self) -> int:
         """The node before the text."""
-        return self._node((b"", 0))
+        return self._node(Key(head=b"" if self._heads else None))
 
     def _node(self, key: Key) -> int:
         node = self._nodes.get(key)
@@ -52,15 +77,23 @@ class FreeText:
         return node
 
     def _define(self, node: int, key: Key) -> None:
-        begun, place = key
-        targets = self._markers.targets(begun)
-        if begun[:1] == bytes((MARK,)):
-            edges = [(byte, byte, self._behind(text)) for byte, text in sorted(targets.items()) if text[0] == MARK]
+        targets = self._markers.targets(key.begun)
+        if key.begun[:1] == bytes((MARK,)):
+            edges = [
+                (byte, byte, self._behind(text))
+                for byte, text in sorted(targets.items())
+                if text[0] == MARK and self._exits_below(text)
+            ]
         else:
-            edges = self._edges(place, targets)
+            edges = self._edges(key.place, targets)
+        if key.head is not None:
+            edges = self._edges_of_head(key.head, edges)
         spend(STEPS_PER_EDGE * len(edges))
-        links: list[Link] = [(EPSILON, self._target, 0)] if self._matched is None and place == 0 else []
+        links: list[Link] = [(EPSILON, self._target, 0)] if self._can_end(key) else []
         self._graph.define(node, edges, links)
+
+    def _can_end(self, key: Key) -> bool:
+        return self._may_end and key.place == 0 and key.begun[:1] != bytes((MARK,))
 
     def _edges(self, place: int, targets: dict[int, bytes]) -> list[Edge]:
         """The bytes of characters, and MARK between these: to longer beginnings of markers, or to none."""
@@ -69,30 +102,46 @@ class FreeText:
             begin = first
             for byte in sorted(byte for byte in targets if first <= byte <= last):
                 if begin < byte:
-                    edges.append((begin, byte - 1, self._node((b"", after))))
-                if self._may_be(targets[byte]):
+                    edges.append((begin, byte - 1, self._node(Key(place=after))))
+                if targets[byte] not in self._refused:
                     edges.append((byte, byte, self._behind(targets[byte])))
                 begin = byte + 1
             if begin <= last:
-                edges.append((begin, last, self._node((b"", after))))
-        if place == 0 and MARK in targets and self._matched is not None:
+                edges.append((begin, last, self._node(Key(place=after))))
+        if place == 0 and MARK in targets and self._exits_below(targets[MARK]):
             edges.append((MARK, MARK, self._behind(targets[MARK])))
         return edges
 
-    def _may_be(self, text: bytes) -> bool:
-        return self._matched is not None or text not in self._markers.numbers
+    def _edges_of_head(self, head: bytes, edges: list[Edge]) -> list[Edge]:
+        """The edges, but those along a text that it must not begin with, which lead on along that or nowhere."""
+        along = self._heads[head]
+        found: list[Edge] = []
+        for first, last, node in edges:
+            begin = first
+            for byte in sorted(byte for byte in along if first <= byte <= last):
+                if begin < byte:
+                    found.append((begin, byte - 1, node))
+                if head + bytes((byte,)) not in self._unlike:
+                    found.append((byte, byte, self._node(Key(head=head + bytes((byte,))))))
+                begin = byte + 1
+            if begin <= last:
+                found.append((begin, last, node))
+        return found
 
     def _behind(self, text: bytes) -> int:
         if text in self._markers.numbers:
-            assert self._matched is not None
             return self._matched(text)
-        return self._node((text, 0 if text[0] == MARK else place_of(text)))
+        return self._node(Key(text, 0 if text[0] == MARK else place_of(text)))
+
+    def _exits_below(self, begun: bytes) -> list[bytes]:
+        """The markers that begin so and may be there."""
+        return [text for text in self._markers.below(begun) if text not in self._refused]
 
     def _promise(self, key: Key) -> int:
         """The fewest bytes to the end of the rule along a way that there is."""
-        begun, place = key
-        if self._matched is None:
-            return bytes_left(place)
-        if not begun:
-            return bytes_left(place) + min(len(text) + self._needed(text) for text in self._markers.numbers)
-        return min(len(text) - len(begun) + self._needed(text) for text in self._markers.below(begun))
+        if self._can_end(key._replace(place=0)):
+            return bytes_left(key.place)
+        ahead = self._exits_below(key.begun) if key.begun else []
+        if ahead:
+            return min(len(text) - len(key.begun) + self._needed(text) for text in ahead)
+        return bytes_left(key.place) + min(len(text) + self._needed(text) for text in self._exits_below(b""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,26 +20,11 @@ from ..graph.lowering import Lowering
 from ..lift.lifted_guide import LiftedGuide
 from ..lift.tables import horizon_of
 from ..limits import Limits, Meter
-from ..protocol import ByteGuide
 from ..syntax import Reference, Repeat
 from ..syntax import Sequence as SyntaxSequence
 from .free_text import FreeText
 from .markers import Markers
-
-Marker = str | int
-
-
-class Lowerable(ByteGuide, Protocol):
-    """A guide that can be a part of another one's graph."""
-
-    def lower_into(self, graph: Graph) -> int:
-        """Add what the guide is made of to a graph; the start node of its rule. Raises OptionError where it cannot."""
-        ...
-
-    def bytes_needed(self, states: Any) -> Any:
-        """As `LiftedGuide.bytes_needed`."""
-        ...
-
+from .pieces import Lowerable, Marker
 
 Tag = tuple[Marker, Lowerable, Marker]
 
@@ -175,7 +160,9 @@ class TaggedGuide(LiftedGuide):
     def _rest(self, graph: Graph) -> int:
         """Free text without a marker."""
         with graph.new_rule() as start:
-            text = FreeText(graph, self._markers, graph.final(), None, lambda _: 0)
+            markers = self._markers
+            final = graph.final()
+            text = FreeText(graph, markers, final, lambda _: final, lambda _: 0, refused=markers.numbers, may_end=True)
             graph.define(start, links=((EPSILON, text.start(), 0),))
         return start
 

@@ -1,0 +1,222 @@
+"""The guide of a text that is composed of pieces: fixed texts, texts of guides, and free text up to markers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...checks import brief
+from ...errors import OptionError
+from ...kernels.chart.layout import CALL, EPSILON
+from ...tokenizers_adapter import Vocabulary
+from ...tokenizers_adapter.marked import with_markers, without_markers
+from ..chart.automaton import ChartAutomaton
+from ..gc_pause import paused
+from ..given import vocabulary_of
+from ..graph.graph import Graph
+from ..graph.lowering import Lowering
+from ..lift.lifted_guide import LiftedGuide
+from ..lift.tables import horizon_of
+from ..limits import Limits, Meter, spend
+from ..protocol import NEVER
+from .free_text import FreeText
+from .markers import Markers
+from .pieces import (
+    Fixed,
+    Free,
+    Inner,
+    InOrder,
+    Lowerable,
+    Named,
+    OneOf,
+    Piece,
+    Several,
+    marker_data,
+    marker_ids,
+    pieces_within,
+)
+
+STEPS_PER_PIECE = 100
+
+
+class ComposedGuide(LiftedGuide):
+    """Texts that are composed as a piece says, see `pieces`.
+
+    Inner guides are worked out when a text first comes to them. Where one may go on with what may also follow it, both
+    readings are followed.
+    limits: what a call may take, see `Limits`
+    Raises OptionError for guides that cannot be a part of others and for markers within one another, LanguageError,
+    LimitError.
+    """
+
+    @paused
+    def __init__(self, piece: Piece, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
+        given = vocabulary_of(vocabulary, "ComposedGuide")
+        self.piece = piece
+        with Meter(limits):
+            _check(piece, given)
+            marked = with_markers(given, marker_ids(piece))
+            super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
+            for free in pieces_within(piece):
+                if isinstance(free, Free):  # once for a vocabulary, rather than in the middle of the first text
+                    self._tables.loop_slice(_markers_of(free).loop(), at_once=True)
+        self._made_of = {"piece": piece, "vocabulary": without_markers(given), "limits": limits}
+
+    def __repr__(self) -> str:
+        return f"ComposedGuide({brief(self.piece)})"
+
+    def lower_into(self, graph: Graph) -> int:
+        """Add the texts to a graph; the start node of their rule."""
+        return Composition(graph).rule(self.piece)
+
+    def _graph(self) -> tuple[Graph, int]:
+        graph = Graph()
+        return graph, self.lower_into(graph)
+
+
+class Composition:
+    """Adds pieces to a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._lowering = Lowering(graph)
+        self._children: dict[int, int] = {}
+        self._needs: dict[int, tuple[Piece, int]] = {}
+
+    def rule(self, piece: Piece) -> int:
+        """A new rule with this body; its start node."""
+        with self._graph.new_rule() as start:
+            self._graph.define(start, links=((EPSILON, self._lower(piece, self._graph.final()), 0),))
+        return start
+
+    def _lower(self, piece: Piece, target: int) -> int:
+        """The entry of what reads a piece and goes on at a node of the current rule."""
+        spend(STEPS_PER_PIECE)
+        graph = self._graph
+        match piece:
+            case Fixed():
+                return graph.literal(piece.data, target)
+            case Inner(guide):
+                return graph.node(links=((CALL, self._child(guide), target),))
+            case InOrder(items):
+                for item in reversed(items):
+                    target = self._lower(item, target)
+                return target
+            case OneOf(items):
+                return graph.node(links=[(EPSILON, self._lower(item, target), 0) for item in items])
+            case Named(branches):
+                return self._lowering.tree([(text.data, self._lower(after, target)) for text, after in branches])
+            case Several(item, between):
+                behind = graph.reserve()
+                entry = self._lower(item, behind)
+                again = graph.literal(between.data, entry)
+                graph.define(behind, links=((EPSILON, target, 0), (EPSILON, again, 0)))
+                return entry
+            case Free():
+                return self._free(piece, target)
+
+    def _free(self, free: Free, target: int) -> int:
+        after = {marker_data(marker): piece for marker, piece in free.exits}
+        text = FreeText(
+            self._graph,
+            _markers_of(free),
+            target,
+            lambda marker: self._lower(after[marker], target),
+            lambda marker: self._needed(after[marker]),
+            refused=[marker_data(marker) for marker in free.refused],
+            may_end=free.may_end,
+            unlike=[each.encode() for each in free.unlike],
+        )
+        return text.start()
+
+    def _child(self, guide: Lowerable) -> int:
+        """The rule of a guide, which is worked out when a text comes to it."""
+
+        def expand(start: int) -> None:
+            self._graph.define(start, links=((CALL, guide.lower_into(self._graph), self._graph.final()),))
+
+        if id(guide) not in self._children:
+            self._children[id(guide)] = self._graph.lazy(expand, lambda: self._needed(Inner(guide)))
+        return self._children[id(guide)]
+
+    def _needed(self, piece: Piece) -> int:
+        """The fewest bytes of a piece, along a way that there is."""
+        key = id(piece.guide) if isinstance(piece, Inner) else id(piece)
+        if key not in self._needs:
+            spend(STEPS_PER_PIECE)
+            self._needs[key] = piece, min(NEVER, self._counted(piece))
+        return self._needs[key][1]
+
+    def _counted(self, piece: Piece) -> int:
+        match piece:
+            case Fixed():
+                return len(piece.data)
+            case Inner(guide):
+                return int(guide.bytes_needed(np.array([guide.start], np.int32))[0])
+            case InOrder(items):
+                return sum(map(self._needed, items))
+            case OneOf(items):
+                return min(map(self._needed, items))
+            case Named(branches):
+                return min(len(text.data) + self._needed(after) for text, after in branches)
+            case Several(item):
+                return self._needed(item)
+            case Free(exits):
+                least = min((len(marker_data(each)) + self._needed(after) for each, after in exits), default=NEVER)
+                return 0 if piece.may_end else least
+
+
+def _markers_of(free: Free) -> Markers:
+    return Markers([marker_data(each) for each in (*(marker for marker, _ in free.exits), *free.refused)])
+
+
+def _check(piece: Piece, vocabulary: Vocabulary) -> None:
+    """Raise OptionError for what cannot be composed."""
+    base = without_markers(vocabulary)
+    checks: dict[type[Piece], Callable[[Any], None]] = {Free: _check_free, Named: _check_named}
+    for each in pieces_within(piece):
+        spend(STEPS_PER_PIECE)
+        if isinstance(each, Inner):
+            check_guide(each.guide)
+            inner = without_markers(each.guide.vocabulary)
+            if inner is not base and inner.fingerprint != base.fingerprint:
+                raise OptionError(f"{brief(each.guide)} was made for another vocabulary; make it with this one")
+        elif type(each) in checks:
+            checks[type(each)](each)
+
+
+def check_guide(guide: Any) -> None:
+    """Raise OptionError for a guide that cannot be a part of other text."""
+    refusal: str = getattr(guide, "refuses_lowering", "")
+    if isinstance(guide, type) or not callable(getattr(guide, "lower_into", None)):
+        refusal = "guides of patterns, choices, machines, grammars and JSON can, and those of tags"
+    if refusal:
+        raise OptionError(f"{brief(guide)} cannot be a part of other text: {refusal}")
+
+
+def _check_free(free: Free) -> None:
+    """Raise OptionError for free text without an end, and for markers that get into one another's way."""
+    if not free.exits and not free.may_end:
+        raise OptionError("free text with neither a marker that ends it nor leave to end")
+    exits = [marker_data(marker) for marker, _ in free.exits]
+    refused = [marker_data(marker) for marker in free.refused]
+    if not all([*exits, *refused]):
+        raise OptionError("a marker of free text is empty; give a text, or the id of a token")
+    for each in refused:
+        for end in range(1, len(each)):
+            if any(marker.startswith(each[end:]) for marker in exits):
+                raise OptionError(f"the marker {each!r}, which is refused, ends as one begins that is not")
+    heads = {byte for text in free.unlike for byte in text.encode()}
+    if (
+        not all(free.unlike)
+        or heads.intersection(marker[0] for marker in [*exits, *refused])
+        or max(heads, default=0) > 127
+    ):
+        raise OptionError(f"free text unlike {brief(free.unlike)}: texts of ASCII in which no marker begins")
+
+
+def _check_named(named: Named) -> None:
+    if not named.branches:
+        raise OptionError("a choice by name has no names")

@@ -1,0 +1,36 @@
+"""Tool calls and thinking in the form that a model was trained for: the guide, and a reader of what comes."""
+
+from .deltas import (
+    ArgumentsDelta,
+    Call,
+    CallDelta,
+    CallEndDelta,
+    ContentDelta,
+    Delta,
+    Message,
+    ReasoningDelta,
+)
+from .families import NAMES
+from .form import Form, Plan
+from .reader import Reader
+from .tools import Choice, Tool, ToolError, choice_of, tools_of
+
+__all__ = [
+    "NAMES",
+    "ArgumentsDelta",
+    "Call",
+    "CallDelta",
+    "CallEndDelta",
+    "Choice",
+    "ContentDelta",
+    "Delta",
+    "Form",
+    "Message",
+    "Plan",
+    "Reader",
+    "ReasoningDelta",
+    "Tool",
+    "ToolError",
+    "choice_of",
+    "tools_of",
+]

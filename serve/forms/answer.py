@@ -1,0 +1,69 @@
+"""A whole answer as a piece of a guide: thinking, content, calls, an answer that a schema asks for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Marker, OneOf, Piece, perhaps
+from .calls import Asked, Calls
+from .families import Family
+from .spelling import Spelling
+
+# What a text that is no call does not begin with, where a call is told by how it begins: the reader passes over these
+BLANKS = (" ", "\t", "\r", "\n")
+Thinks = Literal["no", "may", "must", "open"]
+"""Whether an answer has thinking before it: "open" where its marker is in the prompt already."""
+
+
+def answer_piece(family: Family, spelling: Spelling, asked: Asked, calls: Calls, thinks: bool) -> Piece | None:
+    """What comes behind thinking; None where anything may. thinks: whether the markers of thinking are markers here"""
+    thinking = tuple(map(spelling.marker, family.thinking)) if thinks and family.thinking else ()
+    if not asked.callable:
+        if asked.answer is not None:
+            return Inner(asked.answer)
+        refused = thinking + (call_markers(family, spelling) if asked.tools else ())
+        unlike = call_beginnings(family) if asked.tools else ()
+        return Free(refused=refused, may_end=True, unlike=unlike) if refused or unlike else None
+    whole = calls.piece(behind_trigger=False)
+    if family.lead:
+        whole = InOrder((perhaps(spelling.fixed(family.lead)), whole))
+    if asked.choice.mode == "required":
+        return whole
+    if asked.answer is not None:
+        return OneOf((whole, Inner(asked.answer)))
+    if family.trigger:
+        exits = ((spelling.marker(family.trigger), calls.piece(behind_trigger=True)),)
+        return Free(exits, thinking, may_end=True)
+    refused = thinking + call_markers(family, spelling)
+    return OneOf((whole, Free(refused=refused, may_end=True, unlike=call_beginnings(family))))
+
+
+def call_markers(family: Family, spelling: Spelling) -> tuple[Marker, ...]:
+    """The markers that begin calls, wherever they stand."""
+    openings = [frame.opening for frame in family.frames if frame.opening in family.markers]
+    return tuple(spelling.marker(each) for each in ([family.trigger] if family.trigger else openings))
+
+
+def call_beginnings(family: Family) -> tuple[str, ...]:
+    """What texts that are no calls do not begin with, where a call is told by how it begins."""
+    if family.trigger:
+        return ()
+    heads = [frame.opening + frame.head for frame in family.frames if frame.opening not in family.markers]
+    return (*heads, *BLANKS)
+
+
+def with_thinking(family: Family, spelling: Spelling, piece: Piece, thinks: Thinks) -> Piece:
+    """The piece with thinking before it, of any length."""
+    if thinks == "no" or family.thinking is None:
+        return piece
+    begin, end = family.thinking
+    thought: Piece = Free(((spelling.marker(end), behind_thinking(NOTHING)),), (spelling.marker(begin),))
+    if thinks != "open":
+        thought = InOrder((spelling.fixed(begin), thought))
+    return InOrder((perhaps(thought) if thinks == "may" else thought, piece))
+
+
+def behind_thinking(piece: Piece) -> Piece:
+    """The piece behind up to two line breaks."""
+    line = Fixed(("\n",))
+    return InOrder((perhaps(line), perhaps(line), piece))

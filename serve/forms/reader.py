@@ -1,0 +1,61 @@
+"""Reads what a model writes in its form, as it comes, into content, thinking and calls."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Callable, Iterable
+
+from .deltas import Delta, Message, joined, message_of
+from .harmony_script import HarmonyScript
+from .reading import Reading
+from .scanner import Reads, Scanner
+from .script import Script
+
+_ALNUM = string.ascii_letters + string.digits
+
+
+class Reader:
+    """Reads one answer. What it finds does not depend on how the stream is split; of no text it raises anything."""
+
+    def __init__(self, reading: Reading, new_id: Callable[[], str] | None = None) -> None:
+        length = reading.family.id_length
+        self._new_id = new_id or (lambda: random_id(length))
+        self._vocabulary = reading.spelling.vocabulary
+        self._scanner = Scanner()
+        self._found: list[Delta] = []
+        self._all: list[Delta] = []
+        script = HarmonyScript if reading.family.name == "harmony" else Script
+        self._steps: Reads | None = script(reading, self._scanner, self._found.append, self._new_id).run()
+
+    def feed(self, ids: Iterable[int]) -> list[Delta]:
+        """What comes of these tokens, EOS not among them. Raises OptionError for what are no token ids."""
+        return self.feed_bytes(self._vocabulary.decode(ids))
+
+    def feed_bytes(self, data: bytes) -> list[Delta]:
+        """What comes of these bytes, in which tokens of their own are as `marker_bytes` says."""
+        self._scanner.data += data
+        return self._go_on()
+
+    def finish(self) -> list[Delta]:
+        """What comes when there is no more."""
+        self._scanner.ended = True
+        return self._go_on()
+
+    @property
+    def message(self) -> Message:
+        """All that was read so far."""
+        return message_of(self._all)
+
+    def _go_on(self) -> list[Delta]:
+        if self._steps is not None and next(self._steps, self) is self:
+            self._steps = None
+        found = joined(self._found)
+        self._found.clear()
+        self._all += found
+        return found
+
+
+def random_id(length: int) -> str:
+    """The id of a call: so many letters and digits, or as OpenAI's if 0."""
+    return f"call_{secrets.token_hex(12)}" if not length else "".join(secrets.choice(_ALNUM) for _ in range(length))

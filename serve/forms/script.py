@@ -1,0 +1,163 @@
+"""The order in which an answer is read: thinking, content up to a call, calls, and content again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from .calls import quoted
+from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Prose, ReasoningDelta
+from .families import Frame
+from .plain import read_parameters
+from .reading import Reading
+from .scanner import Reads, Scanner
+
+
+class Script:
+    """How an answer is read in all forms but harmony."""
+
+    def __init__(
+        self, reading: Reading, scanner: Scanner, push: Callable[[Delta], None], new_id: Callable[[], str]
+    ) -> None:
+        self._reading, self._scanner, self._push, self._new_id = reading, scanner, push, new_id
+        self._content = Prose(strip=False)
+        self._calls = 0
+        self._data = reading.spelling.data
+
+    def run(self) -> Reads:
+        """Read all."""
+        reading, family = self._reading, self._reading.family
+        if reading.thinks != "no" and family.thinking is not None:
+            begin = self._data(family.thinking[0])
+            if reading.thinks == "open" or (yield from self._scanner.match([begin])):
+                yield from self._think(self._data(family.thinking[1]))
+        if family.trigger and reading.asked.callable:
+            yield from self._triggered(self._data(family.trigger))
+        else:
+            if reading.asked.callable:
+                yield from self._at_start()
+            yield from self._scanner.until([], self._say)
+        self._say_last(keep=True)
+
+    def _think(self, end: bytes) -> Reads:
+        prose = Prose(strip=True)
+        yield from self._scanner.until([end], lambda data: self._give(ReasoningDelta(prose.push(data))))
+        self._give(ReasoningDelta(prose.end(keep=False)))
+        self._content.strip = True
+
+    def _triggered(self, trigger: bytes) -> Reads:
+        """Content in which a marker begins calls."""
+        heads = {self._head(frame)[len(trigger) :]: frame for frame in self._reading.family.frames}
+        while (yield from self._scanner.until([trigger], self._say)) is not None:
+            head = yield from self._scanner.match(heads)
+            if head is None:
+                self._say(trigger)
+            else:
+                yield from self._framed(heads[head], trigger + head)
+
+    def _at_start(self) -> Reads:
+        """Calls, if the text begins as one."""
+        heads = {self._head(frame): frame for frame in self._reading.family.frames}
+        yield from self._scanner.blanks()
+        head = yield from self._scanner.match(heads)
+        if head is not None:
+            yield from self._framed(heads[head], head)
+
+    def _head(self, frame: Frame) -> bytes:
+        return self._data(frame.opening, frame.head)
+
+    def _framed(self, frame: Frame, head: bytes) -> Reads:
+        """Calls, from the name of the first on."""
+        more, closing = self._data(frame.between, frame.head), self._data(frame.closing)
+        options = [more] if not closing else [more, closing]
+        while (yield from self._call(frame, head)):
+            head = more
+            if frame.is_single:
+                return
+            found = yield from self._scanner.match(options)
+            if found != more:
+                return
+
+    def _call(self, frame: Frame, head: bytes) -> Generator[None, None, bool]:
+        """A call from its name on; whether it was one. What is none is content."""
+        names = self._names(frame)
+        found = yield from self._scanner.match(names)
+        if found is None:
+            self._say(head)
+            return False
+        name, follows = names[found]
+        self._scanner.data[:0] = follows
+        read: list[bytes] = []
+        if frame.ident is not None and not frame.ident.behind_arguments:
+            if (yield from self._scanner.match([self._data(frame.ident.before)])) is not None:
+                stop = yield from self._scanner.until([self._data(frame.behind_name)], read.append)
+            else:
+                stop = yield from self._scanner.match([self._data(frame.behind_name)])
+            if stop is None:
+                self._say(head + found)
+                return False
+        index = self._begin(frame, name, b"".join(read).decode(errors="replace"))
+        return (yield from self._arguments(frame, name, index))
+
+    def _names(self, frame: Frame) -> dict[bytes, tuple[str, bytes]]:
+        """What may stand where a name does: the name, and what of it is to be read once more."""
+        found: dict[bytes, tuple[str, bytes]] = {}
+        for tool in self._reading.asked.callable:
+            name = quoted(tool.name) if frame.quoted else tool.name
+            if frame.ident is not None and not frame.ident.behind_arguments:
+                ends = [self._data(frame.ident.before)]
+                ends += [self._data(frame.behind_name)] if frame.ident.is_optional else []
+                found |= {self._data(name) + end: (tool.name, end) for end in ends}
+            elif frame.behind_name:
+                found[self._data(name, frame.behind_name)] = tool.name, b""
+            else:
+                assert frame.parameters is not None
+                ends = [self._data(frame.parameters.before), self._data(frame.tail)]
+                found |= {self._data(name) + end: (tool.name, end) for end in ends}
+        return found
+
+    def _begin(self, frame: Frame, name: str, ident: str) -> int:
+        self._say_last(keep=False)
+        index, self._calls = self._calls, self._calls + 1
+        written = frame.ident.written.format(name=name, id=ident) if ident and frame.ident else self._new_id()
+        self._push(CallDelta(index, written, name))
+        return index
+
+    def _arguments(self, frame: Frame, name: str, index: int) -> Generator[None, None, bool]:
+        """The arguments of a call and its end; whether these came."""
+        prose = Prose(strip=True)
+
+        def push(data: bytes) -> None:
+            if text := prose.push(data):
+                self._push(ArgumentsDelta(index, text))
+
+        tail = self._data(frame.tail)
+        if frame.parameters is not None:
+            values = self._reading.arguments[name].values
+            is_read = yield from read_parameters(self._scanner, frame.parameters, values, self._data, tail, push)
+        else:
+            is_read = yield from self._scanner.value(push)
+            if is_read:
+                yield from self._pass_ident(frame)
+            is_read = is_read and (not tail or (yield from self._scanner.match([tail])) is not None)
+        if is_read:
+            self._push(CallEndDelta(index))
+        self._content = Prose(strip=True)
+        return is_read
+
+    def _pass_ident(self, frame: Frame) -> Reads:
+        """Pass over an id behind the arguments, which comes too late to be that of the call."""
+        ident = frame.ident
+        if ident is not None and ident.behind_arguments:
+            if (yield from self._scanner.match([self._data(ident.before)])) is None:
+                return
+            yield from self._scanner.until([b'"'], lambda _: None)
+
+    def _say(self, data: bytes) -> None:
+        self._give(ContentDelta(self._content.push(data)))
+
+    def _say_last(self, *, keep: bool) -> None:
+        self._give(ContentDelta(self._content.end(keep=keep)))
+
+    def _give(self, delta: ContentDelta | ReasoningDelta) -> None:
+        if delta.text:
+            self._push(delta)

@@ -1,0 +1,170 @@
+"""The tools of a request, and which of them the answer may or must call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from ...checks import brief, items_of, lone_surrogate, shown
+from ...errors import OptionError
+
+MOST_TOOLS = 2048
+LONGEST_NAME = 256
+Mode = Literal["auto", "none", "required"]
+
+
+class ToolError(OptionError):
+    """A tool, or a choice of tools, that cannot be used. `pointer`: where in the request, as "tools/0/function"."""
+
+    def __init__(self, reason: str, pointer: str) -> None:
+        super().__init__(f"{pointer}: {reason}")
+        self.reason = reason
+        self.pointer = pointer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.pointer)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that a model may call.
+
+    parameters: the JSON Schema of its arguments, an object; strict: whether all of it must be enforced, so that what
+    cannot be is an error and not left out
+    pointer: where the parameters stand in the request
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    strict: bool
+    pointer: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Whether tools may ("auto"), must ("required") or must not be called ("none"), and the names of those that may."""
+
+    mode: Mode
+    names: frozenset[str]
+
+
+def tools_of(value: Any) -> tuple[Tool, ...]:
+    """The tools of a request: a list of {"type": "function", "function": {...}}, or of functions as in /v1/responses.
+
+    Raises ToolError; what the schemas say is looked at when a guide is made of them.
+    """
+    several = () if value is None else items_of(value)
+    if several is None:
+        raise ToolError(f"a list of tools, not {shown(value)}", "tools")
+    if len(several) > MOST_TOOLS:
+        raise ToolError(
+            f"{len(several):,} tools; up to {MOST_TOOLS:,} are possible: give those that fit the request", "tools"
+        )
+    found = tuple(_tool(each, f"tools/{number}") for number, each in enumerate(several))
+    places: dict[str, int] = {}
+    for number, tool in enumerate(found):
+        if tool.name in places:
+            where = tool.pointer.removesuffix("parameters") + "name"
+            raise ToolError(f"{tool.name!r} is the name of tools/{places[tool.name]} too; names must differ", where)
+        places[tool.name] = number
+    return found
+
+
+def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
+    """What `tool_choice` says: None, "auto", "none", "required", "any", a function by its name, or allowed tools.
+
+    Raises ToolError.
+    """
+    names = frozenset(tool.name for tool in tools)
+    modes: dict[str, Mode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+    if value is None:
+        return Choice("auto", names)
+    if isinstance(value, str) and value in modes:
+        if modes[value] == "required" and not tools:
+            raise ToolError(
+                f"{value!r}, but the request has no tools; give tools, or leave tool_choice out", "tool_choice"
+            )
+        return Choice(modes[value], names)
+    if not isinstance(value, Mapping):
+        raise ToolError(
+            '"auto", "none", "required", "any" or {"type": "function", "function": {"name": ...}}, '
+            f"not {shown(value)}",
+            "tool_choice",
+        )
+    given = cast("Mapping[str, Any]", value)
+    if given.get("type") == "allowed_tools":
+        return _allowed(given.get("allowed_tools", given), names)
+    return Choice("required", frozenset([_named(given, names, "tool_choice")]))
+
+
+def _allowed(value: Any, names: frozenset[str]) -> Choice:
+    """The choice of some tools."""
+    allowed = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+    mode, listed = allowed.get("mode", "auto"), items_of(allowed.get("tools"))
+    if mode not in ("auto", "required") or not listed:
+        raise ToolError('allowed tools have a mode, "auto" or "required", and a list of tools', "tool_choice")
+    where = "tool_choice/allowed_tools/tools"
+    return Choice(mode, frozenset(_named(each, names, f"{where}/{number}") for number, each in enumerate(listed)))
+
+
+def _named(value: Any, names: frozenset[str], where: str) -> str:
+    """The name of a function that is chosen."""
+    given = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+    function: Any = given.get("function", given)
+    if not isinstance(function, Mapping) or given.get("type") != "function":
+        raise ToolError(
+            f'a function by its name, {{"type": "function", "function": {{"name": ...}}}}, not {shown(value)}', where
+        )
+    name = cast("Mapping[str, Any]", function).get("name")
+    if not isinstance(name, str) or name not in names:
+        raise ToolError(
+            f"{brief(name)} is not the name of one of the {len(names):,} tools of the request", f"{where}/name"
+        )
+    return name
+
+
+def _tool(value: Any, where: str) -> Tool:
+    if not isinstance(value, Mapping):
+        raise ToolError(f'a tool is {{"type": "function", "function": {{"name": ...}}}}, not {shown(value)}', where)
+    outer = cast("Mapping[str, Any]", value)
+    if outer.get("type", "function") != "function":
+        raise ToolError(f"tools of type {brief(outer.get('type'))} are not supported; functions are", f"{where}/type")
+    function: Any = outer.get("function", outer)
+    if "function" in outer:
+        where = f"{where}/function"
+    if not isinstance(function, Mapping):
+        raise ToolError(f"a function has a name and parameters; this is {shown(function)}", where)
+    strict = cast("Mapping[str, Any]", function).get("strict")
+    if strict is not None and not isinstance(strict, bool):
+        raise ToolError(f"true, false or null, not {shown(strict)}", f"{where}/strict")
+    name = _name(cast("Mapping[str, Any]", function).get("name"), f"{where}/name")
+    parameters: Any = cast("Mapping[str, Any]", function).get("parameters")
+    return Tool(name, _object(parameters, f"{where}/parameters"), bool(strict), f"{where}/parameters")
+
+
+def _name(name: Any, where: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise ToolError(f"the name of a function is a text, not {shown(name)}", where)
+    if len(name) > LONGEST_NAME:
+        raise ToolError(f"a name of {len(name):,} characters; up to {LONGEST_NAME} are possible", where)
+    if lone_surrogate(name) >= 0 or not name.isprintable():
+        raise ToolError(f"{name!r} has characters that cannot be printed; use letters, digits, _ and -", where)
+    return name
+
+
+def _object(schema: Any, where: str) -> dict[str, Any]:
+    """The schema of arguments, which are an object: without parameters there are none."""
+    if schema is None:
+        return {"type": "object", "properties": {}, "additionalProperties": False}
+    if schema is True:
+        return {"type": "object"}
+    if not isinstance(schema, Mapping):
+        raise ToolError(f"the JSON Schema of an object, not {shown(schema)}", where)
+    found = dict(cast("Mapping[str, Any]", schema))
+    kinds = found.get("type", "object")
+    if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
+        raise ToolError(
+            f'arguments are an object, so that the type must be "object", not {brief(kinds)}', f"{where}/type"
+        )
+    return {**found, "type": "object"}

@@ -1,0 +1,45 @@
+"""The family of a model, by its chat template and its tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trellm.engine import models
+from trellm.errors import OptionError
+from trellm.serve import forms
+
+from .families import TEMPLATES
+from .models import TEXT, Model
+
+
+@pytest.mark.parametrize("name", sorted(set(forms.NAMES) - {"small", "json", "glm-4.5"}))
+def test_templates_of_families(name: str) -> None:
+    tokens = ("<|start_header_id|>",) if name == "llama3" else ()
+    assert forms.Form.of(Model(tokens, template=TEMPLATES[name])).name == name
+
+
+def test_a_template_writes_line_breaks_as_escapes() -> None:
+    escaped = TEMPLATES["glm-4.5"].replace("\n", "\\n")
+    assert forms.Form.of(Model(template=escaped)).name == "glm-4.5"
+
+
+def test_the_small_model() -> None:
+    folder = Path(models.__file__).parent / "small"
+    form = forms.Form.of(Model(template=(folder / "chat_template.jinja").read_text(encoding="utf-8")))
+    assert (form.name, form.thinks) == ("small", False)
+
+
+def test_by_name_and_by_default() -> None:
+    assert forms.Form.of(TEXT).name == "json"
+    assert forms.Form.of(TEXT, "glm-4.7").name == "glm-4.7"
+    with pytest.raises(OptionError, match="the form of tool calls='gml': one of 'deepseek-r1'"):
+        forms.Form.of(TEXT, "gml")
+
+
+def test_whether_it_thinks() -> None:
+    thinking: Any = {"default": "x", "tool_use": TEMPLATES["hermes"]}
+    assert forms.Form.of(Model(template=thinking)).thinks
+    assert not forms.Form.of(Model(template="<tool_call>")).thinks
+    assert forms.Form.of(Model(template=TEMPLATES["harmony"])).thinks

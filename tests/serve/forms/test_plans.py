@@ -1,0 +1,201 @@
+"""What a request makes of a form: which calls there may be, thinking, an answer that a schema asks for, budgets."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from trellm.errors import OptionError
+from trellm.guides import JSONGuide, laws
+from trellm.guides.tagged import AfterGuide
+from trellm.serve import forms
+from trellm.serve.forms.form import Thinking
+
+from .families import TOOLS, Turn, rendered
+from .models import TEXT, TOKENS, accepts, drawn, form_of, read
+
+LISTED = forms.tools_of(TOOLS)
+SCHEMAS = {tool.name: tool.parameters for tool in LISTED}
+NO, ONE = Turn("Hello"), Turn("", (("now", {}),))
+TWO = Turn("", (("now", {}), ("get_weather", {"city": "Oslo"})))
+OTHER = Turn("", (("get_weather", {"city": "Oslo"}),))
+MANY = sorted(set(forms.NAMES) - {"small", "harmony"})
+
+
+def tokens_of(text: str, model: Any = TEXT) -> list[int]:
+    return model.tokenizer.encode(text, add_special_tokens=False)
+
+
+def plan_of(name: str, choice: Any = "auto", **options: Any) -> forms.Plan:
+    return form_of(name).plan(LISTED, forms.choice_of(choice, LISTED), **options)
+
+
+def allowed(plan: forms.Plan, name: str, *turns: Turn) -> list[bool]:
+    """Which turns are texts of the guide, as the template writes them."""
+    assert plan.guide is not None
+    return [accepts(plan.guide, tokens_of(rendered(name, turn))) for turn in turns]
+
+
+@pytest.mark.parametrize("name", forms.NAMES)
+def test_what_may_be_called(name: str) -> None:
+    named = {"type": "function", "function": {"name": "now"}}
+    some = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [named]}}
+    for choice, expected in (
+        ("auto", [True, True, True]),
+        ("none", [True, False, False]),
+        ("required", [False, True, True]),
+        ("any", [False, True, True]),
+        (named, [False, True, False]),
+        (some, [True, True, False]),
+    ):
+        assert allowed(plan_of(name, choice), name, NO, ONE, OTHER) == expected, choice
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_one_call_or_several(name: str) -> None:
+    for choice in ("auto", "required"):
+        assert allowed(plan_of(name, choice), name, ONE, TWO) == [True, True]
+        assert allowed(plan_of(name, choice, parallel=False), name, ONE, TWO) == [True, False]
+
+
+@pytest.mark.parametrize("name", forms.NAMES)
+def test_an_answer_that_a_schema_asks_for(name: str) -> None:
+    answer = JSONGuide({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}, TEXT.vocabulary)
+    turns = Turn('{"n": 1}'), Turn('{"n": "1"}'), NO, ONE
+    assert allowed(plan_of(name, answer=answer), name, *turns) == [True, False, False, True]
+    assert allowed(plan_of(name, "none", answer=answer), name, *turns) == [True, False, False, False]
+    assert allowed(plan_of(name, "required", answer=answer), name, *turns) == [False, False, False, True]
+    assert allowed(form_of(name).plan(answer=answer), name, *turns) == [True, False, False, False]
+    message = read(plan_of(name, answer=answer), tokens_of(rendered(name, turns[0])))
+    assert (message.content, message.calls) == ('{"n": 1}', ())
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize("name", forms.NAMES)
+def test_random_texts_of_the_guide_are_read_as_valid_calls(name: str, is_text: bool) -> None:
+    """Complete within any budget there may be, whatever the model would like to write."""
+    random = Random(5)
+    for choice in ("auto", "required"):
+        form = form_of(name, is_text=is_text)
+        plan = form.plan(LISTED, forms.choice_of(choice, LISTED))
+        assert plan.guide is not None
+        for budget in (0, 1, 3, 20, 60):
+            tokens = drawn(plan.guide, random, plan.needed + budget)
+            message = read(plan, tokens, random)
+            assert message == read(plan, tokens)
+            assert message.calls or choice == "auto"
+            for call in message.calls:
+                assert call.complete
+                Draft202012Validator(SCHEMAS[call.name]).validate(json.loads(call.arguments))
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "llama3", "mistral", "harmony"])
+def test_laws(name: str) -> None:
+    guide = form_of(name, is_text=False, thinks=name == "hermes").plan(LISTED).guide
+    assert guide is not None
+    laws.check(guide, texts=2, tokens=10, sample=40)
+
+
+def test_thinking() -> None:
+    form, turn = form_of("hermes", thinks=True), Turn("", ONE.calls, "Now?")
+    plain, thought = rendered("hermes", ONE), rendered("hermes", turn)
+    behind = thought.removeprefix("<think>\n")
+    cases: dict[tuple[Thinking, str], list[bool]] = {
+        ("auto", "assistant\n"): [True, True, False],
+        ("on", "assistant\n"): [False, True, False],
+        ("off", "assistant\n"): [True, False, False],
+        ("auto", "<think>\n"): [False, False, True],
+        ("on", "<think>"): [False, False, True],
+        ("off", "<think>\n"): [True, False, False],
+        ("auto", "<think>\n\n</think>\n\n"): [True, False, False],
+    }
+    for (thinking, prompt), expected in cases.items():
+        plan = form.plan(
+            LISTED,
+            forms.choice_of("required", LISTED),
+            thinking=thinking,
+            prompt=tokens_of(prompt),  # type: ignore[arg-type]
+        )
+        assert plan.guide is not None
+        assert [accepts(plan.guide, tokens_of(text)) for text in (plain, thought, behind)] == expected, (
+            thinking,
+            prompt,
+        )
+        assert plan.opening == tuple(b"</think>\n\n" if (thinking, prompt) == ("off", "<think>\n") else b"")
+        for text, is_read in zip((plain, thought, behind), expected, strict=True):
+            if is_read:
+                message = read(plan, tokens_of(text), Random(1))
+                assert message.reasoning == (None if text == plain else "Now?")
+                assert message.content is None
+                assert [call.name for call in message.calls] == ["now"]
+
+
+@pytest.mark.parametrize("name", sorted(set(forms.NAMES) - {"llama3", "small"}))
+@pytest.mark.parametrize("is_text", [True, False])
+def test_thinking_within_a_budget(name: str, is_text: bool) -> None:
+    """It is opened behind the prompt, ends in time, and a call follows."""
+    model, form, random = TEXT if is_text else TOKENS[name], form_of(name, is_text=is_text, thinks=True), Random(2)
+    plan = form.plan(LISTED, forms.choice_of("required", LISTED), budget=5)
+    assert isinstance(plan.guide, AfterGuide)
+    assert list(plan.opening) == tokens_of(form.family.thinking[0], model)  # type: ignore[index]
+    open_too = form.plan(LISTED, forms.choice_of("required", LISTED), budget=5, prompt=plan.opening)
+    assert (open_too.opening, open_too.needed) == ((), plan.needed)
+    for budget in (0, 4, 50):
+        message = read(plan, drawn(plan.guide, random, plan.needed + budget), random)
+        assert len((message.reasoning or "").encode(errors="replace")) <= 5 * 3, "a token may be read as a character"
+        assert message.calls
+        assert all(call.complete for call in message.calls)
+
+
+def test_thinking_without_a_constraint() -> None:
+    """Nothing is constrained without tools, and still it is read apart; with a budget it ends in time."""
+    form = form_of("hermes", thinks=True)
+    plan = form.plan(prompt=tokens_of("<think>\n"))
+    message = read(plan, tokens_of("So.\n</think>\n\nHello."), Random(1))
+    assert (message.reasoning, message.content) == ("So.", "Hello.")
+    assert form_of("hermes").plan().guide is None
+    assert form_of("hermes").plan().needed == 0
+    within = form.plan(budget=3, prompt=tokens_of("<think>\n"))
+    assert within.guide is not None
+    assert not accepts(within.guide, tokens_of("long</think>Hello."))
+    assert accepts(within.guide, tokens_of("so </think>Hello."))
+
+
+def test_thinking_that_cannot_be() -> None:
+    with pytest.raises(OptionError, match="does not think in its form"):
+        form_of("llama3").plan(budget=3)
+    with pytest.raises(OptionError, match="does not think in its form"):
+        form_of("hermes").plan(thinking="on")
+    with pytest.raises(OptionError, match="ends behind thinking"):
+        form_of("hermes", thinks=True).plan(thinking="on", prompt=tokens_of("<think>\n\n</think>\n\n"))
+    with pytest.raises(OptionError, match="thinking='yes'"):
+        form_of("hermes", thinks=True).plan(thinking="yes")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="the budget of thinking=-1"):
+        form_of("hermes", thinks=True).plan(budget=-1)
+
+
+def test_content_does_not_begin_as_a_call() -> None:
+    """Where a call is told by how it begins, what begins so is one; later in the text it is not."""
+    guide = plan_of("llama3").guide
+    assert guide is not None
+    texts = ['{"name": "x"}', ' {"name": "x"}', '{"nam', '{"age": 3}', 'So: {"name": "x"}', "{", ""]
+    assert [accepts(guide, tokens_of(text)) for text in texts] == [False, False, True, True, True, True, True]
+    message = read(plan_of("llama3"), tokens_of('So: {"name": "now", "parameters": {}}'), Random(0))
+    assert (message.content, message.calls) == ('So: {"name": "now", "parameters": {}}', ())
+
+
+def test_names_with_odd_characters() -> None:
+    odd = ['say "hi"', "a.b:c/d", "größe", "a\\b", "<x>"]
+    tools = forms.tools_of([{"type": "function", "function": {"name": name}} for name in odd])
+    plan = form_of("hermes").plan(tools)
+    assert plan.guide is not None
+    for name in odd:
+        text = f'<tool_call>\n{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {{}}}}\n</tool_call>'
+        assert accepts(plan.guide, tokens_of(text))
+        assert [call.name for call in read(plan, tokens_of(text), Random(3)).calls] == [name]
+    with pytest.raises(forms.ToolError, match="'kimi-k2' writes names plainly, and ':'") as caught:
+        form_of("kimi-k2").plan(tools)
+    assert caught.value.pointer == "tools/1/function/name"
