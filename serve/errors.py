@@ -19,6 +19,7 @@ from ..errors import (
     TextSyntaxError,
     TrellmError,
 )
+from .forms import ToolError
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
@@ -113,11 +114,18 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
         return ApiError(str(error), place, code="context_length_exceeded")
     if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
         return of_constraint(error, place)
+    if isinstance(error, ToolError):
+        where = [int(step) if step.isdecimal() else step for step in error.pointer.split("/")]
+        return ApiError(str(error), where, code="invalid_tool")
     return ApiError(str(error), place or _named(str(error)), code="invalid_value")
 
 
 _FIELDS = {"stop_ids": "stop_token_ids", "width": "trellm.beams", "length_penalty": "trellm.beams"}
 _OPTIONS = (
+    "logit_bias",
+    "logprobs",
+    "frequency_penalty",
+    "presence_penalty",
     "stop",
     "n",
     "seed",

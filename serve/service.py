@@ -22,6 +22,7 @@ from ..errors import BudgetError, TrellmError
 from .constraints.compiler import Compiler, weight
 from .constraints.constraint import Constraint
 from .errors import ApiError, Place, busy, of_constraint, of_request
+from .forms import Form
 from .metrics import Metrics
 from .settings import Settings
 from .texts.relay import Relay
@@ -75,6 +76,7 @@ class Service:
         self.engine.start()
         self.compiler = Compiler(settings, metrics)
         self.relay = Relay(self.engine, metrics)
+        self.form = Form.of(model)
         self.created = int(time.time())
         self.texts = 0
         self.is_draining = False
@@ -119,6 +121,15 @@ class Service:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
         except TrellmError as error:
             raise of_constraint(error, constraint.place) from None
+
+    async def ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> tuple[int, ...]:
+        """The tokens of a chat, as its template writes it. Raises ApiError."""
+        extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, ids_of, self.model, messages, 0, extras)
+        except TrellmError as error:
+            raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
     async def run(self, task: Task, work: Work) -> Run:
         """Let the texts of a request run. Raises ApiError, before anything runs."""

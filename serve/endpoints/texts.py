@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...engine.handle import Task
 from ...engine.options import Options, RunOptions
 from ...engine.prompts.given import Prompt
-from ...engine.results import Generation
+from ...engine.results import Generation, Scores
 from ...engine.search import Beam, Greedy
 from ...errors import TrellmError
 from ...guides.quoting.source import Span
 from ...tokenizers_adapter.text_stream import TextStream
 from ..constraints.constraint import Constraint
 from ..errors import ApiError, Place, of_any, of_constraint, of_request
+from ..forms import Plan
 from ..requests.chat import Chat
 from ..requests.completion import Completion
 from ..service import Service, Ticket, Work
@@ -27,11 +29,25 @@ REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 
 
 class Piece(NamedTuple):
-    """What has become certain of a text: whole characters, and at its end the result."""
+    """What has become certain of a text: whole characters, tokens with what is asked of them, at its end the result."""
 
     index: int
     text: str
+    tokens: Sequence[int] = ()
+    scores: Scores | None = None
     result: Generation[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is to be run. plan: how what a model writes is read as thinking, content and calls, None for content"""
+
+    task: Task
+    prompts: Sequence[Prompt]
+    plan: Plan | None = None
+
+
+Prepare = Callable[[Constraint], Awaitable[Prepared]]
 
 
 @dataclass
@@ -44,6 +60,7 @@ class Begun:
     service: Service
     asked: Chat | Completion
     run: Run
+    plan: Plan | None
     ticket: Ticket
     choices: int
     prompt_tokens: int
@@ -93,17 +110,16 @@ class Begun:
                 if isinstance(each, Grown):
                     text = streams[each.index].push(each.data)
                     sent[each.index] += len(text)
-                    if text:
-                        found.append(Piece(each.index, text))
+                    found.append(Piece(each.index, text, each.tokens, each.scores))
                 else:
                     result = await self.result(each)
-                    found.append(Piece(each.index, result.text[sent[each.index] :], result))
+                    found.append(Piece(each.index, result.text[sent[each.index] :], result=result))
             if found:
                 yield found
 
 
-async def begin(service: Service, asked: Chat | Completion, prompts: Sequence[Prompt], place: Place) -> Begun:
-    """Check a request, compile its constraint, and let it run. Raises ApiError before anything runs."""
+async def begin(service: Service, asked: Chat | Completion, prompts: int, place: Place, prepare: Prepare) -> Begun:
+    """Check a request of some prompts, prepare it, and let it run. Raises ApiError before anything runs."""
     service.check_model(asked.model)
     is_streamed = asked.is_streamed
     if asked.texts > service.settings.choices:
@@ -114,27 +130,28 @@ async def begin(service: Service, asked: Chat | Completion, prompts: Sequence[Pr
         raise of_constraint(error, ("trellm", "include")) from None
     options = _options(asked, constraint)
     copies = asked.texts if isinstance(options.search, Greedy) else 1
-    several = [prompt for prompt in prompts for _ in range(copies)]
-    work = Work(
-        prompts=several,
-        options=options,
-        budget=asked.budget,
-        budget_field=asked.budget_field,
-        place=place,
-        texts=options.search.n,
-        is_streamed=is_streamed,
-    )
+    budget = asked.budget
     since = time.perf_counter()
-    ticket = service.admit(len(prompts) * asked.texts)
+    ticket = service.admit(prompts * asked.texts)
     try:
-        run = await service.run(await service.generator(constraint), work)
+        prepared = await prepare(constraint)
+        work = Work(
+            prompts=[prompt for prompt in prepared.prompts for _ in range(copies)],
+            options=options,
+            budget=budget,
+            budget_field=asked.budget_field,
+            place=place,
+            texts=options.search.n,
+            is_streamed=is_streamed,
+        )
+        run = await service.run(prepared.task, work)
     except BaseException:
         ticket.release()
         raise
     kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
-    choices = len(several) * options.search.n
-    tokens = run.prompt_tokens // copies
-    return Begun(service, asked, run, ticket, choices, tokens, f"{kind}-{secrets.token_hex(12)}", since=since)
+    choices = len(work.prompts) * options.search.n
+    tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
+    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, since=since)
 
 
 def _options(asked: Chat | Completion, constraint: Constraint) -> Options:

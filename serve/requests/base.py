@@ -40,6 +40,9 @@ class Texts(Asked):
     top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1024)] | None = None
     n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
@@ -71,12 +74,28 @@ class Texts(Asked):
         """Whether a streamed answer ends with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
+    @property
+    def scores(self) -> int | bool | None:
+        """Which log-probabilities are asked for: True for those of tokens, a number for the likeliest ones too."""
+        return None
+
+    def _biases(self) -> dict[int, float] | None:
+        """By token id, which are texts in JSON. Raises ApiError."""
+        for token in self.logit_bias or ():
+            if not (token.isascii() and token.isdecimal() and len(token) < 10):
+                raise ApiError(f"logit_bias has token ids for names, not {token[:80]!r}", ("logit_bias", token))
+        return None if self.logit_bias is None else {int(token): bias for token, bias in self.logit_bias.items()}
+
     def options(self) -> dict[str, Any]:
         """Those of the engine but for the search, by name."""
         named: dict[str, Any] = {
             "min_tokens": self.min_tokens,
             "repetition_penalty": self.repetition_penalty,
             "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            "frequency_penalty": self.frequency_penalty,
+            "presence_penalty": self.presence_penalty,
+            "logit_bias": self._biases(),
+            "logprobs": self.scores,
             "seed": self.seed,
             "stop": self.stop,
             "stop_ids": self.stop_token_ids,

@@ -103,6 +103,11 @@ class Chat(Constrained):
     messages: Annotated[list[Message], Field(min_length=1, max_length=65536)]
     max_completion_tokens: Tokens | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
 
     def chat(self) -> list[dict[str, Any]]:
@@ -121,3 +126,12 @@ class Chat(Constrained):
     def budget_field(self) -> str:
         """Which field says that."""
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def scores(self) -> int | bool | None:
+        """True for the log-probabilities of tokens, a number for the likeliest ones too. Raises ApiError."""
+        if not self.logprobs:
+            if self.top_logprobs is not None:
+                raise ApiError("top_logprobs are for logprobs: true", ("top_logprobs",))
+            return None
+        return self.top_logprobs or True

@@ -18,6 +18,7 @@ class Completion(Constrained):
     prompt: str | Annotated[list[str], Field(min_length=1)] | Ids | Annotated[list[Ids], Field(min_length=1)]
     echo: Literal[False] | None = None
     best_of: Literal[1] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     @property
     def prompts(self) -> list[Prompt]:
@@ -37,3 +38,8 @@ class Completion(Constrained):
     def budget_field(self) -> str:
         """Which field says that."""
         return "max_tokens"
+
+    @property
+    def scores(self) -> int | bool | None:
+        """True for the log-probabilities of tokens, a number for the likeliest ones too."""
+        return True if self.logprobs == 0 else self.logprobs

@@ -99,6 +99,7 @@ class Ours(Asked):
 
     include: what the text must contain; heal: generate the end of a prompt again where it may be within a token;
     trace: tell what the constraint did to each token; json: how JSON is written
+    thinking, thinking_budget: of chats, whether the model thinks before it answers, and in how many tokens
     """
 
     extract: ExtractField | None = None
@@ -106,6 +107,8 @@ class Ours(Asked):
     beams: Annotated[int, Field(ge=1, le=64)] | Beams | None = None
     heal: bool | None = None
     trace: bool = False
+    thinking: Literal["auto", "on", "off"] = "auto"
+    thinking_budget: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
     json_: Annotated[JsonField | None, Field(alias="json")] = None
 
     @property

@@ -10,17 +10,21 @@ from typing import Any
 from ...engine.decode.row import Row
 from ...engine.handle import Task
 from ...engine.options import Options
-from ...engine.results import Generation
+from ...engine.results import Generation, Scores
 from ...engine.schedule.call import Call
 
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What has become certain of a text: the bytes and tokens that follow those before."""
+    """What has become certain of a text: the bytes and tokens that follow those before.
+
+    scores: of the tokens, where they were asked for
+    """
 
     index: int
     data: bytes
     tokens: Sequence[int]
+    scores: Scores | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,12 @@ class Run:
         if size <= sent and len(row.tokens) <= seen:
             return ()
         self.known[index] = max(size, sent), len(row.tokens)
-        return (Grown(index, bytes(row.text[sent:size]), tuple(row.tokens[seen:])),)
+        tokens = tuple(row.tokens[seen:])
+        scores: Scores | None = None
+        if self.options.logprobs:
+            begin, end = seen - row.inside, len(row.tokens) - row.inside
+            scores = Scores.of(row, begin, end, self.task.model.vocabulary)
+        return (Grown(index, bytes(row.text[sent:size]), tokens, scores),)
 
     def tell(self, news: Sequence[News]) -> None:
         """Let whoever waits know, on the event loop."""

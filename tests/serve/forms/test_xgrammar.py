@@ -129,7 +129,7 @@ def is_explained_as_ours(name: str, text: str, theirs: Theirs, deltas: list[form
     has_calls = any(isinstance(delta, forms.CallDelta) for delta in deltas)
     content = "".join(delta.text for delta in deltas if isinstance(delta, forms.ContentDelta))
     if name == "llama3":
-        return not has_calls and '{"name": ' in content[1:] or "think>" in content
+        return (not has_calls and '{"name": ' in content[1:]) or "think>" in content
     return name in ("kimi-k2", "glm-4.7") and re.search(r"<\|?/?(tool_call|arg_)", content) is not None
 
 
