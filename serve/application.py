@@ -19,6 +19,7 @@ from .endpoints import small
 from .endpoints.chat import chat
 from .endpoints.completion import completion
 from .endpoints.events import Answer
+from .endpoints.responses import responses
 from .errors import INVALID, ApiError, of_any
 from .guard import Guard
 from .metrics import Metrics
@@ -59,6 +60,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
     return Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/v1/responses", responses, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
             Route("/v1/models", small.models, methods=["GET"]),
             Route("/v1/models/{name:path}", small.model, methods=["GET"]),

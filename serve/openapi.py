@@ -15,9 +15,11 @@ from .endpoints.events import Answer
 from .endpoints.small import Tokenize
 from .requests.chat import Chat
 from .requests.completion import Completion
+from .requests.responses import Responses
 
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/chat/completions": (Chat, "Answer a chat; with stream: true as server-sent events."),
+    "/v1/responses": (Responses, "Answer in items; with stream: true as server-sent events."),
     "/v1/completions": (Completion, "Continue texts; with stream: true as server-sent events."),
     "/tokenize": (Tokenize, "The tokens of a prompt."),
 }

@@ -12,13 +12,12 @@ from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import Constraint
 from ..errors import of_any
-from ..forms import Reader
 from ..requests.chat import Chat
 from ..service import Service
 from .calling import delta_fields, finish_of, message_fields, prepared, read_whole, readers
 from .events import DONE, Answer, EventStream, event, while_connected
 from .scores import of_chat, scores_of
-from .texts import REASONS, Begun, Piece, Prepared, begin, ours, usage
+from .texts import REASONS, Begun, Prepared, begin, ours, usage
 
 
 async def chat(request: Request) -> Response:
@@ -78,7 +77,7 @@ async def _events(begun: Begun) -> AsyncIterator[bytes]:
             found: list[bytes] = []
             for each in pieces:
                 reader = several[each.index] if several else None
-                deltas = _deltas(each, reader)
+                deltas = [fields for delta in begun.deltas(each, reader) if (fields := delta_fields(delta)) is not None]
                 scores = of_chat(each.scores, begun.service.model.vocabulary)
                 if scores is not None:  # of all its tokens, at the first of what they came to
                     found.append(chunk(each.index, deltas.pop(0) if deltas else {}, logprobs=scores))
@@ -97,11 +96,3 @@ async def _events(begun: Begun) -> AsyncIterator[bytes]:
     if begun.asked.has_usage:
         yield event(head | {"choices": [], "usage": usage(begun.prompt_tokens, tokens)})
     yield DONE
-
-
-def _deltas(piece: Piece, reader: Reader | None) -> list[dict[str, Any]]:
-    """What a piece adds to a message."""
-    if reader is None:
-        return [{"content": piece.text}] if piece.text else []
-    found = reader.feed(piece.tokens) + (reader.finish() if piece.result is not None else [])
-    return [fields for delta in found if (fields := delta_fields(delta)) is not None]

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...engine.handle import Task
 from ...engine.options import Options, RunOptions
@@ -19,7 +19,7 @@ from ...guides.quoting.source import Span
 from ...tokenizers_adapter.text_stream import TextStream
 from ..constraints.constraint import Constraint
 from ..errors import ApiError, Place, of_any, of_constraint, of_request
-from ..forms import Plan
+from ..forms import ContentDelta, Delta, Plan, Reader
 from ..requests.chat import Chat
 from ..requests.completion import Completion
 from ..service import Service, Ticket, Work
@@ -28,7 +28,8 @@ from ..texts.run import Ended, Grown, Run
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 
 
-class Piece(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Piece:
     """What has become certain of a text: whole characters, tokens with what is asked of them, at its end the result."""
 
     index: int
@@ -95,6 +96,12 @@ class Begun:
         self.service.metrics.finished.labels(REASONS[result.finish_reason]).inc()
         self.service.metrics.output_tokens.inc(len(result.token_ids))
         return result
+
+    def deltas(self, piece: Piece, reader: Reader | None) -> list[Delta]:
+        """What a piece adds to a message, as the model's form has it, or all of it content."""
+        if reader is None:
+            return [ContentDelta(piece.text)] if piece.text else []
+        return reader.feed(piece.tokens) + (reader.finish() if piece.result is not None else [])
 
     async def pieces(self) -> AsyncIterator[list[Piece]]:
         """What becomes certain of the texts, step by step."""

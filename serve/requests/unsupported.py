@@ -42,5 +42,8 @@ KNOWN: dict[str, str] = {
     "mirostat": "use temperature, top_p or min_p",
     "typical_p": "use temperature, top_p or min_p",
     "repeat_penalty": "repetition_penalty is what there is",
-    "best_of_sequences": "ask for n",
+    "previous_response_id": "nothing is kept; send the whole conversation as input",
+    "conversation": "nothing is kept; send the whole conversation as input",
+    "max_tool_calls": "the server calls no tools itself",
+    "reasoning": 'whether the model thinks is trellm: {"thinking": "off"}',
 }
