@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .engine.engine import Engine
     from .engine.generator import Generator
     from .engine.results import Generation, Interrupted, TokenLogprob
-    from .engine.search import Beam, Greedy, Sample
+    from .engine.search import SMC, Beam, Exact, Greedy, Importance, Sample
     from .errors import (
         BudgetError,
         Cancelled,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ModelError,
         OptionError,
         PatternError,
+        SamplingError,
         SchemaError,
         StateError,
         TextSyntaxError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .tokenizers_adapter import Vocabulary
 
 __all__ = [
+    "SMC",
     "AllOf",
     "AnyOf",
     "Beam",
@@ -52,12 +54,14 @@ __all__ = [
     "Cancelled",
     "ConversionError",
     "Engine",
+    "Exact",
     "Gap",
     "Generation",
     "Generator",
     "GrammarError",
     "Greedy",
     "GuideFileError",
+    "Importance",
     "Interrupted",
     "LanguageError",
     "LimitError",
@@ -69,6 +73,7 @@ __all__ = [
     "Phrase",
     "Quote",
     "Sample",
+    "SamplingError",
     "SchemaError",
     "Span",
     "StateError",
@@ -86,15 +91,13 @@ __all__ = [
 _MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models"}
 _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
-    "Beam": ".engine.search",
+    **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample"), ".engine.search"),
     "Cancellation": ".guides.limits",
     "Engine": ".engine.engine",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",
-    "Greedy": ".engine.search",
     "Interrupted": ".engine.results",
     "Limits": ".guides.limits",
-    "Sample": ".engine.search",
     "Quote": ".guides.quoting.quotation",
     "TokenLogprob": ".engine.results",
     "Span": ".guides.quoting.source",

@@ -14,6 +14,7 @@ TrellmError                     catch this for all of them
 ├── VocabularyError             a tokenizer whose tokens cannot be turned into bytes, or that lacks EOS
 ├── GuideFileError              a saved guide that is damaged or was made for something else
 ├── ConversionError             an output that its type refuses; has the results of all prompts
+├── SamplingError               a search that found no text of the right distribution; has the estimate of their mass
 └── ModelError                  a model that returned something unusable (NaN, wrong shape)
 """
 
@@ -133,6 +134,23 @@ class ConversionError(TrellmError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.results, self.prompt, self.text)
+
+
+class SamplingError(TrellmError):
+    """A search for texts of the right distribution that found none, or too few.
+
+    log_z: an estimate of the logarithm of the probability that the model writes a text of the constraint
+    finished: of an error in the midst of a call, the results that were there, see `Interrupted`
+    """
+
+    finished: list[Any]
+
+    def __init__(self, message: str, log_z: float) -> None:
+        super().__init__(message)
+        self.log_z = log_z
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.log_z)
 
 
 class ModelError(TrellmError, RuntimeError):

@@ -12,20 +12,23 @@ import click
 from .flags import Bias, Number
 
 if TYPE_CHECKING:
-    from ..engine.search import Beam, Search
+    from ..engine.search import Beam, Search, Target
 
 
 _RANDOM = ("temperature", "top_k", "top_p", "min_p")
+_OF_SEARCH = {"attempts": "exact", "parallel": "exact", "particles": "smc", "ess": "smc", "resampling": "smc"}
 _CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens", "frequency_penalty", "presence_penalty")
 
 
 @dataclass(frozen=True)
 class Searching:
-    """The options of random choice, of beams, and of repetition; None where an option was not given."""
+    """The options of random choice, beams, repetition, and draws of whole texts; None where one was not given."""
 
     random: dict[str, Any]
     beams: dict[str, Any]
     controls: dict[str, Any]
+    drawing: dict[str, Any]
+    kind: str | None
     width: int | None
     samples: int
 
@@ -33,10 +36,16 @@ class Searching:
         """For a generator's call. Greedy, unless an option asks for something else."""
         return {"search": self._search(), **_given(self.controls)}
 
-    def _search(self) -> Search | Beam:
+    def _search(self) -> Search | Beam | Target:
         from ..engine.search import Beam, Greedy, Sample
 
-        random, beams = _given(self.random), _given(self.beams)
+        random, beams, drawing = _given(self.random), _given(self.beams), _given(self.drawing)
+        if self.kind is not None:
+            if self.width is not None or beams:
+                raise click.UsageError(f"--search {self.kind} draws texts; leave out --beams, and what goes with it")
+            return self._target(self.kind, random, drawing)
+        if drawing:
+            raise click.UsageError(f"{_flags(drawing)} goes with --search {_OF_SEARCH[next(iter(drawing))]}")
         if self.width is not None:
             if random:
                 raise click.UsageError(f"--beams looks for the likeliest texts; leave out {_flags(random)}")
@@ -44,6 +53,17 @@ class Searching:
         if beams:
             raise click.UsageError(f"{_flags(beams)} goes with --beams WIDTH")
         return Sample(**random, n=self.samples) if random or self.samples > 1 else Greedy()
+
+    def _target(self, kind: str, random: dict[str, Any], drawing: dict[str, Any]) -> Target:
+        """A search that draws whole texts."""
+        from ..engine.search import SMC, Exact, Importance
+
+        for name in drawing:
+            if _OF_SEARCH[name] != kind:
+                raise click.UsageError(f"{_flags({name: None})} goes with --search {_OF_SEARCH[name]}")
+        if kind == "exact":
+            return Exact(self.samples, **drawing, **random)
+        return SMC(n=self.samples, **drawing, **random) if kind == "smc" else Importance(self.samples, **random)
 
 
 def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,6 +97,19 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--early-stopping",
         type=click.Choice(["no", "yes", "never"]),
         help="With --beams: whether WIDTH finished texts are enough; never: not until no better one is possible.",
+    )
+    @click.option(
+        "--search",
+        "kind",
+        type=click.Choice(["exact", "smc", "importance"]),
+        help="Draw whole texts as likely as the model says, given the constraint: exactly; by particles; with weights.",
+    )
+    @click.option("--attempts", type=click.IntRange(1), help="With --search exact: most attempts at a text.")
+    @click.option("--parallel", type=click.IntRange(1), help="With --search exact: attempts side by side.")
+    @click.option("--particles", type=click.IntRange(1), help="With --search smc: how many texts are weighed.")
+    @click.option("--ess", type=Number(0, 1), help="With --search smc: resample below this share. [default: 0.5]")
+    @click.option(
+        "--resampling", type=click.Choice(["systematic", "stratified"]), help="With --search smc: how to resample."
     )
     @click.option(
         "-n",
@@ -121,6 +154,8 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
             {name: others.pop(name) for name in _RANDOM},
             {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
             {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},
+            {name: others.pop(name) for name in _OF_SEARCH},
+            others.pop("kind"),
             width,
             samples,
         )

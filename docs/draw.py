@@ -30,6 +30,32 @@ def next_word(ids: Sequence[int]) -> list[float]:
     return [math.log(after.get(word, 1e-9)) for word in [*words, "the end"]]
 
 
+BAR, ROOM, HEIGHT, LABELS = 10, 10, 180, 80
+
+
+def bars() -> str:
+    """The shares of the texts of sampling.md, given the constraint and under a mask."""
+    texts = ["00000", *(f"1{number:04b}" for number in range(16))]
+    width = len(texts) * (2 * BAR + ROOM) + ROOM
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT + LABELS}" width="{width}" '
+        f'height="{HEIGHT + LABELS}" font-family="sans-serif" font-size="12">',
+        "<title>Shares of texts: given the constraint, and under a mask</title>",
+    ]
+    for place, text in enumerate(texts):
+        left = ROOM + place * (2 * BAR + ROOM)
+        masked = 1 / 2 if place == 0 else 1 / 32
+        for number, (share, colour) in enumerate(((1 / 17, "#3a7d44"), (masked, "#c0562f"))):
+            x, tall = left + number * BAR, round(share * HEIGHT * 2, 1)
+            parts.append(f'<rect x="{x}" y="{HEIGHT - tall}" width="{BAR - 1}" height="{tall}" fill="{colour}"/>')
+        x, y = left + BAR, HEIGHT + 8
+        parts.append(f'<text x="{x}" y="{y}" text-anchor="end" transform="rotate(-60 {x} {y})">{text}</text>')
+    for left, colour, words in ((200, "#3a7d44", "given the constraint"), (350, "#c0562f", "under a mask")):
+        parts.append(f'<rect x="{left}" y="20" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{left + 16}" y="30">{words}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
 def pictures() -> dict[str, str]:
     """The SVG files of this folder, by name."""
     from trellm import Beam, Vocabulary, generate, models
@@ -45,6 +71,7 @@ def pictures() -> dict[str, str]:
         "dfa.svg": number.to_svg(tokens=True),
         "grammar.svg": grammar.to_svg(),
         "quotations.svg": quotations.to_svg(),
+        "sampling.svg": bars(),
     }
 
 

@@ -213,6 +213,7 @@ class Generator(Generic[T]):
         said = text if thought is None else thought.said
         value, error = self._converted(said, row)
         spans, unenforced, fault = self._looked_up(said, row)
+        drawn = row.drawn
         return Generation(
             text=text,
             value=value,
@@ -229,6 +230,12 @@ class Generator(Generic[T]):
             diagnostics=self._diagnostics(row) if options.diagnostics else None,
             unmet=_unmet(row),
             trace=row.trace,
+            log_weight=None if drawn is None else drawn.log_weight,
+            log_z=None if drawn is None else drawn.log_z,
+            ess=None if drawn is None else drawn.ess,
+            tokens_read=None if drawn is None else drawn.tokens_read,
+            acceptance=None if drawn is None else drawn.acceptance,
+            distance=None if drawn is None else drawn.distance,
             unenforced=unenforced,
             error=error or fault,
             thought=None if thought is None else thought.free,

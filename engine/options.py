@@ -14,7 +14,7 @@ from .decode.bias import biases_of
 from .decode.randomness import fresh_seed
 from .decode.repetition import Controls
 from .prompts.given import extras_of
-from .search import Beam, Greedy, Search
+from .search import Beam, Greedy, Search, Target
 from .unknown_options import unknown_option
 
 GREEDY = Greedy()
@@ -27,7 +27,7 @@ class TextOptions(TypedDict, total=False):
     """Types of the options that everything takes, `stream` included; see `Options`."""
 
     max_tokens: int | None
-    search: Search | Beam
+    search: Search | Beam | Target
     include: str | Goal | Sequence[str | Goal]
     seed: int | Sequence[int] | None
     stop: str | Sequence[str]
@@ -71,7 +71,8 @@ class Options:
 
     max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
         default 256 more than the shortest output takes, or what the context leaves.
-    search: `Greedy()`, `Sample(...)` or `Beam(...)`.
+    search: `Greedy()`, `Sample(...)` or `Beam(...)`; `Exact(...)`, `SMC(...)` or `Importance(...)` for texts as likely
+        as the model says, given the constraint, see docs/sampling.md.
     include: what the text must contain by its end: a string or another goal, or several in a list, see "Goals". The
         text is complete only then, and the last tokens of its budget are spent on what is missing.
     seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts
@@ -101,7 +102,7 @@ class Options:
     """
 
     max_tokens: int | None = None
-    search: Search | Beam = GREEDY
+    search: Search | Beam | Target = GREEDY
     include: Any = ()
     seed: Any = None
     stop: Any = ()
@@ -155,9 +156,11 @@ class Options:
     def _check_search(self) -> None:
         search: Any = self.search
         if isinstance(search, type) or not (
-            isinstance(search, Beam) or (hasattr(search, "pick") and hasattr(search, "n"))
+            isinstance(search, (Beam, Target)) or (hasattr(search, "pick") and hasattr(search, "n"))
         ):
             raise OptionError(f"search={brief(search)}: a search such as Greedy(), Sample(temperature=0.8) or Beam(4)")
+        if isinstance(search, Target):
+            self._check_target(search)
         if self.trace and not isinstance(search, Beam):
             raise OptionError(
                 f"trace=True with search={search!r}: a trace is of the beams; use search=Beam(4), or leave it out"
@@ -167,6 +170,19 @@ class Options:
                 f"retries={self.retries} with search={search!r}, which would find the same text again; use "
                 "search=Sample(...), or leave it out"
             )
+
+    def _check_target(self, search: Target) -> None:
+        """Refuse what has no meaning where whole texts are drawn."""
+        reasons = {
+            "logprobs": "of single tokens; the weight of a whole text is its log_weight",
+            "diagnostics": "of single tokens; use search=Sample(...) for them, or see log_weight, ess and distance",
+            "retries": "a text drawn again is no draw; let SMC(..., accepts=...) refuse it",
+            "no_repeat_ngram_size": "it yields to the constraint, so that no distribution of texts is meant by it",
+            "min_tokens": "it yields to the constraint, so that no distribution of texts is meant by it; say it there",
+        }
+        for name, reason in reasons.items():
+            if getattr(self, name):
+                raise OptionError(f"{name}={getattr(self, name)!r} with search={search!r}: {reason}")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

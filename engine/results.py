@@ -78,6 +78,14 @@ class Generation(Generic[T_co]):
     overruled: which of no_repeat_ngram_size and min_tokens did not hold, because the constraint left nothing else
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
+    log_weight: of a text drawn by `Importance` or `SMC`, the natural logarithm of its weight, the probability that the
+        model by itself would have stayed within the constraint along it; 0 for draws, as those of `Exact`; else None
+    log_z, ess, tokens_read: of the search that it is of, None likewise: the logarithm of an estimate of the probability
+        that the model writes a text of the constraint; how many draws its texts are worth; how many tokens behind the
+        prompt the model read, for each text
+    acceptance: the share of the attempts of `Exact` that came to a text
+    distance: of `Importance`, an estimate of the total variation distance between sampling under the masks and the
+        model's own distribution of the constraint's texts, 0 to 1
     trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
     unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold,
         None where that cannot be told
@@ -101,6 +109,12 @@ class Generation(Generic[T_co]):
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
     trace: SearchTrace | None = None
+    log_weight: float | None = None
+    log_z: float | None = None
+    ess: float | None = None
+    tokens_read: float | None = None
+    acceptance: float | None = None
+    distance: float | None = None
     unenforced: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
     error: Exception | None = None
     thought: str | None = None
@@ -118,6 +132,8 @@ class Generation(Generic[T_co]):
             parts.append(f"thought={_short(self.thought)}" + (", which was cut" if self.thought_cut else ""))
         if self.score is not None:
             parts.append(f"score={self.score:.3f}")
+        weighed = {"log_weight": self.log_weight, "log_z": self.log_z}
+        parts += [f"{name}={value:.3f}" for name, value in weighed.items() if value is not None]
         parts += [
             f"{name}={value!r}" for name in ("unmet", "overruled", "unenforced") if (value := getattr(self, name))
         ]

@@ -14,13 +14,13 @@ class StopStrings:
     """Finds the first place where any of some strings begins, as the text grows."""
 
     def __init__(self, strings: Iterable[str]) -> None:
-        self._strings = tuple(string.encode() for string in strings)
-        if not all(self._strings):
+        self.strings = tuple(string.encode() for string in strings)
+        if not all(self.strings):
             raise OptionError("stop: an empty string would end every text before it begins")
-        self._longest = max(map(len, self._strings), default=0)
+        self._longest = max(map(len, self.strings), default=0)
 
     def __bool__(self) -> bool:
-        return bool(self._strings)
+        return bool(self.strings)
 
     def find(self, text: bytes | bytearray, known: int) -> int:
         """Where the first stop string in `text` begins, -1 if there is none.
@@ -28,13 +28,13 @@ class StopStrings:
         The first `known` bytes hold no whole stop string.
         """
         begin = max(0, known - self._longest + 1)
-        found = [at for string in self._strings if (at := text.find(string, begin)) >= 0]
+        found = [at for string in self.strings if (at := text.find(string, begin)) >= 0]
         return min(found, default=-1)
 
     def safe(self, text: bytes | bytearray) -> int:
         """How many bytes of `text` come before anything that may yet grow into a stop string."""
         for begin in range(max(0, len(text) - self._longest + 1), len(text)):
             tail = bytes(text[begin:])
-            if any(string.startswith(tail) for string in self._strings):
+            if any(string.startswith(tail) for string in self.strings):
                 return begin
         return len(text)

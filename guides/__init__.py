@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .goals import GoalGuide
     from .healing.aligned_guide import AlignedGuide
     from .json_guide import JSONGuide
-    from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_within
+    from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_of, mask_within
     from .regular_guide import ChoiceGuide, FSMGuide, RegexGuide
     from .substring_guide import SubstringGuide
     from .tagged import TaggedGuide
@@ -32,6 +32,7 @@ __all__ = [
     "RowGuide",
     "SubstringGuide",
     "TaggedGuide",
+    "mask_of",
     "mask_within",
 ]
 
@@ -43,6 +44,7 @@ _HOMES = {
     "GoalGuide": "goals",
     "Guide": "protocol",
     "RowGuide": "protocol",
+    "mask_of": "protocol",
     "mask_within": "protocol",
     "CFGGuide": "cfg_guide",
     "ChoiceGuide": "regular_guide",

@@ -23,6 +23,7 @@ from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, S
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import MOST_LEFT_OUT, Covered, Unenforced, coverage, separable, without
 from .json_schema.final_check import FinalCheck
+from .json_schema.lower.protocol import Marks
 from .json_schema.lower.unique import Watch
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
@@ -145,7 +146,7 @@ class JSONGuide(LiftedGuide):
 
     def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
         """Become the guide of a schema that can be enforced."""
-        schema, repeating = found.schema, found.watch.repeating
+        schema, watch = found.schema, found.watch
         self.schema = schema
         self._formats = found.formats
         self._left_out = found.left_out
@@ -154,11 +155,10 @@ class JSONGuide(LiftedGuide):
         tables = VocabularyTables.of(vocabulary)
         # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
         tables.loop_slice(span_of(PLAIN), at_once=True)
-        self._marks: set[int] = set()
-        marks = self._marks
+        self._watched_at = marks = Marks(set(), set())
 
         def make() -> tuple[Graph, int]:
-            lowering = SchemaLowering(schema, form, marks, repeating=repeating)
+            lowering = SchemaLowering(schema, form, marks, watch=watch)
             return lowering.graph, lowering.root()
 
         super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
@@ -215,13 +215,23 @@ class JSONGuide(LiftedGuide):
 
 
 class WatchingJSONGuide(DistinctGuide, JSONGuide):
-    """A JSONGuide with arrays whose items must differ and are out of more values than can be listed."""
+    """A JSONGuide that remembers items of arrays, or names in objects, which must differ and cannot be listed."""
 
-    refuses_lowering = "it remembers the items of arrays that must differ (uniqueItems), which is no part of a grammar"
+    refuses_lowering = (
+        "it remembers what has been written, items that must differ (uniqueItems) or names of members that are "
+        "counted, which is no part of a grammar"
+    )
 
     def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
         super().begin(found, form, vocabulary)
-        self.watch(self._marks, canonical=form.escapes == "canonical", by_bytes=found.watch.repeating)
+        by_bytes = found.watch.repeating or found.watch.names
+        self.watch(
+            self._watched_at.items,
+            self._watched_at.names,
+            remembers_names=found.watch.names,
+            canonical=form.escapes == "canonical",
+            by_bytes=by_bytes,
+        )
 
     @property
     def held_bytes(self) -> int:

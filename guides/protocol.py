@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -123,6 +124,14 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
     for token in tokens_of(mask):
         if token not in eos and guide.distance(guide.advance(state, token)) > left - 1:
             mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+    return mask
+
+
+def mask_of(tokens: Iterable[int], size: int) -> Mask:
+    """The mask of some of `size` tokens, uint32 [ceil(size / 32)]: for guides of one's own."""
+    mask = np.zeros((size + 31) // 32, np.uint32)
+    for token in tokens:
+        mask[token >> 5] |= np.uint32(1 << (token & 31))
     return mask
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trellm import Beam, Sample, Vocabulary, models
+from trellm import SMC, Beam, Exact, Importance, Sample, Vocabulary, models
 from trellm.cli import demo as demo_module
 from trellm.cli import main
 from trellm.cli.flags import in_flags
@@ -463,6 +463,18 @@ class TestGenerate:
         assert main([*command, "--logit-bias", "0=-inf", "--logit-bias", "==-inf"]) == 0
         assert "=" not in capsys.readouterr().out
 
+    def test_whole_texts_are_drawn(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-r", "[a-z ]{1,3}", "-p", "the ", "--seed", "1", "--temperature", "2"]
+        for search in (["exact", "--attempts", "100000"], ["smc", "--particles", "16"], ["importance"]):
+            assert main([*command, "--search", *search, "-n", "2"]) == 0
+            assert len(capsys.readouterr().out.splitlines()) == 2
+        assert main([*command, "--search", "exact", "--particles", "3"]) == 2
+        assert "--particles goes with --search smc" in capsys.readouterr().err
+        assert main([*command, "--particles", "3"]) == 2
+        assert "--particles goes with --search smc" in capsys.readouterr().err
+        assert main([*command, "--search", "smc", "--beams", "3"]) == 2
+        assert "leave out --beams" in capsys.readouterr().err
+
     def test_a_file_of_prompts(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"On "\n\n{"prompt": "the answer was ", "id": ["é"]}\n', encoding="utf-8")
@@ -707,10 +719,12 @@ class Words:
 class TestWords:
     """Errors speak of flags, and bytes that are no text are refused."""
 
-    @pytest.mark.parametrize("search", [Sample, Beam])
-    def test_every_option_of_a_search_has_a_flag(self, search: type[Sample | Beam]) -> None:
+    @pytest.mark.parametrize("search", [Sample, Beam, Exact, SMC, Importance])
+    def test_every_option_of_a_search_has_a_flag(self, search: type[Any]) -> None:
         flags = {flag for parameter in generate_command.params for flag in parameter.opts}
-        assert {in_flags(f"{field.name}=1").split()[0] for field in fields(search)} <= flags
+        functions = {"potential", "accepts"}
+        names = {field.name for field in fields(search)} - functions
+        assert {in_flags(f"{name}=1").split()[0] for name in names} <= flags
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

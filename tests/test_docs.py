@@ -75,6 +75,11 @@ def test_the_pictures_are_what_the_guides_say() -> None:
     assert drawn == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.svg")}
 
 
+def test_the_table_of_architectures_is_what_was_measured() -> None:
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    assert load("architectures").page() == page, "run python docs/architectures.py"
+
+
 def test_the_reference_is_what_the_docstrings_say() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert load("reference").reference() == page, "a public docstring has changed; run python docs/reference.py"

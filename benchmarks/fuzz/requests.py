@@ -152,7 +152,7 @@ class Requests:
                 no_repeat_ngram_size=pick.choice([0, 0, 0, 4]),
                 repetition_penalty=pick.choice([1.0, 1.0, 1.0, 1.2]),
                 presence_penalty=pick.choice([0.0, 0.0, 0.0, 1.0]),
-                logit_bias=pick.choice([None, None, None, {40: 2.0, 50: -3.0}]),
+                logit_bias=pick.choice([None, None, None, {20: 2.0, 30: -3.0}]),
                 logprobs=pick.random() < 0.1,
             )
         return requests_of(self.model, [generator.job(prompt, options.include)], options)[0]

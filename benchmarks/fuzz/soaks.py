@@ -1,13 +1,14 @@
 """Memory over a long life: many constraints through one process, and one guide through many states.
 
-    python benchmarks/fuzz/soaks.py [--only NAME] [--scale 0.05] [--save]
+    python benchmarks/fuzz/soaks.py [--only NAME] [--scale 0.05] [--save [FILE]]
 
 Each soak runs in a process of its own and reports the resident memory before, at its highest and at the end, in MiB,
 less that of the libraries; what it may be stands beside it. schemas, instances (of one schema), regexes, grammars,
 healed prompts, contexts: 20,000 different ones. strings, numbers: 3,000 different patterns and bounds in schemas. long
 documents: 200 of 200,000 characters. random states: one guide asked about a million random states, its own and others.
 descriptions: 300 schemas with a description of 4 MB. counting back: 42,000 tokens through `[ab]*a[ab]{200}`, whose
-automaton has 2^201 states. --scale makes all of them longer or shorter; --save writes results/fuzz_memory.csv.
+automaton has 2^201 states. --scale makes all of them longer or shorter; --save writes results/fuzz_memory.csv, or
+results/FILE.csv.
 """
 
 from __future__ import annotations
@@ -298,7 +299,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Memory over a long life")
     parser.add_argument("--only", default="", help="only soaks with this in their name")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--save", action="store_true", help="write results/fuzz_memory.csv")
+    parser.add_argument("--save", nargs="?", const="fuzz_memory", default="", help="write results/fuzz_memory.csv")
     arguments = parser.parse_args()
     pin_to_one_core()
     vocabulary = warmed()
@@ -309,7 +310,7 @@ def main() -> None:
             show(rows[-1:])
     show(rows)
     if arguments.save:
-        print(save("fuzz_memory", rows, ["trellm", "numpy", "numba"]))
+        print(save(arguments.save, rows, ["trellm", "numpy", "numba"]))
     if any(row["holds"] == "no" for row in rows):
         sys.exit(1)
 

@@ -1,1 +1,1 @@
-"""What a run over many prompts reads and writes: prompts, results in their order, and where an ended run goes on."""
+"""Prompts from files, results to files."""

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ...checks import brief, text_of, whole
 from ...errors import OptionError
-from ...guides.protocol import Mask
+from ...guides.protocol import Mask, mask_of
 from ...tokenizers_adapter import Vocabulary
 from ..models.protocol import Model
 
@@ -58,11 +57,11 @@ class Bias:
         if applies is None:
             words = self._words.get(len(mask))
             if words is None:
-                words = self._words[len(mask)] = bits_of(self.banned, len(mask))
+                words = self._words[len(mask)] = mask_of(self.banned, 32 * len(mask))
         else:
-            words = bits_of(filter(applies, self.banned), len(mask))
+            words = mask_of(filter(applies, self.banned), 32 * len(mask))
         less = mask & ~words
-        return less if less.any() or (mask & ~bits_of(enders, len(mask))).any() else mask
+        return less if less.any() or (mask & ~mask_of(enders, 32 * len(mask))).any() else mask
 
 
 NO_BIAS = Bias({}, ())
@@ -91,19 +90,11 @@ class Suppressed(NamedTuple):
         """A mask without them behind the tokens of a text, prompt included; as it was if nothing were left."""
         last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
         tokens = {*self.always, *last, *(self.first if is_first else ())}
-        less = mask & ~bits_of(filter(applies, tokens), len(mask))
+        less = mask & ~mask_of(filter(applies, tokens), 32 * len(mask))
         return less if less.any() else mask
 
 
 NOTHING = Suppressed()
-
-
-def bits_of(tokens: Iterable[int], words: int) -> Mask:
-    """The mask of some tokens, uint32 [words]."""
-    mask = np.zeros(words, np.uint32)
-    for token in tokens:
-        mask[token >> 5] |= np.uint32(1 << (token & 31))
-    return mask
 
 
 def biases_of(given: Any) -> Given:

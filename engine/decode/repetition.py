@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -53,10 +53,13 @@ class Controls:
         """Whether they change nothing."""
         return self == _OFF
 
-    @property
-    def withholds(self) -> bool:
-        """Whether some tokens may be withheld."""
-        return self.no_repeat_ngram_size > 0 or self.min_tokens > 0
+    def withholds(self, made: int) -> bool:
+        """Whether a token may be withheld after `made` tokens of output."""
+        return self.no_repeat_ngram_size > 0 or made < self.min_tokens
+
+    def may_break(self, made: int, ends: bool) -> bool:
+        """Whether a token may break one after `made` tokens of output."""
+        return made < self.min_tokens if ends else self.no_repeat_ngram_size > 0
 
     @property
     def change_scores(self) -> bool:
@@ -70,14 +73,12 @@ class Controls:
         names = (("min_tokens", early), ("no_repeat_ngram_size", again))
         return frozenset(name for name, is_broken in names if is_broken)
 
-    def narrowed(self, mask: Mask | None, ids: Sequence[int], made: int, size: int, enders: AbstractSet[int]) -> Mask:
+    def narrowed(self, mask: Mask | None, ids: Sequence[int], made: int, size: int, enders: frozenset[int]) -> Mask:
         """A mask without the tokens that are to be withheld; as it was if nothing were left."""
-        if mask is None:
-            mask = full_mask(size)
-        less = mask.copy()
-        for token in {*repeated(ids, self.no_repeat_ngram_size), *(enders if made < self.min_tokens else ())}:
-            less[token >> 5] &= ~np.uint32(1 << (token & 31))
-        return less if less.any() else mask
+        if mask is None and self.no_repeat_ngram_size == 0:
+            return _all_but(size, enders if made < self.min_tokens else frozenset[int]())
+        mask = _all_but(size, frozenset[int]()) if mask is None else mask
+        return _without(mask, {*repeated(ids, self.no_repeat_ngram_size), *(enders if made < self.min_tokens else ())})
 
     def penalise(self, scores: Tensor, prompt: Sequence[int], made: Sequence[int]) -> None:
         """Change scores float32 [V] in place: tokens that were there already are less likely.
@@ -101,6 +102,22 @@ def full_mask(size: int) -> Mask:
     mask = np.full((size + 31) // 32, 0xFFFFFFFF, np.uint32)
     mask[-1] >>= np.uint32(-size % 32)
     return mask
+
+
+def _without(mask: Mask, tokens: Iterable[int]) -> Mask:
+    """A mask without some tokens; as it was if nothing were left."""
+    less = mask.copy()
+    for token in tokens:
+        less[token >> 5] &= ~np.uint32(1 << (token & 31))
+    return less if less.any() else mask
+
+
+@lru_cache(maxsize=64)
+def _all_but(size: int, tokens: frozenset[int]) -> Mask:
+    """The mask of all tokens but some, as `_without` has it; the same for all rows and steps, and not to be changed."""
+    less = _without(full_mask(size), tokens)
+    less.flags.writeable = False
+    return less
 
 
 def repeated(ids: Sequence[int], size: int) -> set[int]:

@@ -11,7 +11,7 @@ from ..models.protocol import BEGIN, Model, SourceModel
 from ..options import Options
 from ..prompts.encoding import ids_of
 from ..prompts.given import Prompt
-from ..search import Beam
+from ..search import Beam, Target
 from ..stopping import StopStrings
 from .bias import NOTHING, Suppressed, bias_of
 from .guide_cache import GuideCache
@@ -52,7 +52,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
             raise OptionError(f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget}")
-        for sample in range(1 if isinstance(options.search, Beam) else options.search.n):
+        for sample in range(1 if isinstance(options.search, (Beam, Target)) else options.search.n):
             key = row_key(seed, sample)
             yield Request(
                 number,
@@ -70,6 +70,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 best=0 if isinstance(options.logprobs, bool) else options.logprobs,
                 diagnostics=options.diagnostics,
                 trace=options.trace,
+                learns=options.seed is None,
             )
 
 

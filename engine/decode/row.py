@@ -12,9 +12,10 @@ from torch import Tensor
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.trace import Trace
+from ..drawing.drawn import Drawn
 from ..memory.tables import BlockTable
 from ..models.protocol import BEGIN
-from ..search import Beam, Search
+from ..search import Beam, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, NOTHING, Bias, Suppressed
@@ -22,6 +23,8 @@ from .guide_cache import GuideCache
 from .healing import Start
 from .repetition import Controls, full_mask
 from .scoring import Ranked
+
+_NONE = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Request:
     best: of how many tokens, the likeliest, they are recorded besides
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
+    learns: whether what is learnt of the prompt's texts is kept for further calls
     """
 
     number: int
@@ -46,23 +50,32 @@ class Request:
     stop: StopStrings
     stop_ids: frozenset[int]
     controls: Controls
-    search: Search | Beam
+    search: Search | Beam | Target
     bias: Bias = NO_BIAS
     suppressed: Suppressed = NOTHING
     scores: bool = False
     best: int = 0
     diagnostics: bool = False
     trace: bool = False
+    learns: bool = False
 
     @property
     def width(self) -> int:
         """How many texts the model may read for it at once."""
+        if isinstance(self.search, Target):
+            return self.search.rows
         return self.search.width if isinstance(self.search, Beam) else 1
 
     @property
     def is_plain(self) -> bool:
         """Whether a row chooses by the model's own scores, from all that its constraint allows."""
         return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
+
+    def is_plain_after(self, made: int) -> bool:
+        """`is_plain` from now on, after `made` tokens of output, if the least number of them is reached."""
+        controls = self.controls
+        is_free = self.bias is NO_BIAS and self.suppressed == NOTHING
+        return is_free and not controls.change_scores and not controls.withholds(made)
 
     @property
     def changes_scores(self) -> bool:
@@ -96,9 +109,11 @@ class Request:
             ids, is_first = [*self.start.prompt, *tokens], len(tokens) == inside
             everything = full_mask(size) if mask is None else mask
             mask = self.suppressed.narrowed(everything, ids, is_first, self._biased(state))
-        if not self.controls.withholds:
+        controls = self.controls
+        if not controls.withholds(len(tokens)):
             return mask
-        return self.controls.narrowed(mask, [*self.start.prompt, *tokens], len(tokens), size, eos | self.stop_ids)
+        ids = [*self.start.prompt, *tokens] if controls.no_repeat_ngram_size else ()
+        return controls.narrowed(mask, ids, len(tokens), size, eos | self.stop_ids)
 
     def bans(self, state: int, token: int) -> bool:
         """Whether a token is never to be chosen."""
@@ -110,8 +125,8 @@ class Request:
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
-        if not self.controls.withholds:
-            return frozenset()
+        if not self.controls.may_break(len(tokens), ends):
+            return _NONE
         return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     @property
@@ -177,6 +192,7 @@ class Row(Reader):
     overruled: the controls of repetition and length that did not hold
     score, siblings: of a text found by beam search, its score and how many texts its prompt has
     trace: of that search, if asked for
+    drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
     error: what went wrong with this text alone
     """
 
@@ -194,6 +210,7 @@ class Row(Reader):
     score: float | None = None
     siblings: int | None = None
     trace: SearchTrace | None = None
+    drawn: Drawn | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 

@@ -11,7 +11,7 @@ from ...guides.protocol import Mask
 from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
-from ..search import UNUSABLE, Beam, Search
+from ..search import UNUSABLE, Beam, Search, Target
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
@@ -103,7 +103,7 @@ class RowSearch:
 
     def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
         """What the controls of repetition and length, and bans, leave of it, as a mask. Raises OptionError."""
-        if row.request.is_plain:
+        if row.request.is_plain_after(len(row.tokens)):
             return allowed
         mask = allowed.mask
         if mask is None and row.guide_cache is not None:
@@ -146,7 +146,7 @@ class RowSearch:
         wide: list[int] = []
         for i in numbers:
             each, request = allowed[i], reading.texts[i].request
-            assert each is not None and not isinstance(request.search, Beam)
+            assert each is not None and not isinstance(request.search, (Beam, Target))
             if each.ids is None:
                 wide.append(i)
                 continue
@@ -284,7 +284,7 @@ def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
     """The places of requests with equal searches."""
     found: list[tuple[Search, list[int]]] = []
     for place, request in enumerate(requests):
-        assert not isinstance(request.search, Beam)
+        assert not isinstance(request.search, (Beam, Target))
         for search, places in found:
             if search is request.search or search == request.search:
                 places.append(place)

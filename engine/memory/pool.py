@@ -144,12 +144,19 @@ class BlockPool:
         while len(table.blocks) > -(-len(table.tokens) // BLOCK):
             self._release(table.blocks.pop())
 
-    def fork(self, table: BlockTable) -> BlockTable:
-        """Another table of the same text."""
-        twin = BlockTable(table.source, table.node)
-        twin.tokens = table.tokens.copy()
-        twin.blocks = table.blocks[:]
-        for block in table.blocks:
+    @property
+    def can_cut(self) -> bool:
+        """Whether a fork may be of a beginning: all that a model looks at from there is kept."""
+        return self.slots is None and self._window is None
+
+    def fork(self, table: BlockTable, length: int | None = None) -> BlockTable:
+        """Another table of the same text, or of its first `length` tokens, fewer than all where `can_cut`."""
+        count = len(table.tokens) if length is None else length
+        assert count == len(table.tokens) or (count < len(table.tokens) and self.can_cut)
+        twin = BlockTable(table.source, self._node_at(table, count))
+        twin.tokens = table.tokens[:count]
+        twin.blocks = table.blocks[: -(-count // BLOCK)]
+        for block in twin.blocks:
             if block != FREED:
                 self._holders[block] += 1
         if self.slots is not None:
@@ -204,6 +211,14 @@ class BlockPool:
                 assert list(content[1]) == table.tokens[place * BLOCK : (place + 1) * BLOCK], "blocks hold their tokens"
                 assert node in (None, content[0]), "and are known by what stands before them"
             node = None if content is None else self._known[content][0]
+
+    def _node_at(self, table: BlockTable, count: int) -> int:
+        """The content of the full blocks among a table's first tokens; a new number where that is not known."""
+        place = count // BLOCK
+        if place == len(table.tokens) // BLOCK:
+            return table.node
+        content = self._content.get(table.blocks[place])
+        return self._new_node() if content is None else content[0]
 
     def _is_shared(self, table: BlockTable) -> bool:
         """Whether further tokens would go into a block that another table holds too."""
@@ -266,10 +281,12 @@ class TokenPool:
         """Texts have nothing in common."""
         return True
 
-    def fork(self, table: BlockTable) -> BlockTable:
-        """Another table of the same text."""
+    can_cut = True
+
+    def fork(self, table: BlockTable, length: int | None = None) -> BlockTable:
+        """Another table of the same text, or of its first `length` tokens."""
         twin = BlockTable(table.source)
-        twin.tokens = table.tokens.copy()
+        twin.tokens = table.tokens[:length]
         return twin
 
     def trim(self, table: BlockTable) -> None:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...errors import OptionError
 from .protocol import Model, Tokenizer
 
 if TYPE_CHECKING:
@@ -26,7 +27,18 @@ __all__ = ["Model", "Tokenizer", "from_function", "small", "transformers", "zipl
 
 
 def transformers(
-    model: Any, tokenizer: Any = None, *, cache: bool = True, device: Any = None, dtype: Any = None
+    model: Any,
+    tokenizer: Any = None,
+    *,
+    cache: bool = True,
+    device: Any = None,
+    dtype: Any = None,
+    revision: str | None = None,
+    device_map: Any = None,
+    attn_implementation: str | None = None,
+    quantization_config: Any = None,
+    trust_remote_code: bool = False,
+    adapter: Any = None,
 ) -> DecoderModel | EncoderDecoderModel:
     """A model of the transformers library: its name or path, or the loaded model and tokenizer.
 
@@ -34,16 +46,39 @@ def transformers(
     cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
     A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
     (LongRoPE, dynamic NTK), as long as the scaling stays the same.
-    device, dtype: where and in what type to load a model that is given by name; as they are otherwise.
-    Raises OptionError for an architecture that cannot be run, VocabularyError for a tokenizer.
+
+    All others are of a model that is given by name:
+    device, dtype: where it goes, by default the CPU, and the type of its weights, by default the one they were saved in
+    device_map: instead of device, "auto" or a dict of devices by the names of modules, or "disk", for weights that
+        are spread over several; needs the package accelerate
+    revision: a branch, a tag or a commit on the Hub
+    attn_implementation: transformers' own attention, "sdpa" or "eager", for architectures that do not run on ours
+    quantization_config: such as `transformers.BitsAndBytesConfig(load_in_4bit=True)`; needs the package that it names
+    trust_remote_code: whether to run Python code that comes with the model
+    adapter: an adapter of PEFT for it, a folder or a name on the Hub. It is added to the weights, or runs beside them
+        where they are quantized; the tokenizer stays the model's. Needs the package peft
+
+    A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate.
+    Raises OptionError for an architecture that cannot be run, and for what cannot be loaded, VocabularyError for a
+    tokenizer.
     """
     from ...checks import switch
 
     switch(cache, "cache")
+    from .load_options import LoadOptions
     from .loading import adapted, load  # which takes two seconds the first time
 
+    options = LoadOptions(
+        device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
+        quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter,
+    )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        model, tokenizer = load(model, tokenizer, device=device, dtype=dtype)
+        model, tokenizer = load(model, tokenizer, options)
+    elif options.given and hasattr(model, "config"):
+        raise OptionError(
+            f"{options.given[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
+            "is to be, or give its name"
+        )
     return adapted(model, tokenizer, cache=cache)
 
 

@@ -27,6 +27,7 @@ from .nearness import distance, tolerance
 from .no_memory import NoMemory
 from .protocol import Memory
 from .rotary import unscaled_context
+from .wrapped import entry_device, is_spread
 
 _TEXT = [0, 1, 2, 3, 1, 0, 3]
 _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
@@ -51,7 +52,8 @@ class DecoderModel:
         self.model = model
         self.tokenizer = tokenizer
         self.context: int | None = unscaled_context(config)
-        self.device: torch.device = model.device
+        self.device: torch.device = entry_device(model)
+        self._spread = is_spread(model)
         self.block_bytes = self.state_bytes = 0
         self.window: int | None = None
         self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
@@ -115,7 +117,11 @@ class DecoderModel:
         if self._keeps_states:
             yield from self._recurrent_ways()
             return
-        if self._head is not None and (fused := fused_reader(body, self._config, self._run)) is not None:
+        if (
+            self._head is not None
+            and not self._spread
+            and (fused := fused_reader(body, self._config, self._run)) is not None
+        ):
             yield lambda: fused
         yield lambda: PackedReader(body, self._config, self._run)
         takes_positions = "position_ids" in inspect.signature(body.forward).parameters
@@ -131,13 +137,14 @@ class DecoderModel:
         """The ways to run a model whose layers keep states, best first."""
         from .blocks.carriers import find_carrier  # for which transformers must have caches of states
         from .blocks.recurrent import RecurrentReader
+        from .blocks.scans import Scans
 
         names = inspect.signature(self._body.forward).parameters
         name = next((name for name in ("past_key_values", "cache_params") if name in names), "state")
         carrier = find_carrier(self._body, self._kinds, name, torch.tensor([_TEXT[:2]] * 3, device=self.device))
         make = partial(
             RecurrentReader, self._kinds, self._run, carrier=carrier, device=self.device,
-            takes_positions="position_ids" in names,
+            takes_positions="position_ids" in names, scans=Scans(self._body, self.device),
         )  # fmt: skip
         attends = any(kind.reach is not None for kind in self._kinds)
         packed = PackedReader(self._body, self._config, self._run) if attends else None
@@ -165,7 +172,7 @@ class DecoderModel:
         self.block_bytes = storage.bytes // 2
         self.state_bytes = storage.state_bytes if isinstance(storage, StateStorage) else 0
         far = max(distance(one, other) for one, other in zip(found, expected, strict=True))
-        return self.block_bytes + self.state_bytes > 0 and far <= tolerance(self.model.dtype)
+        return self.block_bytes + self.state_bytes > 0 and far <= tolerance(self.model, self.model.dtype)
 
     def __repr__(self) -> str:
         context = "" if self.context is None else f", context {self.context:,}"
@@ -179,7 +186,8 @@ class DecoderModel:
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""
-        return self._reader.read(chunks, memory)
+        states = self._reader.read(chunks, memory)
+        return states.to(self.device) if self._spread else states
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
@@ -190,8 +198,8 @@ class DecoderModel:
 
     @property
     def parts(self) -> tuple[PackedReader, Head] | None:
-        """What reads packed steps, and the head, where they are apart."""
-        head, reader = self._head, self._reader
+        """What reads packed steps, and the head, where they are apart, and on one device."""
+        head, reader = None if self._spread else self._head, self._reader
         return (reader, head) if head is not None and isinstance(reader, PackedReader) else None
 
     def _run(self, ids: Tensor, **arguments: Any) -> Tensor:

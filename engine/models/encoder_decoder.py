@@ -18,6 +18,7 @@ from .generation_config import suppressed_of
 from .head import find_head
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
+from .wrapped import entry_device
 
 
 class EncoderDecoderModel:
@@ -39,7 +40,7 @@ class EncoderDecoderModel:
         model.eval()
         self.model = model
         self.tokenizer = tokenizer
-        self.device: torch.device = model.device
+        self.device: torch.device = entry_device(model)
         config = model.config
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         self.source_context = self.context

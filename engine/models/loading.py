@@ -4,112 +4,114 @@ from __future__ import annotations
 
 import json
 import os
-import re
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ...checks import brief, shown, text_of
-from ...errors import OptionError
+from ...checks import shown
+from ...errors import OptionError, TrellmError
 from .decoder import DecoderModel
 from .encoder_decoder import EncoderDecoderModel
 from .generation_config import warn_of
+from .load_options import LoadOptions, place_of
+from .wrapped import is_absent, prompt_learned, unwrapped
 
-DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
-_SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
+_REASON = 300
+"""How many characters of another library's message are told."""
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
 
 
-def load(name: Any, tokenizer: Any, *, device: Any, dtype: Any) -> tuple[Any, Any]:
+def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     """Load a model and, unless given, its tokenizer by name or path. Raises OptionError for what cannot be loaded."""
-    place = None if device is None else device_of(device)
-    kind = dtype_of(dtype)
-    path = _checked(name)
+    path = place_of(name, "model")
+    if os.path.isdir(path):
+        _check_folder(Path(path))
+        if options.revision is not None:
+            raise OptionError(f"revision={options.revision!r}: {path!r} is a folder, which has no revisions")
+    adapter = None if options.adapter is None else _adapter(options.adapter)
     import transformers
 
     hub: Any = transformers
     try:
-        config = hub.AutoConfig.from_pretrained(path)
+        config = hub.AutoConfig.from_pretrained(path, **options.of_config)
         auto = hub.AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else hub.AutoModelForCausalLM
-        model = auto.from_pretrained(path, dtype=kind)
-        if place is not None:
-            model = model.to(place)
-        return model, hub.AutoTokenizer.from_pretrained(path) if tokenizer is None else tokenizer
+        model = auto.from_pretrained(path, **options.of_weights)
+        if options.device is not None:
+            model = model.to(options.device)
+        if tokenizer is None:
+            tokenizer = hub.AutoTokenizer.from_pretrained(path, **options.of_config)
     except Exception as error:  # the library and those below it raise whatever they come upon
-        raise OptionError(_why_not(path, error)) from error
+        raise OptionError(_why_not(path, error, options)) from error
+    if options.adapter is not None:
+        model = _with_adapter(model, options.adapter, adapter)
+    return model, tokenizer
 
 
 def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
     """The decoder-only model that lies in a folder, with its tokenizer."""
-    model, tokenizer = load(folder, None, device=device, dtype=dtype)
+    model, tokenizer = load(folder, None, LoadOptions(device=device, dtype=dtype))
     return DecoderModel(model, tokenizer)
 
 
 def adapted(model: Any, tokenizer: Any, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
     """The model in our hands. Raises OptionError for what is no model with its tokenizer."""
     _check_pair(model, tokenizer)
+    model = unwrapped(model)
     warn_of(model)
-    if not getattr(model.config, "is_encoder_decoder", False):
-        return DecoderModel(model, tokenizer, cache=cache)
-    if not cache:
+    is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
+    if is_encoder_decoder and not cache:
         raise OptionError(f"cache=False: {type(model).__name__} is an encoder-decoder model, which runs with a cache")
-    return EncoderDecoderModel(model, tokenizer)
-
-
-def dtype_of(dtype: Any) -> Any:
-    """The type of weights as transformers takes it. Raises OptionError."""
-    if dtype is None:
-        return "auto"
-    is_known = isinstance(dtype, torch.dtype) or (isinstance(dtype, str) and dtype in DTYPES)
-    if not is_known or str(dtype).removeprefix("torch.") not in DTYPES:
-        meant = f"; {_SHORT[dtype]!r} is meant?" if isinstance(dtype, str) and dtype in _SHORT else ""
-        raise OptionError(f"dtype={brief(dtype)}: one of {', '.join(map(repr, DTYPES))}, or such a torch.dtype{meant}")
-    return dtype
-
-
-def device_of(device: Any) -> torch.device:
-    """A device that is there. Raises OptionError."""
     try:
-        if isinstance(device, bool):
-            raise TypeError
-        found = torch.device(device)
-    except (RuntimeError, TypeError, ValueError):
-        raise OptionError(f"device={brief(device)}: no device; possible here are {_devices()}") from None
-    # torch keeps the number of a device in eight bits.
-    wanted = re.fullmatch(r"\w+:(\d+)", device) if isinstance(device, str) else None
-    if not 0 <= (int(wanted[1]) if wanted else found.index or 0) < _count(found.type):
-        raise OptionError(f"device={brief(device)}: there is no such device here; possible are {_devices()}")
-    return found
+        if is_encoder_decoder:
+            return EncoderDecoderModel(model, tokenizer)
+        return DecoderModel(model, tokenizer, cache=cache)
+    except TrellmError:
+        raise
+    except Exception as error:  # whatever architectures raise when they read a few tokens
+        said = f"{type(model).__name__} cannot be run ({_said(error)}); see whether its own `generate` runs"
+        raise OptionError(said) from error
 
 
-def _count(kind: str) -> int:
-    """How many devices there are of a kind."""
-    library: Any = getattr(torch, kind, None)
-    if kind == "cpu" or library is None:
-        return int(kind == "cpu")
-    return library.device_count() if getattr(library, "device_count", None) else 0
+def _adapter(place: str) -> Any:
+    """The configuration of an adapter of PEFT. Raises OptionError."""
+    if find_spec("peft") is None:
+        raise OptionError("adapter= needs the package peft, which is not installed: pip install peft")
+    if os.path.isdir(place) and not os.path.isfile(os.path.join(place, "adapter_config.json")):
+        raise OptionError(f"the folder {place!r} has no adapter_config.json, and so no adapter of PEFT")
+    peft: Any = import_module("peft")
+    try:
+        config = peft.PeftConfig.from_pretrained(place)
+    except Exception as error:  # as for models
+        raise OptionError(_no_adapter(place, error)) from error
+    if getattr(config, "is_prompt_learning", False):
+        raise OptionError(prompt_learned(f"the adapter {place!r}", config))
+    return config
 
 
-def _devices() -> str:
-    return ", ".join(repr(kind) for kind in ("cpu", "cuda", "mps", "xpu") if _count(kind))
+def _with_adapter(model: Any, place: str, config: Any) -> Any:
+    """The model with an adapter: added to the weights, or beside them where they are quantized. Raises OptionError."""
+    if any(weights.device.type == "meta" for weights in model.parameters()):
+        raise OptionError(
+            "adapter= needs the model's weights, some of which device_map= leaves on the disk or another device until "
+            "they are used; merge the adapter into the model first, and save that"
+        )
+    peft: Any = import_module("peft")
+    try:
+        wrapped = peft.PeftModel.from_pretrained(model, place, config=config)
+        merge = None if getattr(model, "hf_quantizer", None) is not None else getattr(wrapped, "merge_and_unload", None)
+        return wrapped if merge is None else merge()
+    except Exception as error:  # as for models
+        raise OptionError(_no_adapter(place, error)) from error
 
 
-def _checked(name: Any) -> str:
-    """A name on the Hub, or the path of a folder in which there may be a model. Raises OptionError for other paths."""
-    if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
-        raise OptionError(f"model={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
-    text = text_of(str(name), "the name of the model")
-    path = Path(os.path.expanduser(text))
-    if os.path.isdir(path):  # unlike a Path, it takes any text
-        _check_folder(path)
-        return str(path)
-    if os.path.exists(path):
-        raise OptionError(f"model={text!r} is a file; give the folder with config.json, the weights and the tokenizer")
-    is_path = not isinstance(name, str) or text.startswith((".", "/", "~", "\\")) or text.count("/") > 1 or "\\" in text
-    if is_path:
-        raise OptionError(f"model={text!r}: there is no such folder")
-    return text
+def _no_adapter(place: str, error: Exception) -> str:
+    return (
+        f"the adapter {place!r} cannot be loaded ({_said(error)}); see to it that it was trained for this model, and "
+        "that the folder or the name on the Hub is right"
+    )
 
 
 def _check_folder(folder: Path) -> None:
@@ -126,15 +128,28 @@ def _check_folder(folder: Path) -> None:
         raise OptionError(f"the folder {str(folder)!r} has no weights, such as model.safetensors")
 
 
-def _why_not(path: str, error: Exception) -> str:
-    said = " ".join(str(error).split())
-    reason = f"{type(error).__name__}: {brief(said)[1:-1]}" if said else type(error).__name__
+def _why_not(path: str, error: Exception, options: LoadOptions) -> str:
+    if "trust_remote_code" in str(error) and not options.trust_remote_code:
+        return (
+            f"the model {path!r} brings Python code of its own ({type(error).__name__}); read it, and pass "
+            "trust_remote_code=True to let it run"
+        )
+    others = [f"{name}=" for name in options.given if name not in ("dtype", "adapter", "device")]
+    fit = f"; see to it that {', '.join(others)} fit the model and what is installed" if others else ""
     if os.path.isdir(path):
-        return f"the model in {path!r} cannot be loaded ({reason}); save it again, or fetch its files again"
+        fit = fit or "; save it again, or fetch its files again"
+        return f"the model in {path!r} cannot be loaded ({_said(error)}){fit}"
     return (
-        f"the model {path!r} cannot be loaded ({reason}); there is no such folder here, so that it was looked for on "
-        "the Hugging Face Hub: see to it that the name is right and the Hub can be reached, or give a folder"
+        f"the model {path!r} cannot be loaded ({_said(error)}); there is no such folder here, so that it was looked "
+        f"for on the Hugging Face Hub: see to it that the name is right and the Hub can be reached, or give a "
+        f"folder{fit}"
     )
+
+
+def _said(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    said = said if len(said) <= _REASON else f"{said[:_REASON]}..."
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _check_pair(model: Any, tokenizer: Any) -> None:
@@ -156,5 +171,5 @@ def _check_pair(model: Any, tokenizer: Any) -> None:
         raise OptionError(
             f"tokenizer={shown(tokenizer)}: a loaded tokenizer, such as transformers.AutoTokenizer.from_pretrained(...)"
         )
-    if any(parameter.device.type == "meta" for parameter in model.parameters()):
+    if is_absent(model):
         raise OptionError("the model's weights are on the device 'meta', which has no values; load them first")

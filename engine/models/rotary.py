@@ -14,8 +14,10 @@ def unscaled_context(config: Any) -> int | None:
     as if it were alone.
     """
     limits: list[int] = []
-    if (context := getattr(config, "max_position_embeddings", None)) is not None:
-        limits.append(context)
+    # MPT makes the biases of its attention for so many tokens.
+    for name in ("max_position_embeddings", "max_seq_len"):
+        if (context := getattr(config, name, None)) is not None and context > 0:  # XLNet says -1 for no limit
+            limits.append(context)
     given: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
     kinds: list[Any] = [given, *(each for each in given.values() if isinstance(each, dict))]
     for kind in kinds:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ..decode.beam_group import Group
 from ..decode.row import Request, Row
+from ..drawing.populations import Population
 
-Work = Row | Group
+Work = Row | Group | Population
 
 
 @dataclass(slots=True, eq=False)

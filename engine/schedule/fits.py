@@ -7,6 +7,7 @@ from ..decode.row import Request
 from ..memory.free import free_bytes, shown_size
 from ..memory.tables import BLOCK
 from ..models.protocol import Model, SourceModel
+from ..search import Target
 
 SHARE = 0.5
 """Of what is free, what an engine takes where it is not told; on the CPU only what is used is really taken."""
@@ -62,19 +63,20 @@ def slots_for(model: Model, memory: int | None) -> int:
 def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> None:
     """Raise OptionError for a request that could not run even if nothing else did."""
     width, source = request.width, request.start.source
+    kind = "texts" if isinstance(request.search, Target) else "beams"
     logits = width * model.vocabulary.size * 4
     apart = model.source_bytes(len(source)) if source and isinstance(model, SourceModel) else 0
     free = free_bytes(getattr(model, "device", None)) if logits + apart >= LARGE else None
     if free is not None and logits + apart > free:
         encoded = f" and the prompt of {len(source)} tokens, encoded," if apart else ""
         raise OptionError(
-            f"search={request.search!r}: the logits of {width} beams{encoded} take {shown_size(logits + apart)}, and "
-            f"{shown_size(free)} are free; ask for fewer beams, or shorten the prompt"
+            f"search={request.search!r}: the logits of {width} {kind}{encoded} take {shown_size(logits + apart)}, and "
+            f"{shown_size(free)} are free; ask for fewer {kind}, or shorten the prompt"
         )
     if slots and width > slots:
         raise OptionError(
-            f"search={request.search!r}: {width} beams take {shown_size(width * model.state_bytes)} of memory for "
-            f"their states, and the engine has {shown_size(slots * model.state_bytes)}; ask for fewer beams, or give "
+            f"search={request.search!r}: {width} {kind} take {shown_size(width * model.state_bytes)} of memory for "
+            f"their states, and the engine has {shown_size(slots * model.state_bytes)}; ask for fewer {kind}, or give "
             "the engine more: Engine(model, memory=...)"
         )
     if blocks == 0:
@@ -85,10 +87,10 @@ def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> N
         needed = min(needed, width * (-(-model.window // BLOCK) + 2) + -(-prompt // BLOCK))
     if needed > blocks:
         size = model.block_bytes
-        beams = f" in {width} beams" if width > 1 else ""
+        beams = f" in {width} {kind}" if width > 1 else ""
         raise OptionError(
             f"prompt {request.number} of {prompt} tokens, with up to {output} of output{beams}, takes "
             f"{shown_size(needed * size)} of memory for keys and values, and the engine has "
             f"{shown_size(blocks * size)}; "
-            "ask for a smaller max_tokens or fewer beams, or give the engine more: Engine(model, memory=...)"
+            f"ask for a smaller max_tokens or fewer {kind}, or give the engine more: Engine(model, memory=...)"
         )

@@ -19,10 +19,11 @@ from ..device.backend import LANES
 from ..device.choosing import backend_of
 from ..device.lanes import Lanes
 from ..device.records import Records
+from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..models.protocol import Hidden, Model, SourceModel
-from ..search import Beam
+from ..search import Beam, Target
 from .call import Call, Entry, Outcome, Work
 from .scheduler import Pace, Plan, Scheduler, by_arrival
 
@@ -111,7 +112,9 @@ class Loop:
     def certain(self, entry: Entry) -> Certain:
         """What the text of a request will begin with, whatever comes."""
         work = entry.work
-        return self._rows.certain(work) if isinstance(work, Row) else self._beams.certain(work)
+        if isinstance(work, Group):
+            return self._beams.certain(work)
+        return self._rows.certain(work) if isinstance(work, Row) else b""
 
     def check(self) -> None:
         """Raise AssertionError unless every block is somebody's or nobody's."""
@@ -122,6 +125,7 @@ class Loop:
         """Forget all that is held."""
         self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
+        self._populations = Populations(self.model, self._pool)
         self._lanes = self._make_lanes()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
 
@@ -177,6 +181,8 @@ class Loop:
 
     def _start(self, request: Request, source: Any) -> Work:
         table = self._pool.table(source, request.start.source or None)
+        if isinstance(request.search, Target):
+            return self._populations.start(request, table)
         search = self._beams if isinstance(request.search, Beam) else self._rows
         return search.start(request, table)
 
@@ -184,7 +190,9 @@ class Loop:
         """The same work with everything to read again."""
         work = entry.work
         table = self._pool.table(_source(work), work.request.start.source or None)
-        return self._rows.restart(work, table) if isinstance(work, Row) else self._beams.restart(work, table)
+        if isinstance(work, Row):
+            return self._rows.restart(work, table)
+        return self._beams.restart(work, table) if isinstance(work, Group) else self._populations.restart(work, table)
 
     def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> bool:
         """One forward pass, or several of rows that go on by themselves, and what follows.
@@ -237,9 +245,17 @@ class Loop:
         """Continue the texts that have read all there was."""
         rows: list[Row] = []
         groups: list[Group] = []
+        populations: list[Population] = []
         for entry in plan.everyone():
-            if not any(reader.pending for reader in entry.work.readers):
-                (rows if isinstance(entry.work, Row) else groups).append(entry.work)  # type: ignore[arg-type]
+            work = entry.work
+            if any(reader.pending for reader in work.readers):
+                continue
+            if isinstance(work, Row):
+                rows.append(work)
+            elif isinstance(work, Group):
+                groups.append(work)
+            else:
+                populations.append(work)
         if rows:
             where = [places[id(row)] for row in rows]
             self._rows.advance(Reading(self.model, hidden, rows, where, place_of))
@@ -248,6 +264,13 @@ class Loop:
             where = [places[id(reader)] for group in groups for reader in group.readers]
             owners = [group for group in groups for _ in group.readers]
             self._beams.advance(groups, Reading(self.model, hidden, owners, where, place_of_group))
+        if populations:
+            owned = [(each, one) for one in populations for each in one.readers if id(each) in places]
+            where = [places[id(reader)] for reader, _ in owned]
+            numbers = {id(reader): one.request.number for reader, one in owned}
+            read = [reader for reader, _ in owned]
+            reading = Reading(self.model, hidden, read, where, lambda reader: f"prompt {numbers[id(reader)]}")
+            self._populations.advance(populations, reading)
 
     def _fail(self, plan: Plan, error: Exception) -> None:
         """A step that came to nothing: out of memory it is made again with fewer texts, else its texts have failed."""
@@ -267,13 +290,16 @@ class Loop:
     def _finish(self, entry: Entry) -> None:
         """Say what has come of a request, and let it go."""
         work = entry.work
-        if work.error is not None:
-            outcome = Outcome((), work.error)
-        else:
-            outcome = Outcome([work] if isinstance(work, Row) else self._beams.results(work))
+        outcome = self._outcome(work) if work.error is None else Outcome((), work.error)
         entry.call.outcomes[entry.number] = outcome
         entry.call.entries.pop(entry.number, None)
         self._scheduler.drop(entry)
+
+    def _outcome(self, work: Work) -> Outcome:
+        """The texts of what is done."""
+        if isinstance(work, Row):
+            return Outcome([work])
+        return Outcome(self._beams.results(work) if isinstance(work, Group) else self._populations.results(work))
 
 
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

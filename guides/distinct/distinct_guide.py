@@ -10,14 +10,13 @@ from ..given import MOST_LEFT, left_of, state_of
 from ..protocol import Mask, tokens_of
 from .frames import STRINGS
 from .refusing_guide import RefusingGuide
-from .trail import SPACE
 from .ways import Place
 
 
 class DistinctGuide(RefusingGuide):
-    """A LiftedGuide that remembers the items of arrays whose items must differ. See `guides.protocol.Guide`.
+    """A LiftedGuide that remembers items of arrays and names in objects. See `guides.protocol.Guide`.
 
-    Outside of such arrays its states are those of the chart, and all is as without them.
+    Outside of these its states are those of the chart, and all is as without them.
     """
 
     def distance(self, state: int) -> int:
@@ -81,7 +80,7 @@ class DistinctGuide(RefusingGuide):
         """A set with all the tokens after which the chart alone does not know the distance."""
         state, trail = place
         if trail is None:
-            return self._heads.with_comma if self._differs(state) else self._heads.opening
+            return self._refusable(state)
         if trail.mode not in STRINGS or not self._trails.canonical:
             return ~np.zeros_like(within)
         if self._ways.is_settled(trail):
@@ -125,8 +124,8 @@ class DistinctGuide(RefusingGuide):
             (at, (texts[token] or b"")[depth:])
             for at, token in zip(places.tolist(), tokens[places].tolist(), strict=True)
         ]
-        if place[1] is None and not self._differs(place[0]):
-            return [(at, data) for at, data in found if b"[" in data or data[0] in SPACE]
+        if place[1] is None:
+            return [(at, data) for at, data in found if self._may_begin(place[0], data)]
         return found
 
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:

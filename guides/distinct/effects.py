@@ -223,7 +223,7 @@ class Effects:
             return UNTOLD
         closed = any(isinstance(each.value, Container) and not each.begun for each in log)
         if found is None:
-            return UNTOLD if len(shape) > LEVELS or b"[" in data[end:] else ENDED
+            return UNTOLD if len(shape) > LEVELS or self._trails.openings.search(data, end) else ENDED
         fresh = [each for each in log if each.begun]
         outside = [each for each in fresh if not each.inside]
         values = [each.value for each in outside if not each.is_name]

@@ -37,9 +37,11 @@ FEW = 4000
 class RefusingGuide(RememberingGuide):
     """The masks of a `DistinctGuide`: those of the chart, without the tokens that must not come."""
 
-    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
+    def watch(
+        self, items: set[int], names: set[int], *, remembers_names: bool, canonical: bool, by_bytes: bool
+    ) -> None:
         """As `RememberingGuide.watch`."""
-        super().watch(marks, canonical=canonical, by_bytes=by_bytes)
+        super().watch(items, names, remembers_names=remembers_names, canonical=canonical, by_bytes=by_bytes)
         # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
         self._lacking: dict[tuple[int, Refused], int] = {}
         self._own_keys = count(NO_SIGNATURE - 1, -1)
@@ -251,11 +253,15 @@ class RefusingGuide(RememberingGuide):
             tried.update(tokens_of(allowed & (~self._heads.ending if power else self._heads.powers)))
         return tuple(found)
 
+    def _refusable(self, state: int) -> Mask:
+        """The tokens that may have something twice outside of what is remembered, or lead to where it may be."""
+        found = self._heads.with_comma if self._differs(state) else self._heads.opening
+        return found | self._heads.with_comma & self._heads.quoted if self._trails.with_names else found
+
     def _walk(self, state: int) -> Mask:
         mask = super()._walk(state)
         self._automaton.keep(np.array([state], np.int32))
-        tried = self._heads.with_comma if self._differs(state) else self._heads.opening
-        for token in tokens_of(mask & tried):
+        for token in tokens_of(mask & self._refusable(state)):
             if self._place_after((state, None), token) is None:
                 mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask

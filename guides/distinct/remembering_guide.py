@@ -31,24 +31,30 @@ EACH_READ = 500
 class RememberingGuide(LiftedGuide):
     """The states of a `DistinctGuide`: those of the chart with trails, and where bytes and tokens lead from them."""
 
-    refuses_goals = "it remembers the unique items of arrays, too many states"
+    refuses_goals = "it remembers what has been written and must differ, items or names, too many states"
 
-    def watch(self, marks: set[int], *, canonical: bool, by_bytes: bool) -> None:
+    def watch(
+        self, items: set[int], names: set[int], *, remembers_names: bool, canonical: bool, by_bytes: bool
+    ) -> None:
         """Begin to remember; before the first use.
 
-        marks: the nodes that the items of arrays to be watched return to, also those that are made later
-        canonical: whether every string has one spelling
+        items, names: the nodes that the items of arrays to be watched return to, and the names of members that must be
+        there once only, also those that are made later
+        remembers_names: whether there may be any of the latter; canonical: whether every string has one spelling
         by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
         Raises SchemaError where the vocabulary has no tokens for some bytes.
         """
         if not self._tables.spells_all_bytes:
             raise SchemaError(
-                "uniqueItems over infinitely many values takes a vocabulary with tokens for all single bytes", "#"
+                "uniqueItems over infinitely many values, and counts of members that are not mentioned, take a "
+                "vocabulary with tokens for all single bytes",
+                "#",
             )
-        self._marks = marks
+        self._marks = items
+        self._name_marks = names
         self._heads = Heads.of(self.vocabulary)
         self._twins = self._heads.twins
-        self._trails = Trails(self._heads, canonical=canonical)
+        self._trails = Trails(self._heads, canonical=canonical, with_names=remembers_names)
         self._ways = Ways(self._automaton, self._trails, self._differs, self._closing)
         self._effects = Effects(self._automaton, self._trails, self._ways, self._heads, self.vocabulary)
         self._by_bytes = by_bytes
@@ -58,6 +64,7 @@ class RememberingGuide(LiftedGuide):
         self._given: list[Trail] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._begins: dict[int, bool] = {}
+        self._names_begin: dict[int, bool] = {}
 
     def _place(self, state: int) -> Place:
         """The chart's state and the trail of a state. Raises StateError."""
@@ -124,17 +131,31 @@ class RememberingGuide(LiftedGuide):
 
     def _differs(self, state: int) -> bool:
         """Whether an item of a watched array may begin in a state of the chart."""
-        known = self._begins.get(state)
+        return self._returns_to(self._marks, state, self._begins)
+
+    def _must_differ(self, state: int) -> bool:
+        """Whether a name that must be there once only may begin in a state of the chart."""
+        return self._trails.with_names and self._returns_to(self._name_marks, state, self._names_begin)
+
+    def _returns_to(self, marks: set[int], state: int, noted: dict[int, bool]) -> bool:
+        """Whether a rule that is called in a state of the chart returns to one of some nodes."""
+        known = noted.get(state)
         if known is None:
-            if len(self._begins) >= MAX_STEPS:
-                self._begins.clear()
+            if len(noted) >= MAX_STEPS:
+                noted.clear()
             state = self._automaton.ready(state)
             chart = self._automaton.chart
             return_set = chart.words.item(chart.states.item(state, LO) + OWN_RETURN_SET)
             first, last = chart.return_sets.item(return_set, LO), chart.return_sets.item(return_set, HI)
             targets = chart.words[first + ENTRY_TARGET : last : ENTRY].tolist()
-            known = self._begins[state] = not self._marks.isdisjoint(targets)
+            known = noted[state] = not marks.isdisjoint(targets)
         return known
+
+    def _may_begin(self, state: int, data: bytes) -> bool:
+        """Whether something to be remembered may begin in `data`, from a state of the chart."""
+        if b"[" in data or data[0] in SPACE or self._differs(state):
+            return True
+        return self._trails.with_names and b'"' in data
 
     def _follow(self, place: Place, data: bytes, after: int) -> Place | None:
         """Where `data` leads, which leads to `after` in the chart; None if it must not be there, or has no end."""
@@ -142,7 +163,7 @@ class RememberingGuide(LiftedGuide):
             return None
         state, trail = place
         if trail is None:
-            if b"[" not in data and data[0] not in SPACE and not self._differs(state):
+            if not self._may_begin(state, data):
                 return after, None
             found = self._entered(state, data)
         else:
@@ -155,7 +176,7 @@ class RememberingGuide(LiftedGuide):
         return (after, trail) if self._ways.is_alive(after, trail) else None
 
     def _entered(self, state: int, data: bytes) -> tuple[Trail | None] | None:
-        """The trail after data that begins outside of watched arrays; None if a value is there that must not be."""
+        """The trail after data that begins outside of all that is remembered; None if something must not be there."""
         spend(EACH_READ)
         at = 0
         while True:
@@ -163,22 +184,31 @@ class RememberingGuide(LiftedGuide):
                 at += 1
             if at == len(data):
                 return (None,)
-            if data[at] != 0x5D and self._differs(self._automaton.read(state, data[:at]) if at else state):
-                trail, at = self._read_on(state, self._trails.begin(), data, at)
+            begun = self._begun(self._automaton.read(state, data[:at]) if at else state, data[at])
+            if begun is not None:
+                trail, at = self._read_on(state, begun, data, at)
                 if at < 0:
                     return None
                 if trail is not None:
                     return (trail,)
-            at = data.find(b"[", at) + 1
-            if at == 0:
+                continue
+            found = self._trails.openings.search(data, at)
+            if not found:
                 return (None,)
+            at = found.end()
+
+    def _begun(self, state: int, byte: int) -> Trail | None:
+        """The trail before a byte that begins the first item of a watched array, or a name; None elsewhere."""
+        if byte == 0x22 and self._must_differ(state):
+            return self._trails.begin_names()
+        return self._trails.begin() if byte != 0x5D and self._differs(state) else None
 
     def _read(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None] | None:
-        """As `_entered`, from within a watched array."""
+        """As `_entered`, from within what is remembered."""
         found, end = self._read_on(state, trail, data, at)
         if end < 0:
             return None
-        if found is None and data.find(b"[", end) >= 0:
+        if found is None and self._trails.openings.search(data, end):
             rest = self._automaton.read(state, data[:end])
             return self._entered(rest, data[end:])
         return (found,)
@@ -266,6 +296,6 @@ class RememberingGuide(LiftedGuide):
         return self._prepare(place[0]), place[1]
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete; never within a watched array."""
+        """Whether the text so far is complete; never within what is remembered."""
         state, trail = self._place(state_of(state, MOST_LEFT))
         return trail is None and super().is_accepting(state)

@@ -1,7 +1,7 @@
 """Reads texts as JSON, which the chart beside has seen that they are, into what must be remembered of them.
 
-A trail begins with an array whose items must differ, and ends with it. Members of objects within it have different
-names.
+A trail begins with an array whose items must differ, or with a name of an object whose names must, and ends with it.
+Members of objects within it have different names.
 """
 
 from __future__ import annotations
@@ -79,11 +79,14 @@ class Simple(NamedTuple):
 class Trails:
     """Reads texts into trails.
 
-    canonical: whether every string has one spelling
+    canonical: whether every string has one spelling; with_names: whether trails may begin with names
     """
 
-    def __init__(self, heads: Heads, *, canonical: bool) -> None:
+    def __init__(self, heads: Heads, *, canonical: bool, with_names: bool = False) -> None:
         self.canonical = canonical
+        self.with_names = with_names
+        # What may stand before that which a trail begins with
+        self.openings = re.compile(rb"[\[{,]" if with_names else rb"\[")
         self.nothing = Written(heads)
         self.values = Values()
         # Kinds of containers from the innermost on, with whether their items may have to differ; the first few, and one
@@ -96,6 +99,10 @@ class Trails:
     def begin(self) -> Trail:
         """The trail in an array whose first item is to come, and whose items must differ."""
         return Trail(Frame(None, ARRAY, self.nothing, self.shape(None, ARRAY, is_watched=True)), FIRST)
+
+    def begin_names(self) -> Trail:
+        """The trail in an object before a name, none of which before matters."""
+        return Trail(Frame(None, OBJECT, self.nothing, self.shape(None, OBJECT, is_watched=False)), NAME)
 
     def shape(self, around: Frame | None, kind: Kind, *, is_watched: bool) -> int:
         """The number of the kinds of containers of one in another; is_watched: whether items may have to differ."""

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...checks import brief
-from ...errors import LimitError
+from ...errors import LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..automata.numbers import Numbers
 from ..limits import spend
 from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Count, Machine, characters
-from .specs import Goal
+from .specs import CustomGoal, Goal
 
 Ints = NDArray[np.int32]
 Thread = tuple[int, bool]
@@ -52,7 +52,12 @@ class GoalAutomaton:
 
 
 def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
-    """The automaton of a goal that is no AllOf. Raises LimitError, and LanguageError for token ids without text."""
+    """The automaton of a goal that is no AllOf. Raises LimitError, and LanguageError for token ids without text.
+
+    Raises OptionError for a goal of the caller's own whose automaton is none.
+    """
+    if isinstance(goal, CustomGoal):
+        return _given(goal)
     subsets = Subsets(Machine(goal, vocabulary))
     rows: list[Ints] = []
     while len(rows) < len(subsets.states):
@@ -66,6 +71,33 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
     after = np.stack(rows)
     met = np.array([subsets.is_met(state) for state in subsets.states])
     return GoalAutomaton(goal, after, met, met & (after == np.arange(len(after))[:, None]).all(1))
+
+
+def _given(goal: CustomGoal) -> GoalAutomaton:
+    """The automaton that a goal of the caller's own has."""
+    try:
+        given, met = map(np.asarray, goal.automaton())
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"the automaton of {brief(goal)} is no pair of arrays: {error}") from error
+    count = len(given) if given.ndim else 0
+    if given.shape != (count, 256) or given.dtype.kind not in "iu" or not ((given >= 0) & (given < count)).all():
+        raise OptionError(
+            f"the automaton of {brief(goal)}: `after` must be whole numbers [states, 256] below the number of states, "
+            f"not {given.dtype}{list(given.shape)}"
+        )
+    if met.shape != (count,) or met.dtype != np.bool_ or count == 0:
+        raise OptionError(f"the automaton of {brief(goal)}: `met` must be bool [{count}], one for each state")
+    if count > MAX_GOAL_STATES:
+        raise LimitError(
+            f"the goal {brief(goal)} has {count:,} states, and may have {MAX_GOAL_STATES:,}, which is fixed"
+        )
+    after = given.astype(np.int32)
+    settled = met.copy()
+    spend(STEPS_PER_ROW * count)
+    while not np.array_equal(still := settled & settled[after].all(1), settled):
+        spend(STEPS_PER_ROW * count)
+        settled = still
+    return GoalAutomaton(goal, after, met, settled)
 
 
 class Subsets:

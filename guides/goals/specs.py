@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
 from types import EllipsisType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ...checks import any_text_of, brief
 from ...errors import LimitError, OptionError
@@ -131,7 +131,20 @@ class AllOf:
         return _shown("AllOf", self.goals)
 
 
-Goal = Phrase | AnyOf | Ordered | Template | AllOf
+@runtime_checkable
+class CustomGoal(Protocol):
+    """A goal of the caller's own: anything hashable with this method. It stands inside no other goal but `AllOf`."""
+
+    def automaton(self) -> tuple[Any, Any]:
+        """A machine over the bytes of the text, which begins in state 0: `after` and `met`.
+
+        after: the state after each byte, whole numbers [states, 256]; met: bool [states], whether the goal is met by a
+        text that ends there
+        """
+        ...
+
+
+Goal = Phrase | AnyOf | Ordered | Template | AllOf | CustomGoal
 
 
 def goal_of(goal: Any) -> Goal:
@@ -140,6 +153,10 @@ def goal_of(goal: Any) -> Goal:
         return goal
     if isinstance(goal, str):
         return Phrase(goal)
+    if isinstance(goal, CustomGoal) and not isinstance(goal, type):
+        if getattr(goal, "__hash__", None) is None:
+            raise OptionError(f"{brief(goal)} is a goal that cannot be hashed; make its class a frozen dataclass")
+        return goal
     if goal is Ellipsis or isinstance(goal, Gap):
         raise OptionError("gaps belong between the parts of a Template")
     if isinstance(goal, (list, tuple)):
@@ -184,7 +201,9 @@ def _check_size(goals: Sequence[Goal]) -> None:
     pending: list[Any] = list(goals)
     while pending:
         part = pending[-1]
-        inner: Sequence[Any] = getattr(part, "goals", None) or getattr(part, "parts", ())
+        inner: Sequence[Any] = part.parts if isinstance(part, Template) else ()
+        if isinstance(part, (AnyOf, Ordered, AllOf)):
+            inner = part.goals
         unknown = [each for each in inner if id(each) not in sizes]
         if unknown:
             pending += unknown
@@ -246,7 +265,7 @@ def _worded(name: str, goal: Any, word: Any) -> Any:
 
 def _inner(name: str, goal: Any, word: Any) -> Goal:
     read = goal_of(_worded(name, goal, word))
-    if isinstance(read, AllOf):
+    if not isinstance(read, (Phrase, AnyOf, Ordered, Template)):
         raise OptionError(f"{read!r} cannot stand inside {name}(...): write it beside, as another goal of include")
     return read
 

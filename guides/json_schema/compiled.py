@@ -49,6 +49,8 @@ class CompiledSchema:
         self._witnesses = Witnesses(self._normaliser)
         # Sets of strings under many conditions that were looked at before there is a graph, for who lowers the schema
         self.conjunctions: dict[String, Conjunction] = {}
+        # The names that objects do not mention, where these are counted, for the same
+        self.free_names: dict[Object, Any] = {}
         if isinstance(value, bool):
             self.root = EVERYTHING if value else NOTHING
         else:

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from ..jit.aliases import Int, Ints
 from ..jit.arrays import Arrays, Vector
 from ..jit.prefetch import LINE, prefetch
+from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit
+from .tiles import mix_values, score_keys
 
 Reals = NDArray[np.floating[Any]]
 
@@ -106,7 +108,7 @@ def expect(table: Reals) -> None:
 def score(scores: Reals, queries: Reals, keys: Reals, blocks: Ints, begin: Int, end: Int, scale: Any) -> None:
     """scores[h, t - begin] = scale * queries[h] . key of token t. Blocks are read as they lie, all heads of each."""
     heads, room, size = keys.shape[1], keys.shape[2], keys.shape[3]
-    group = queries.shape[0] // heads
+    group, lanes = queries.shape[0] // heads, VECTOR // keys.itemsize
     for index in range(begin // room, (end - 1) // room + 1):
         low, high = max(begin - index * room, 0), min(end - index * room, room)
         at = index * room - begin
@@ -117,7 +119,12 @@ def score(scores: Reals, queries: Reals, keys: Reals, blocks: Ints, begin: Int, 
             for number in range(head * group, (head + 1) * group):
                 query = queries[number]
                 line = scores[number]
-                for j in range(low, fours, 4):
+                begun = low
+                if size % lanes == 0:
+                    begun = low + (high - low) // lanes * lanes
+                    for j in range(low, begun, lanes):
+                        score_keys(line, at + j, query, those, j, scale)
+                for j in range(begun, fours, 4):
                     a = scores.dtype.type(0)
                     b = scores.dtype.type(0)
                     c = scores.dtype.type(0)
@@ -202,7 +209,7 @@ def normalise(scores: Reals, count: Int, sinks: Reals) -> None:
 def mix(results: Reals, weights: Reals, values: Reals, blocks: Ints, begin: Int, end: Int) -> None:
     """results[h] = the sum of weights[h, t - begin] * value of token t."""
     heads, room, size = values.shape[1], values.shape[2], values.shape[3]
-    group = results.shape[0] // heads
+    group, lanes = results.shape[0] // heads, VECTOR // values.itemsize
     for number in range(results.shape[0]):
         for i in range(size):
             results[number, i] = 0
@@ -216,7 +223,12 @@ def mix(results: Reals, weights: Reals, values: Reals, blocks: Ints, begin: Int,
             for number in range(head * group, (head + 1) * group):
                 line = weights[number]
                 result = results[number]
-                for j in range(low, fours, 4):
+                begun = low
+                if size % lanes == 0:
+                    begun = low + (high - low) // lanes * lanes
+                    for j in range(low, begun, lanes):
+                        mix_values(result, line, at + j, those, j)
+                for j in range(begun, fours, 4):
                     a, b = line[at + j], line[at + j + 1]
                     c, d = line[at + j + 2], line[at + j + 3]
                     for i in range(size):

@@ -1,6 +1,7 @@
-"""What lies between the products of a decoder's layer: norms, rotation and writing of keys and values, gates.
+"""A decoder's layer: its products, and what lies between them: norms, rotation, writing of keys and values, gates.
 
 operations.py chooses by the device: plain.py says in torch operations what each computes, and in which order it
 rounds; triton_norm.py, triton_heads.py and triton_gate.py do it in one launch each, and triton_matvec.py multiplies
-a few tokens.
+a few tokens. On a CPU layers.py does all of it but attention in two kernels, with the products of products.py, whose
+innermost loops are in tiles.py.
 """

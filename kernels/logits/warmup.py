@@ -11,6 +11,7 @@ import numpy as np
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
     from ..attention import paged
+    from ..decoder import layers, products
     from . import bitmask, mask, select
 
     logits = np.zeros((1, 8), np.float32)
@@ -19,6 +20,10 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     zero, row, ones = np.zeros(1, np.int32), np.zeros(1, np.int32), np.ones(1, np.int64)
     few = np.zeros((1, bitmask.LISTED), np.int32)
     token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
+    none, square = logits[0, :0], np.zeros((8, 8), np.float32)
+    room = np.zeros((products.lanes_of(np.float32), 8), np.float32), np.zeros((1, 32), np.float32)
+    work = (*room, *products.room_of(8, 32, np.float32))
+    many, norm, turns = np.zeros((24, 8), np.float32), np.zeros(8, np.float32), np.zeros((1, 4), np.float32)
     rows = paged.Rows(zero, zero, zero, np.ones(1, np.int32), zero)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
@@ -32,6 +37,19 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),
         ("masked_sample", lambda: select.masked_sample(logits, 0.5, masks, top_p=0.5)),
         ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
+        ("multiply_rows", lambda: products.product_of(logits, square, None)),
+        ("normalise_rows", lambda: layers.normalise_rows(logits, logits, norm, 1.0)),
+        (
+            "begin_layer",
+            lambda: layers.begin_layer(
+                *(token, stored, stored, logits, zero, turns, turns, norm, 1.0),
+                *(many, none, none, none, 1.0, *work),
+            ),
+        ),
+        (
+            "end_layer",
+            lambda: layers.end_layer(logits, logits, square, none, norm, 1.0, many[:16], none, square, none, *work),
+        ),
         (
             "attend_blocks",
             lambda: paged.attend_blocks(

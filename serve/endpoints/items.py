@@ -59,7 +59,7 @@ class Items:
             yield "response.function_call_arguments.done", {**place, **arguments}
         else:
             part, inner = item["content"][0], {**place, "content_index": 0}
-            scores = {"logprobs": []} if item["type"] == "message" else {}
+            scores: dict[str, Any] = {"logprobs": []} if item["type"] == "message" else {}
             yield f"response.{part['type']}.done", {**inner, "text": part["text"], **scores}
             yield "response.content_part.done", {**inner, "part": dict(part)}
         item["status"] = "completed"
@@ -87,12 +87,15 @@ class Items:
             yield "response.content_part.added", {**self._place, "content_index": 0, "part": dict(part)}
         part = self._last["content"][0]
         part["text"] += text
-        scores = {"logprobs": []} if kind == "message" else {}
+        scores: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
         yield f"response.{part['type']}.delta", {**self._place, "content_index": 0, "delta": text, **scores}
 
     def _begin(self, kind: str, prefix: str, fields: dict[str, Any]) -> Told:
-        item = {"type": kind, "id": f"{prefix}_{secrets.token_hex(12)}", "status": "in_progress", **fields}
+        key = f"{prefix}_{secrets.token_hex(12)}"
+        item: dict[str, Any] = {"type": kind, "id": key, "status": "in_progress", **fields}
         self.found.append(item)
         self._is_open = True
-        shown = item | ({"content": []} if "content" in fields else {})
+        shown = dict(item)
+        if "content" in fields:  # grows in the item itself
+            shown["content"] = []
         return "response.output_item.added", {"output_index": len(self.found) - 1, "item": shown}

@@ -27,8 +27,9 @@ TOGETHER = (
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 )
 OF_STRINGS = frozenset({"pattern", "format", "minLength", "maxLength"})
+DESCRIBING = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 # Keywords that say nothing of which strings there may be
-BESIDE = frozenset({"type", "enum", "const", "title", "description", "default", "examples", "deprecated", "$comment"})
+BESIDE = DESCRIBING | {"type"}
 
 
 _SPECIAL, _ESCAPED = re.compile(r"([\\^$.*+?()\[\]{}|/])"), r"\\\1"
@@ -121,7 +122,7 @@ class _Values:
         others = kinds if text is None else kinds - {"string"}
         if not others and text is not None:
             return Value(None, text)
-        narrowed = {"$ref": f"{ROOT}#/{_percent(path)}"}
+        narrowed = self._alone(schema) or {"$ref": f"{ROOT}#/{_percent(path)}"}
         if text is not None and others != kinds:
             narrowed = {"allOf": [narrowed], "type": sorted(others)}
         try:
@@ -130,6 +131,14 @@ class _Values:
             if text is None:
                 raise
             return Value(None, text)  # no instance of another type than a string
+
+    def _alone(self, schema: Any) -> dict[str, Any] | None:
+        """A schema that refers to no other, without what only describes it: many parameters have the same."""
+        if not isinstance(schema, Mapping) or _refers(schema):
+            return None
+        given = cast("Mapping[str, Any]", schema)
+        dialect = {"$schema": self._tool.parameters["$schema"]} if "$schema" in self._tool.parameters else {}
+        return {**{name: value for name, value in given.items() if name not in DESCRIBING}, **dialect}
 
     def ways(self, value: Value) -> Iterator[Piece]:
         """What may stand behind a parameter's name, its end with it."""
@@ -143,7 +152,8 @@ class _Values:
             yield InOrder((value.as_text, line, Fixed((end,)), behind))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
-        return _json_guide(self._tool, schema, self._vocabulary, self._limits, {ROOT: self._tool.parameters}, path)
+        resources = {ROOT: self._tool.parameters} if _refers(schema) else None
+        return _json_guide(self._tool, schema, self._vocabulary, self._limits, resources, path)
 
     def _as_text(self, schema: Any, path: str) -> Piece | None:
         """Strings as they are, None where that cannot be said, and they are written as JSON."""
@@ -262,7 +272,7 @@ def _says_nothing(name: str, value: Any) -> bool:
         "minItems",
         "maxItems",
     }
-    return name in BESIDE - {"enum", "const"} or name in of_others or (name == "format" and value not in PATTERNS)
+    return name in BESIDE or name in of_others or (name == "format" and value not in PATTERNS)
 
 
 def _pattern(found: Mapping[str, Any], end: str) -> str:
@@ -274,6 +284,14 @@ def _pattern(found: Mapping[str, Any], end: str) -> str:
         ahead.append(f"(?=(?:{PATTERNS[found['format']]})$)")
     most = found.get("maxLength", "")
     return f"{''.join(ahead)}[\\s\\S]{{{found.get('minLength', 0)},{most}}}"
+
+
+def _refers(value: Any) -> bool:
+    """Whether a schema has references, or what they may refer to."""
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, Any]", value)
+        return any(str(name).startswith("$") or _refers(each) for name, each in given.items())
+    return isinstance(value, list) and any(map(_refers, cast("list[Any]", value)))
 
 
 def _target(reference: Any, root: dict[str, Any]) -> Any:

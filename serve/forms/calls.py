@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...guides import RegexGuide
 from ...guides.limits import Limits
+from ...guides.protocol import DEAD
 from ...guides.tagged.pieces import Fixed, Inner, InOrder, Lowerable, Named, OneOf, Piece, Several, perhaps
 from ...tokenizers_adapter import Vocabulary
 from .arguments import Arguments, json_arguments, plain_arguments
@@ -53,6 +54,20 @@ class Calls:
                 self.arguments[tool.name] = json_arguments(tool, vocabulary, limits)
             else:
                 self.arguments[tool.name] = plain_arguments(tool, form, spelling, vocabulary, limits)
+
+    def may_be_answer(self) -> bool:
+        """Whether an answer that is no call may begin as one."""
+        answer = self._asked.answer
+        if answer is None:
+            return False
+        for frame in self._family.frames:
+            head = answer.read(answer.start, self._spelling.data(frame.opening, frame.head))
+            if head != DEAD and any(
+                answer.read(head, self._spelling.data(quoted(tool.name) if frame.quoted else tool.name)) != DEAD
+                for tool in self._asked.callable
+            ):
+                return True
+        return False
 
     def piece(self, *, behind_trigger: bool) -> Piece:
         """All calls of an answer, from the trigger on or from what is behind it."""

@@ -10,12 +10,12 @@ from .spelling import token_of
 
 
 def template_of(tokenizer: Any) -> str:
-    """The chat template of a tokenizer, of several the one for tools; "" where there is none."""
+    """The chat template of a tokenizer, of several the one for tools, with line breaks as such; "" for none."""
     template: Any = getattr(tokenizer, "chat_template", None)
     if isinstance(template, Mapping):
         named = cast("Mapping[str, Any]", template)
         template = named.get("tool_use", named.get("default"))
-    return template if isinstance(template, str) else ""
+    return template.replace("\\n", "\n") if isinstance(template, str) else ""
 
 
 def detected(template: str, tokenizer: Any) -> Family:

@@ -224,7 +224,7 @@ GLM_45 = Family(
     trigger="<tool_call>",
     markers=_GLM_MARKERS,
     lead="\n",
-    template=("<tool_call>", "<arg_key>", "</arg_key>\\n<arg_value>"),
+    template=("<tool_call>", "<arg_key>", "</arg_key>\n<arg_value>"),
 )
 GLM_47 = Family(
     "glm-4.7",

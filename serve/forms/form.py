@@ -72,7 +72,7 @@ class Form:
             one_of(name, "the form of tool calls", NAMES)
         template = template_of(model.tokenizer)
         family = detected(template, model.tokenizer) if name is None else FAMILIES[name]
-        thinks = family.thinking is not None and (family.name == "harmony" or family.thinking[0] in template)
+        thinks = family.name == "harmony" or any(marker in template for marker in family.thinking or ())
         return cls(family, model.tokenizer, model.vocabulary, thinks=thinks)
 
     @property
@@ -110,7 +110,7 @@ class Form:
         asked = Asked(tools, choice_of(None, tools) if choice is None else choice, parallel, answer)
         thinks, opening = self._thinks(thinking, budget, prompt)
         calls = Calls(self.family, self._spelling, asked, self.vocabulary, limits)
-        reading = Reading(self.family, self._spelling, asked, calls.arguments, thinks)
+        reading = Reading(self.family, self._spelling, asked, calls.arguments, thinks, calls.may_be_answer())
         is_harmony = self.name == "harmony"
         if is_harmony:
             piece = harmony_piece(self._spelling, asked, calls.arguments, thinks if budget is None else "behind")

@@ -13,10 +13,14 @@ from .spelling import Spelling
 
 @dataclass(frozen=True)
 class Reading:
-    """The form, what was asked, how the arguments of each tool are written, and whether there is thinking first."""
+    """The form, what was asked, how the arguments of each tool are written, and whether there is thinking first.
+
+    is_ambiguous: whether an answer that is no call may begin as one, so that only its end tells
+    """
 
     family: Family
     spelling: Spelling
     asked: Asked
     arguments: dict[str, Arguments]
     thinks: Thinks
+    is_ambiguous: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 
 from .calls import quoted
 from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Prose, ReasoningDelta
@@ -21,6 +22,7 @@ class Script:
         self._reading, self._scanner, self._push, self._new_id = reading, scanner, push, new_id
         self._content = Prose(strip=False)
         self._calls = 0
+        self._known: dict[Frame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = reading.spelling.data
 
     def run(self) -> Reads:
@@ -30,7 +32,7 @@ class Script:
             begin = self._data(family.thinking[0])
             if reading.thinks == "open" or (yield from self._scanner.match([begin])):
                 yield from self._think(self._data(family.thinking[1]))
-        if family.trigger and reading.asked.callable:
+        if family.trigger and reading.asked.callable and reading.asked.answer is None:
             yield from self._triggered(self._data(family.trigger))
         else:
             if reading.asked.callable:
@@ -59,8 +61,30 @@ class Script:
         heads = {self._head(frame): frame for frame in self._reading.family.frames}
         yield from self._scanner.blanks()
         head = yield from self._scanner.match(heads)
-        if head is not None:
+        if head is None:
+            return
+        if not self._reading.is_ambiguous:
             yield from self._framed(heads[head], head)
+            return
+        whole = [head]
+        yield from self._scanner.until([], whole.append)
+        self._decide(b"".join(whole))
+
+    def _decide(self, data: bytes) -> None:
+        """Read a whole text as calls if it is nothing else, and else as content."""
+        found: list[Delta] = []
+        scanner = Scanner()
+        scanner.data, scanner.ended = bytearray(data), True
+        certain = replace(self._reading, thinks="no", is_ambiguous=False)
+        for _ in Script(certain, scanner, found.append, self._new_id).run():
+            raise AssertionError("nothing is waited for where all is there")
+        begun = sum(isinstance(delta, CallDelta) for delta in found)
+        ended = sum(isinstance(delta, CallEndDelta) for delta in found)
+        if begun != ended or any(isinstance(delta, ContentDelta) for delta in found):
+            self._say(data)
+            return
+        for delta in found:
+            self._push(delta)
 
     def _head(self, frame: Frame) -> bytes:
         return self._data(frame.opening, frame.head)
@@ -86,21 +110,24 @@ class Script:
             return False
         name, follows = names[found]
         self._scanner.data[:0] = follows
-        read: list[bytes] = []
+        said, read = head + found[: len(found) - len(follows)], list[bytes]()
         if frame.ident is not None and not frame.ident.behind_arguments:
-            if (yield from self._scanner.match([self._data(frame.ident.before)])) is not None:
-                stop = yield from self._scanner.until([self._data(frame.behind_name)], read.append)
-            else:
+            before = yield from self._scanner.match([self._data(frame.ident.before)])
+            if before is None:
                 stop = yield from self._scanner.match([self._data(frame.behind_name)])
+            else:
+                stop = yield from self._scanner.until([self._data(frame.behind_name)], read.append)
             if stop is None:
-                self._say(head + found)
+                self._say(said + (before or b"") + b"".join(read))
                 return False
         index = self._begin(frame, name, b"".join(read).decode(errors="replace"))
         return (yield from self._arguments(frame, name, index))
 
     def _names(self, frame: Frame) -> dict[bytes, tuple[str, bytes]]:
         """What may stand where a name does: the name, and what of it is to be read once more."""
-        found: dict[bytes, tuple[str, bytes]] = {}
+        if frame in self._known:
+            return self._known[frame]
+        found = self._known[frame] = {}
         for tool in self._reading.asked.callable:
             name = quoted(tool.name) if frame.quoted else tool.name
             if frame.ident is not None and not frame.ident.behind_arguments:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
+from ..wrapped import entry_device
 from .attention import Scoring, attend
 from .devices import DeviceRows
 from .reach import Reach, layer_kinds
@@ -35,6 +36,7 @@ class PackedReader:
         self._body = body
         self._config = config
         self._run = run
+        self._device = entry_device(body)
         self._reaches = [kind.reach or Reach() for kind in layer_kinds(config)]
         self._tuned: bool = bool(getattr(config, "attn_temperature_tuning", False))
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
@@ -48,7 +50,7 @@ class PackedReader:
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
         step = self.step(chunks, storage)
-        ids, positions = torch.tensor([step.ids, step.positions], device=self._body.device)
+        ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
         states = self._states(ids, positions, step)
         return states if len(states) == len(step.last) else states[step.last]
 
@@ -67,7 +69,7 @@ class PackedReader:
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
         """What attention has to know of chunks that are read together."""
-        return Step(chunks, storage, self._reaches, self._body.device)
+        return Step(chunks, storage, self._reaches, self._device)
 
     def over(self, step: Step) -> Callable[..., Tensor]:
         """`run` for the chunks of a step."""

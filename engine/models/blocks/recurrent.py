@@ -15,6 +15,7 @@ from .key_values import Pass, in_passes
 from .packed import PackedReader
 from .padded import Run
 from .reach import Kind
+from .scans import Scans
 from .state_layers import TurnLayer
 from .states import StateStorage
 
@@ -27,11 +28,12 @@ class RecurrentReader:
         rows that begin alike
     continues: whether a text can go on with several tokens at once; else it does so with one after the other
     alone: whether each text runs by itself, where a model mixes those that go on together
+    scans: the modules that scan in chunks
     """
 
     def __init__(
         self, kinds: Sequence[Kind], run: Run, *, carrier: Carrier, device: torch.device, takes_positions: bool,
-        packed: PackedReader | None, continues: bool, alone: bool,
+        packed: PackedReader | None, continues: bool, alone: bool, scans: Scans,
     ) -> None:  # fmt: skip
         self._kinds = kinds
         self._run = run
@@ -41,6 +43,7 @@ class RecurrentReader:
         self._packed = packed
         self._continues = continues
         self._alone = alone
+        self._scans = scans
         self._is_cut = packed is None and any(kind.reach is not None for kind in kinds)
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
@@ -73,7 +76,7 @@ class RecurrentReader:
         before = storage.rows(slots) if chunks[0].table.tokens else None
         ids, positions, attention, run = self._shown(storage, chunks)
         more = {"position_ids": positions} if self._takes_positions and positions is not None else {}
-        with self._carrier.shown(attention, before) as now:
+        with self._scans.of(ids.shape[1]), self._carrier.shown(attention, before) as now:
             states = run(ids, use_cache=True, **now.arguments, **more)
         storage.store(slots, now.found)
         return states[:, -1]

@@ -103,16 +103,33 @@ class FusedDecoder:
         """
         if self.prepare() is None:
             raise ModelError(f"the layers of {type(self._body).__name__} were changed; wrap the model anew")
-        heads = self.heads
+        return self.run_prepared(ids, positions, slots, layers, attend)
+
+    @torch.no_grad()
+    def run_prepared(
+        self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
+    ) -> Tensor:
+        """`run`, where `prepare` has just given a number."""
         residual = embedding(ids, self._structure.embedding.weight)
-        angles = self._angles(positions, residual.dtype)
+        return self._states(residual, self._angles(positions, residual.dtype), slots, layers, attend)
+
+    def _states(
+        self,
+        residual: Tensor,
+        angles: tuple[Tensor, Tensor],
+        slots: Tensor,
+        layers: Sequence[LayerBlocks],
+        attend: Attend,
+    ) -> Tensor:
+        """What `run` returns, from the tokens' embeddings [n, hidden], which are changed."""
+        heads = self.heads
         added: Tensor | None = None
         for number, (own, layer) in enumerate(zip(self._weights, layers, strict=True)):
             product = multiply_normed(residual, added, *own.before, *own.attention)
             self._allocate(layer, product)
             stored = layer.keys, layer.values
             mixed = attend(number, place(product, angles, own.head_norms, slots, stored, heads))
-            added = multiply_onto(residual, mixed.reshape(len(ids), -1), *own.out)
+            added = multiply_onto(residual, mixed.reshape(len(residual), -1), *own.out)
             inner = multiply_gated(residual, added, *own.after, *own.gates)
             added = multiply_onto(residual, inner, *own.down)
         return norm(residual, added, *norm_of(self._structure.norm))

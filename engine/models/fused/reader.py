@@ -15,9 +15,10 @@ from ..blocks.packed import PackedReader
 from ..blocks.step import DeviceStep, Step
 from ..blocks.storage import BlockStorage
 from .decoder import FusedDecoder
+from .host import HostDecoder
 
-DEVICES = {"cuda"}
-"""Where launches are what a step costs, and weights are worth laying anew."""
+DECODERS: dict[str, type[FusedDecoder]] = {"cpu": HostDecoder, "cuda": FusedDecoder}
+"""What runs a body, by its device."""
 
 
 class FusedReader(PackedReader):
@@ -59,10 +60,11 @@ class FusedReader(PackedReader):
         def mix(number: int, queries: Tensor) -> Tensor:
             return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
 
-        return self.fused.run(ids, positions, slots, step.layers, mix)
+        return self.fused.run_prepared(ids, positions, slots, step.layers, mix)
 
 
 def fused_reader(body: Any, config: Any, run: Callable[..., Tensor]) -> FusedReader | None:
-    """A reader for a body whose states are wanted; None if there is no fused decoder for it, or it is on a CPU."""
-    fused = FusedDecoder.of(body, config) if body.device.type in DEVICES else None
+    """A reader for a body whose states are wanted; None if there is no fused decoder for it."""
+    decoder = DECODERS.get(body.device.type)
+    fused = None if decoder is None else decoder.of(body, config)
     return None if fused is None else FusedReader(body, config, run, fused)

@@ -88,7 +88,7 @@ class Items:
         if not self._is_watched:
             return graph.node(links=((CALL, rule, after),))
         back = graph.node(links=((EPSILON, after, 0),))
-        owner.marks.add(back)
+        owner.marks.items.add(back)
         call: Link = (CALL, rule, back)
         if self._case.min_items < 2:
             return graph.node(links=(call,))

@@ -9,16 +9,18 @@ from ....errors import LimitError, SchemaError
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
 from ...limits import spend
-from ..algebra.cases import NO_NAMES, Array, Normal, Number, String
+from ..algebra.cases import NO_NAMES, Array, Normal, Number, Object, String
 from ..algebra.formula import Formula
 from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
 from .numbers.multiples import decimal_step
 from .numbers.texts import spelt_numbers
+from .objects.free_names import SPARE, free_names
+from .objects.free_names import suits as may_matter
 from .objects.name_choice import suits as many_rules
 from .strings.lowering import StringLowering
-from .unique import Watch, check_inside, check_watched, is_watched, unclear
+from .unique import NO_WATCH, Watch, check_watched, is_watched, unclear
 
 MAX_CHECKED = 20_000
 FEW_REMAINDERS = 1000
@@ -35,6 +37,8 @@ RISKY = frozenset(
 )
 # What is under none of these, and is by itself, has no such set: others have it where they are and-ed with something.
 JOINING = frozenset(("allOf", "anyOf", "pattern", "format", "$dynamicRef", "$recursiveRef"))
+# Only with one of these members must be there that are not required by name.
+NEEDING = frozenset(("minProperties", "not", "oneOf", "if", "dependencies", "dependentSchemas"))
 
 
 def check(schema: CompiledSchema, form: Form) -> Watch:
@@ -42,7 +46,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
 
     Follows the formulas from the root, up to MAX_CHECKED of them.
     """
-    watch = Watch()
+    watch = NO_WATCH
     if not schema.mentions(RISKY):
         return watch
     looked_into = schema.documents.above(RISKY | JOINING)
@@ -57,6 +61,8 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
         for array in normal.arrays:
             watch = _check_unique(schema, array, formula, watch)
             negated += _negated(schema, array)
+        for object_ in normal.objects:
+            watch = _check_names(schema, object_, strings, formula, watch)
         for number in normal.numbers:
             _check_multiples(schema, number, formula, form)
         for part in _parts(schema, normal, strings):
@@ -64,9 +70,11 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
                 seen.add(part)
                 todo.append(part)
     if schema.mentions(frozenset(("uniqueItems",))):
-        watch = Watch(True, True) if todo else watch
+        watch = watch._replace(items=True, repeating=True) if todo else watch
         _check_equal(schema, strings, negated, seen)
-    if watch.any:
+    if todo and schema.mentions(NEEDING):
+        watch = watch._replace(names=True, spare=max(watch.spare, SPARE))
+    if watch.items:
         found = unclear(schema)
         if found is not None:
             raise SchemaError(
@@ -163,5 +171,15 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
     if not is_watched(schema, array):
         return watch
     check_watched(schema, array, formula, schema.formulas.keyword_of(formula, "uniqueItems"))
-    check_inside(schema, array)
-    return Watch(True, watch.repeating or array.min_items > 1)
+    return watch._replace(items=True, repeating=watch.repeating or array.min_items > 1)
+
+
+def _check_names(
+    schema: CompiledSchema, case: Object, strings: StringLowering, formula: Formula, watch: Watch
+) -> Watch:
+    """Check the names of one object; what is to be watched so far, with them."""
+    if not may_matter(case):
+        return watch
+    pointer = schema.formulas.keyword_of(formula, "minProperties")
+    more = free_names(schema, case).spare(strings.shortest, pointer)
+    return watch._replace(names=True, spare=max(watch.spare, more)) if more else watch

@@ -23,7 +23,9 @@ from .objects.choices import Choices
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
+from .protocol import Marks
 from .strings.lowering import StringLowering
+from .unique import NO_WATCH, Watch
 
 Rules = dict[tuple[Formula, int], int]
 
@@ -31,21 +33,21 @@ Rules = dict[tuple[Formula, int], int]
 class FormulaLowering:
     """Adds the values of a schema's formulas to a graph.
 
-    marks: the nodes that items return to which must differ, and which the graph does not tell apart; filled as they are
-    made; repeating: whether some of these must be there, so that a shortest text of the graph may repeat them
+    marks: filled as nodes are made; watch: what must not be there twice, and is not told apart by the graph
     """
 
     def __init__(
         self,
         schema: CompiledSchema,
         form: Form,
-        marks: set[int] | None = None,
+        marks: Marks | None = None,
         *,
-        repeating: bool = False,
+        watch: Watch = NO_WATCH,
         graph: Graph | None = None,
     ) -> None:
         self.schema = schema
-        self.marks: set[int] = set() if marks is None else marks
+        self.marks = Marks(set(), set()) if marks is None else marks
+        self.spare = watch.spare
         self.form = form
         self.graph = Graph() if graph is None else graph
         self.lowering = Lowering(self.graph)
@@ -57,7 +59,9 @@ class FormulaLowering:
         self._shortest: dict[Formula, Measure] = {}
         self._is_indented = form.spacing.depends_on_depth
         indent = form.spacing.indent if self._is_indented else None
-        self._measures = Measures(indent, form.spelling, uniform=repeating, of_strings=self.strings.shortest)
+        self._measures = Measures(
+            indent, form.spelling, uniform=watch.repeating, spare=watch.spare, of_strings=self.strings.shortest
+        )
         self._spaces: dict[int, int] = {}
         self._strings: dict[String, int | None] = {}
         self._numbers: dict[Number, int] = {}

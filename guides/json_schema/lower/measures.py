@@ -39,6 +39,7 @@ class Measures:
     But for numbers, which are written as the spelling has it; one that stands for a set as the shortest of the set.
     of_strings: the bytes that nodes which count characters say of a string that stands for a set; it may have fewer
     uniform: whether every item counts as long as the longest of its array, where nobody knows which of them are left
+    spare: how many bytes more a name counts, where nobody knows which of them are left
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class Measures:
         spelling: Spelling = "any",
         *,
         uniform: bool = False,
+        spare: int = 0,
         of_strings: Callable[[String], int] | None = None,
     ) -> None:
         self._indent = indent
         self._of_strings = of_strings
         self._uniform = uniform
+        self._spare = spare
         self._spelling: Spelling = spelling
         # The containers themselves are kept, so that their numbers stay theirs.
         self._known: dict[int, tuple[Any, Measure]] = {}
@@ -83,7 +86,7 @@ class Measures:
         if not value:
             return EMPTY
         colon = 1 if self._indent is None else 2
-        names = [len(spelt(name)) + colon for name in value] if is_object(value) else [0] * len(value)
+        names = [len(spelt(name)) + colon + self._spare for name in value] if is_object(value) else [0] * len(value)
         parts = [self._told(part) for part in (value.values() if is_object(value) else value)]
         if self._uniform and is_array(value):
             parts = [Measure(max(part.length for part in parts), max(part.lines for part in parts))] * len(parts)

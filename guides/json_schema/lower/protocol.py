@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
@@ -12,6 +12,16 @@ from ..algebra.formula import Formula
 from ..compiled import CompiledSchema
 from .form import Form
 from .strings.lowering import StringLowering
+
+
+class Marks(NamedTuple):
+    """Where a text must not have something twice that the graph does not tell apart; filled as nodes are made.
+
+    items: the nodes that items return to which must differ; names: those that names of members return to
+    """
+
+    items: set[int]
+    names: set[int]
 
 
 class ContainerLowering(Protocol):
@@ -48,8 +58,8 @@ class ItemLowering(ContainerLowering, Protocol):
     """What arrays need besides: their items."""
 
     @property
-    def marks(self) -> set[int]:
-        """The nodes that items return to which must differ, but are not told apart by the graph."""
+    def marks(self) -> Marks:
+        """Where items must differ."""
         ...
 
     @property
@@ -86,6 +96,16 @@ class NameLowering(ContainerLowering, Protocol):
 
 class MemberLowering(NameLowering, Protocol):
     """What objects need besides: their members."""
+
+    @property
+    def spare(self) -> int:
+        """How many bytes longer than a shortest name one is that must be there, and must be none that is there."""
+        ...
+
+    @property
+    def marks(self) -> Marks:
+        """Where names must differ."""
+        ...
 
     @property
     def schema(self) -> CompiledSchema:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ....errors import LimitError, SchemaError
 from ...limits import spend
 from ..algebra import arrays
-from ..algebra.cases import Array, Normal, Object
+from ..algebra.cases import Array, Normal
 from ..algebra.formula import NOTHING, Formula, json_key
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
@@ -26,10 +26,24 @@ MAX_GROUPS = 20_000
 
 
 class Watch(NamedTuple):
-    """Whether there are arrays to be watched, and whether items must be there in one that a shortest text repeats."""
+    """What is to be watched.
 
-    any: bool = False
+    items: whether there are arrays; repeating: whether items must be there in one, so that a shortest text repeats them
+    names: whether there are objects; spare: how many bytes longer than a shortest name one is that must be there
+    """
+
+    items: bool = False
     repeating: bool = False
+    names: bool = False
+    spare: int = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to be watched."""
+        return self.items or self.names
+
+
+NO_WATCH = Watch()
 
 
 def is_watched(schema: CompiledSchema, case: Array) -> bool:
@@ -72,39 +86,6 @@ def check_watched(schema: CompiledSchema, case: Array, formula: Formula, pointer
         )
     if case.prefix and case.min_items > 1:
         _check_prefix(schema, case, pointer)
-
-
-def check_inside(schema: CompiledSchema, case: Array) -> None:
-    """Raise SchemaError for objects within items of which names that are not mentioned must be there.
-
-    Nobody may write such a name twice there, and the lengths that the graph promises do not say so.
-    """
-    todo = [frozenset(_parts(case))]
-    seen = set(todo)
-    while todo:
-        group = todo.pop()
-        spend(1000 * len(group))
-        normals = [schema.cases(formula) for formula in group]
-        for formula, normal in zip(group, normals, strict=True):
-            if any(_wants_names(schema, object_) for object_ in normal.objects):
-                raise SchemaError(
-                    "uniqueItems can be enforced for objects only where no two members with names that are not "
-                    "mentioned must be there",
-                    schema.formulas.keyword_of(formula, "minProperties"),
-                )
-        for part in _below(schema, [array for normal in normals for array in normal.arrays], normals):
-            if part and part not in seen:
-                if len(seen) >= MAX_GROUPS:
-                    raise LimitError("items that must differ are too large: more than 20,000 kinds of values in them")
-                seen.add(part)
-                todo.append(part)
-
-
-def _wants_names(schema: CompiledSchema, case: Object) -> bool:
-    """Whether two members, or more, must be there whose names are not mentioned."""
-    if case.min_properties - len(case.required) < 2 and len(case.some) < 2:
-        return False
-    return many_rules(case) or any(formula is not NOTHING for _, formula in schema.regions(case))
 
 
 def different_values(schema: CompiledSchema, case: Array, part: Formula, formula: Formula) -> list[Any]:

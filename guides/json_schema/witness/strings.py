@@ -25,6 +25,8 @@ from ..read.patterns import parse
 
 MANY_STAGES = 4_000
 """After how many stages, each counted once for every condition, a search for a shortest member becomes one for any."""
+LONG = 64
+"""How many characters more than they must have texts are counted with, where there is no bound."""
 
 Conditions = tuple[tuple[Expression, bool], ...]
 States = tuple[int, ...]
@@ -274,13 +276,67 @@ def _search(case: String, count: int) -> Iterator[str]:
         level = following
 
 
+def few(case: String, most: int) -> list[str] | None:
+    """All members of a set that is no list and no quotation; None if they are more than `most`.
+
+    Counts, length by length, how many texts lead to each state; characters that nothing tells apart count together.
+    """
+    pairs = conditions(case)
+    left = most + sum(is_member(replace(case, excluded=NO_NAMES), text) for text in case.excluded)
+    level = {tuple(0 for _ in pairs): 1}
+    ways: list[dict[States, list[tuple[int, int, States]]]] = []
+    for length in range(case.min_length + LONG if case.max_length is None else case.max_length + 1):
+        if length >= case.min_length:
+            left -= sum(count for states, count in level.items() if _accepted(pairs, states))
+            if left < 0:
+                return None
+        ways.append({states: _ways(pairs, states) for states in level})
+        following: dict[States, int] = {}
+        for states, count in level.items():
+            for low, high, after in ways[-1][states]:
+                following[after] = min(following.get(after, 0) + count * (high - low), left + 1)
+        if not following:
+            break
+        level = following
+    else:
+        if case.max_length is None:
+            found = examples(case, most + 1)
+            return found if len(found) <= most else None
+    endings: dict[States, list[str]] = {}
+    for length in range(len(ways) - 1, -1, -1):
+        endings = {
+            states: [""] * (length >= case.min_length and _accepted(pairs, states))
+            + [chr(at) + end for low, high, after in onward if endings.get(after) for at in range(low, high)
+               for end in endings[after]]
+            for states, onward in ways[length].items()
+        }  # fmt: skip
+    return sorted((text for texts in endings.values() for text in texts if text not in case.excluded), key=_by_length)
+
+
+def _ways(pairs: Conditions, states: States) -> list[tuple[int, int, States]]:
+    """From and up to which character which states follow; no halves of surrogate pairs."""
+    bounds = sorted(_bounds(pairs, states))
+    spend((200 + 50 * len(pairs)) * len(bounds))
+    found = ((low, high, _step(pairs, states, chr(low))) for low, high in pairwise(bounds) if low != 0xD800)
+    return [(low, high, after) for low, high, after in found if after is not None]
+
+
+def _by_length(text: str) -> tuple[int, str]:
+    return len(text), text
+
+
+def _bounds(pairs: Conditions, states: States) -> frozenset[int]:
+    """Where the characters begin that the conditions tell from those before; and behind the last one."""
+    bounds = frozenset((0, 0x30, 0x61, 0xD800, 0xE000, LAST + 1))
+    return bounds.union(*(language.bounds(state) for (language, _), state in zip(pairs, states, strict=True)))
+
+
 def _representatives(pairs: Conditions, states: States, count: int) -> tuple[str, ...]:
     """Of every kind of character that the conditions tell apart the first `count`, the readable ones in front.
 
     Counts the steps that it takes to try them, too.
     """
-    bounds = frozenset((0, 0x30, 0x61, 0xD800, 0xE000, LAST + 1))
-    bounds = bounds.union(*(language.bounds(state) for (language, _), state in zip(pairs, states, strict=True)))
+    bounds = _bounds(pairs, states)
     spend(100 * len(bounds))
     chars = _first_of(bounds, count)
     spend((100 + 50 * len(pairs)) * len(chars))

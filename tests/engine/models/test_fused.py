@@ -18,8 +18,10 @@ from trellm.engine.models.blocks.packed import PackedReader
 from trellm.engine.models.blocks.storage import LayerBlocks
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.fused import decoder as fused_decoder
+from trellm.engine.models.fused import host as fused_host
 from trellm.engine.models.fused import reader as fused_reader
 from trellm.engine.models.fused.decoder import FusedDecoder
+from trellm.engine.models.fused.host import HostDecoder
 from trellm.engine.models.fused.probe import is_right
 from trellm.engine.models.fused.reader import FusedReader
 from trellm.engine.models.fused.structure import UnknownBodyError, structure_of
@@ -62,16 +64,17 @@ def network_of(name: str, dtype: torch.dtype = torch.float32) -> Any:
     return model.to(dtype)
 
 
-def fused_of(network: Any) -> FusedDecoder:
-    found = FusedDecoder.of(network.model, network.config)
-    assert found is not None
+def fused_of(network: Any, kind: type[FusedDecoder] = FusedDecoder) -> FusedDecoder:
+    found = kind.of(network.model, network.config)
+    assert type(found) is kind
     return found
 
 
-@pytest.fixture
-def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fused decoders on the CPU too."""
-    monkeypatch.setattr(fused_reader, "DEVICES", {"cpu", "cuda"})
+@pytest.fixture(params=[HostDecoder, FusedDecoder], ids=["kernels", "torch"])
+def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[FusedDecoder]:
+    """What runs fused on the CPU: by kernels for it, or by torch operations, as on a GPU."""
+    monkeypatch.setitem(fused_reader.DECODERS, "cpu", request.param)
+    return request.param
 
 
 def states_of(fused: FusedDecoder, body: Any, text: list[int], layers: list[LayerBlocks] | None = None) -> Any:
@@ -101,13 +104,15 @@ def agrees(network: Any, fused: FusedDecoder, tolerance: float = 1e-4) -> None:
     torch.testing.assert_close(states_of(fused, network.model, text), expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", KNOWN)
-def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: torch.dtype, tokenizer: Any) -> None:
+def test_any_history_of_texts_gives_what_the_text_alone_does(
+    name: str, dtype: torch.dtype, tokenizer: Any, everywhere: type[FusedDecoder]
+) -> None:
     network = network_of(name, dtype)
     model = DecoderModel(network, tokenizer)
     assert type(model._reader) is FusedReader
+    assert type(model._reader.fused) is everywhere
     tolerance = 1e-3 if dtype == torch.float32 else 1e-5  # norms are float32
     with torch.inference_mode():
         for seed in range(2):
@@ -140,16 +145,17 @@ def test_the_same_tokens_through_the_engine(
         return made
 
     fused = tokens()
-    monkeypatch.setattr(fused_reader, "DEVICES", set[str]())
+    monkeypatch.setattr(fused_reader, "DECODERS", {})
     stock = tokens()
     assert (fused[0], stock[0]) == (FusedReader, PackedReader)
     assert fused[1:] == stock[1:]
     assert max(map(len, stock[1:])) > 10
 
 
-def test_a_token_without_a_slot_is_not_kept() -> None:
+@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
+def test_a_token_without_a_slot_is_not_kept(kind: type[FusedDecoder]) -> None:
     network = network_of("qwen3")
-    fused = fused_of(network)
+    fused = fused_of(network, kind)
     layers = [LayerBlocks(2) for _ in fused.layers]
     ids, positions = torch.tensor([5, 9, 5]), torch.tensor([0, 0, 1])
 
@@ -313,12 +319,13 @@ def test_weights_lie_in_memory_once(name: str) -> None:
         torch.testing.assert_close(value, before[key], rtol=0, atol=0)
 
 
-def test_weights_that_are_written_are_seen() -> None:
+@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
+def test_weights_that_are_written_are_seen(kind: type[FusedDecoder]) -> None:
     network, other = network_of("llama with biases"), network_of("llama with biases")
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.mul_(1.25)
-    fused = fused_of(network)
+    fused = fused_of(network, kind)
     number = fused.prepare()
     network.load_state_dict(other.state_dict())
     assert fused.prepare() == number
@@ -336,9 +343,10 @@ def test_weights_that_are_written_are_seen() -> None:
     ],
     ids=["another dtype", "assigned", "a weight", "a module", "data"],
 )
-def test_weights_that_are_moved_are_laid_anew(move: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
+def test_weights_that_are_moved_are_laid_anew(move: Callable[[Any], Any], kind: type[FusedDecoder]) -> None:
     network = network_of("llama")
-    fused = fused_of(network)
+    fused = fused_of(network, kind)
     number = fused.prepare()
     agrees(network, fused)
     move(network)
@@ -372,9 +380,10 @@ def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
     assert model._reader.fused.prepare() is None
 
 
-def test_two_decoders_of_one_body_leave_each_other_alone() -> None:
+@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
+def test_two_decoders_of_one_body_leave_each_other_alone(kind: type[FusedDecoder]) -> None:
     network = network_of("llama with biases")
-    first, second = fused_of(network), fused_of(network)
+    first, second = fused_of(network, kind), fused_of(network, kind)
     numbers = first.prepare(), second.prepare()
     agrees(network, first)
     agrees(network, second)
@@ -391,9 +400,10 @@ def copies(fused: FusedDecoder) -> Iterator[FusedDecoder]:
     yield pickle.loads(pickle.dumps(fused))
 
 
-def test_copies_are_of_a_body_of_their_own() -> None:
+@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
+def test_copies_are_of_a_body_of_their_own(kind: type[FusedDecoder]) -> None:
     network = network_of("qwen3")
-    fused = fused_of(network)
+    fused = fused_of(network, kind)
     for other in copies(fused):
         with torch.no_grad():
             for parameter in other._body.parameters():
@@ -437,6 +447,24 @@ def test_what_is_loaded_in_inference_mode_is_left_alone() -> None:
     with torch.inference_mode():
         network = network_of("llama")
         assert FusedDecoder.of(network.model, network.config) is None
+
+
+def test_what_the_kernels_are_not_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HostDecoder.of(network_of("llama", torch.bfloat16).model, KNOWN["llama"]()) is None
+    network = network_of("llama")
+    fused = fused_of(network, HostDecoder)
+    network.half()
+    assert fused.prepare() is None
+    network.float()
+    monkeypatch.setattr(fused_host, "_LARGE", 32 * 48)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert HostDecoder.of(network.model, network.config) is None
+        torch.set_num_threads(2)
+        assert fused_of(network, HostDecoder)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_bytes_of_a_step() -> None:

@@ -14,6 +14,7 @@ from trellm.engine.models.blocks.masks import AttentionMasks
 from trellm.engine.models.blocks.reach import Reach, layer_kinds
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.head import Head, find_head
+from trellm.engine.models.rotary import unscaled_context
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
@@ -101,17 +102,35 @@ def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable
         AttentionMasks(t5, "flash_attention_2", torch.float32)
 
 
-@pytest.mark.parametrize("scale", [0.05, 3.0])
+@pytest.mark.parametrize("kind", ["T5", "UMT5"])
+@pytest.mark.parametrize("scale", [0.05, 100.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_what_counts_as_near_follows_type_and_scale(scale: float, dtype: torch.dtype, tokenizer: Any) -> None:
+def test_what_counts_as_near_follows_type_and_scale(
+    kind: str, scale: float, dtype: torch.dtype, tokenizer: Any
+) -> None:
     """Logits of hundreds differ by more than those of units do, and mean the same."""
     torch.manual_seed(1)
-    config = transformers.T5Config(
+    config = getattr(transformers, f"{kind}Config")(
         d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=128, decoder_start_token_id=0,
         initializer_factor=scale, pad_token_id=1, eos_token_id=1,
     )  # fmt: skip
-    model = transformers.T5ForConditionalGeneration(config).eval().to(dtype)
+    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval().to(dtype)
     assert generate.regex(models.transformers(model, tokenizer), "[a-z]{2}")("on", max_tokens=4).isalpha()
+
+
+def test_a_head_behind_a_projection_runs_with_its_model(tokenizer: Any) -> None:
+    config = transformers.RemBertConfig(
+        **{**SMALL, "num_hidden_layers": 1}, **NAMES, intermediate_size=48, input_embedding_size=16,
+        output_embedding_size=24, is_decoder=True,
+    )  # fmt: skip
+    model = build(config)
+    found = Generator(DecoderModel(model, tokenizer)).run(PROMPTS, max_tokens=8, heal=False)
+    assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
+
+
+def test_a_context_without_limit() -> None:
+    for limit, context in ((-1, None), (None, None), (7, 7)):
+        assert unscaled_context(SimpleNamespace(max_position_embeddings=limit)) == context
 
 
 def test_the_nearest_of_several_heads_is_taken() -> None:
@@ -127,7 +146,7 @@ def test_the_nearest_of_several_heads_is_taken() -> None:
         expected = torch.tanh(plain / 4) * 4
         head = find_head(model, hidden, expected)
         assert head is not None and (plain - expected).abs().max() > 0
-        assert torch.equal(head(hidden * 99, None), torch.tanh(model.lm_head(hidden * 99) / 4) * 4)
+        torch.testing.assert_close(head(hidden * 99, None), torch.tanh(model.lm_head(hidden * 99) / 4) * 4)
 
 
 def test_a_tokenizer_without_eos_is_refused(tokenizer: Any) -> None:

@@ -259,3 +259,49 @@ def test_memory_without_room_for_states_is_refused(tokenizer: Any) -> None:
                 generate.text(model)("the", search=Beam(5), max_tokens=3)
             assert generate.text(model)("the", search=Beam(2), max_tokens=3) is not None
             assert engine.held_bytes == 0
+
+
+@torch.inference_mode()
+def test_scans_are_about_as_long_as_what_is_read(tokenizer: Any) -> None:
+    """Chunks of 256 would fill up every prompt; between two passes the modules are their owner's."""
+    torch.manual_seed(1)
+    config = transformers.Mamba2Config(
+        hidden_size=32, num_hidden_layers=2, state_size=8, num_heads=8, head_dim=8, n_groups=2, vocab_size=128,
+        initializer_range=0.3,
+    )  # fmt: skip
+    network = transformers.Mamba2ForCausalLM(config).eval().double()
+    model = DecoderModel(network, tokenizer)
+    seen: set[tuple[int, int]] = set()
+    mixers = [layer.mixer for layer in network.backbone.layers]
+
+    def note(module: Any, given: Any, named: Any) -> None:
+        hidden = given[0] if given else named["hidden_states"]
+        seen.add((hidden.shape[1], module.chunk_size))
+
+    hooks = [mixer.register_forward_pre_hook(note, with_kwargs=True) for mixer in mixers]
+    history = History(model, 2)
+    history.run()
+    for hook in hooks:
+        hook.remove()
+    assert seen == {(width, 256 if width == 1 else 16 if width <= 16 else 32) for width, _ in seen}
+    assert {size for _, size in seen} == {256, 16, 32} and [mixer.chunk_size for mixer in mixers] == [256, 256]
+    for state, text in history.seen:
+        assert_near(state, last_state(model, text))
+
+
+def test_modules_that_scan_are_as_they_were_after_an_error(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = build("mamba2")
+    mixer = network.backbone.layers[0].mixer
+    mixer.chunk_size = 64
+    model = DecoderModel(network, tokenizer)
+
+    def broken(*given: Any, **named: Any) -> None:
+        assert mixer.chunk_size == 16
+        raise ValueError("broken")
+
+    monkeypatch.setattr(mixer, "forward", broken)
+    table = BlockTable()
+    table.slot = 0
+    with pytest.raises(ValueError, match="broken"):
+        model.forward([Chunk(table, [5, 6, 7])], model.make_memory(1))
+    assert mixer.chunk_size == 64

@@ -187,6 +187,25 @@ def test_content_does_not_begin_as_a_call() -> None:
     assert (message.content, message.calls) == ('So: {"name": "now", "parameters": {}}', ())
 
 
+@pytest.mark.parametrize("name", ["llama3", "json", "small", "hermes"])
+def test_an_answer_that_begins_as_a_call(name: str) -> None:
+    """Any object may be the answer: it is a call if all of it is one, and else content."""
+    plan = plan_of(name, answer=JSONGuide({"type": "object"}, TEXT.vocabulary))
+    key = "parameters" if name == "llama3" else "arguments"
+    texts = [
+        f'{{"name": "now", "{key}": 5}}',
+        f'{{"name": "now", "{key}": {{}}, "n": 1}}',
+        '{"name": "now"}',
+        '{"n": "<tool_call>"}',
+    ]
+    for text in texts:
+        assert plan.guide is not None
+        assert accepts(plan.guide, tokens_of(text))
+        assert read(plan, tokens_of(text), Random(2)) == forms.Message(text, None, ())
+    message = read(plan, tokens_of(rendered(name, ONE)), Random(2))
+    assert (message.content, [call.name for call in message.calls]) == (None, ["now"])
+
+
 def test_names_with_odd_characters() -> None:
     odd = ['say "hi"', "a.b:c/d", "größe", "a\\b", "<x>"]
     tools = forms.tools_of([{"type": "function", "function": {"name": name}} for name in odd])

@@ -21,7 +21,7 @@ def test_broken_streams(name: str) -> None:
     random, model = Random(11), TOKENS[name]
     plan = form_of(name, is_text=False, thinks=True).plan(forms.tools_of(TOOLS))
     whole = [model.tokenizer.encode(rendered(name, turn), add_special_tokens=False) for turn in turns_of(name, "x")]
-    for _ in range(60):
+    for _ in range(40):
         tokens = [token for token in random.choice(whole) if token not in model.vocabulary.eos_ids]
         for _ in range(random.randint(1, 3)):
             at = random.randrange(len(tokens) + 1)
@@ -52,6 +52,14 @@ def test_what_is_no_call_is_content() -> None:
     for text in ('<tool_call>\n{"name": "never", "arguments": {}}\n</tool_call>', "a <tool_call> b", "<tool_call>"):
         message = read(plan, TEXT.tokenizer.encode(text, add_special_tokens=False), Random(1))
         assert (message.content, message.calls) == (text, ())
+
+
+def test_an_id_that_never_ends_is_content() -> None:
+    text = "[TOOL_CALLS]now[CALL_ID]abc"
+    message = read(
+        form_of("mistral-v11").plan(forms.tools_of(TOOLS)), TEXT.tokenizer.encode(text, add_special_tokens=False)
+    )
+    assert (message.content, message.calls) == (text, ())
 
 
 def test_deltas_come_as_soon_as_they_are_certain() -> None:

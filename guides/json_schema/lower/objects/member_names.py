@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .....kernels.answers import NEVER
 from ...algebra.cases import Object, Rule, String
-from ...algebra.formula import EVERYTHING, NOTHING, Formula
+from ...algebra.formula import NOTHING, Formula
 from ..protocol import MemberLowering
+from .free_names import free_names
 from .name_choice import NameChoice, suits
 
 MAX_NAMES = 100_000
@@ -24,6 +23,7 @@ class MemberNames:
     regions: the sets of other names, each with the formula of its members' values
     choice: all other names at once, where there would be too many regions
     required: as bits, which names must be there
+    must_differ: whether the other names must be there once only, for what is asked of the object to hold
 
     apart: rules besides, in whose names a region must lie, or outside
     """
@@ -38,21 +38,22 @@ class MemberNames:
             if name in case.required or (formula is not NOTHING and schema.has_instance(formula)):
                 self.names.append(name)
                 self.formulas.append(formula)
+        self.must_differ = False
         self.required = sum(1 << index for index, name in enumerate(self.names) if name in case.required)
         self.schema_names = len(self.names) if owner.form.order == "schema" else 0
-        # A region must lie in the names of each rule of `some`, or outside, for a member to meet it or not.
         self.choice: NameChoice | None = None
         if not apart and self.are_few and uncounted(case, self.required) and suits(case):
             choice = NameChoice(owner, case, depth)
             self.choice = choice if choice.shortest < NEVER else None
             return
-        apart += tuple(Rule(rule.names, EVERYTHING) for rule in case.some)
-        for names, formula in schema.regions(replace(case, rules=(*case.rules, *apart)) if apart else case):
-            if names.values is None:
+        free = free_names(schema, case, apart)
+        for (names, formula), few in zip(free.told, free.listed, strict=True):
+            if few is None:
                 self.regions.append((names, formula))
             else:
-                self.names += sorted(names.values)
-                self.formulas += [formula] * len(names.values)
+                self.names += few
+                self.formulas += [formula] * len(few)
+        self.must_differ = free.must_differ
 
     @property
     def are_few(self) -> bool:

@@ -62,6 +62,7 @@ class Members:
         self._schema_names = names.schema_names
         self._in_order = (1 << self._schema_names) - 1
         self._required = names.required
+        self._must_differ = names.must_differ
         self._ceiling = self._count_that_matters()
 
     def _count_that_matters(self) -> int:
@@ -122,8 +123,26 @@ class Members:
 
     def _other_name(self, choice: NextMember, tail: int) -> int | None:
         """The entry of the names of a region; they are one rule, since they are the same at every place."""
-        names = self._owner.string_rule(self._regions[-1 - choice.name][0])
-        return None if names is None else self._graph.node(links=((CALL, names, tail),))
+        graph, names = self._graph, self._owner.string_rule(self._regions[-1 - choice.name][0])
+        if names is None:
+            return None
+        links: tuple[Link] = ((CALL, names, tail),)
+        if not self._must_differ:
+            return graph.node(links=links)
+        self._owner.marks.names.add(tail)
+        return graph.lazy_node(
+            lambda node: self._define_name(node, links), lambda: self._name_length(choice.name), tail
+        )
+
+    def _define_name(self, node: int, links: tuple[Link]) -> None:
+        self._graph.define(node, links=links)
+
+    def _name_length(self, name: int) -> int:
+        """The bytes of a name, of one that must be none that is there as many as are enough for that."""
+        if name >= 0:
+            return len(spelt(self._names[name]))
+        shortest = self._owner.strings.shortest(self._regions[-1 - name][0])
+        return shortest + self._owner.spare if self._must_differ else shortest
 
     def _tail(self, choice: NextMember) -> int:
         """The node after a name: colon, value, and what comes after the member."""
@@ -255,11 +274,7 @@ class Members:
         key = (choice.name, choice.formula)
         known = self._member_lengths.get(key)
         if known is None:
-            if choice.name >= 0:
-                name = len(spelt(self._names[choice.name]))
-            else:
-                name = self._owner.strings.shortest(self._regions[-1 - choice.name][0])
-            known = name + self._owner.length_after_name(choice.formula, self._depth)
+            known = self._name_length(choice.name) + self._owner.length_after_name(choice.formula, self._depth)
             self._member_lengths[key] = known
         return known
 

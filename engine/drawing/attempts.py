@@ -1,0 +1,230 @@
+"""Exact draws: attempts at a text, each given up as often as the model would leave the constraint.
+
+An attempt goes down the trie by the bounds of what is behind each token. Where it comes to a node with another bound
+than the one it was led there by, since the model was asked, or other attempts learnt something meanwhile, it goes on
+with probability new / old. So it ends in a text x with probability P(x) / (the root's bound when it began), whatever is
+learnt by whom in between: accepted texts are independent draws of P given the constraint. They are counted in the order
+in which their attempts began; counted as they end, short texts would come first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import SamplingError
+from ...kernels.logits.mask import allowed_ids
+from ..decode.randomness import row_key, uniform
+from ..decode.row import Reader, Request
+from ..memory.pool import Pool
+from ..search import SMC, Exact
+from .distribution import Distribution, Draw, Question
+from .drawn import Drawn
+from .particles import Particles
+from .path import Path, Walk
+from .readers import Readers, Tokens
+from .trie import Node, Trie
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A way down the trie. bound: of its node, when it was led there; begun: of the root, when it began."""
+
+    number: int
+    key: int
+    node: Node
+    bound: float
+    begun: float
+
+
+class Attempts:
+    """The attempts at the texts of one prompt; `Population` says what callers use.
+
+    texts: those that count, in the order of their attempts
+    """
+
+    def __init__(self, request: Request, walk: Walk, trie: Trie, pool: Pool, first: Reader) -> None:
+        assert isinstance(request.search, Exact)
+        self.request = request
+        self.error: Exception | None = None
+        self.texts: list[Path] = []
+        self._search = request.search
+        self._walk = walk
+        self._trie = trie
+        self._pool = pool
+        self._content = first.table.node
+        self._readers = Readers(pool, request.start.prompt, first)
+        self._running: list[Attempt] = []
+        self._outcomes: dict[int, tuple[Path | None, float]] = {}  # of attempts that wait for earlier ones
+        self._begun = 0
+        self._settled = 0
+        self._ideal = 0.0  # how many attempts without a trie the settled ones stand for
+        self._asked: list[Node] = []
+        self._pilot: Particles | None = None
+
+    @property
+    def readers(self) -> Sequence[Reader]:
+        """What the model reads."""
+        return self._readers.all if self._pilot is None else self._pilot.readers
+
+    @property
+    def done(self) -> bool:
+        """Whether it goes on no more."""
+        return self.error is not None or len(self.texts) == self._search.n
+
+    def again(self, first: Reader) -> None:
+        """Have everything to read again."""
+        (self._readers if self._pilot is None else self._pilot).again(first)
+
+    def ask(self, rows: Mapping[int, int]) -> Question:
+        """What it is to be told of the nodes that were read."""
+        if self._pilot is not None:
+            return self._pilot.ask(rows)
+        root = self._trie.root
+        nodes = {id(attempt.node): attempt.node for attempt in self._running if attempt.node.ids is None}
+        if root.ids is None:
+            nodes[id(root)] = root
+        self._asked = list(nodes.values())
+        paths = [node.path for node in self._asked]
+        places = [rows[id(self._readers.of(path.tokens))] for path in paths]
+        return Question(places, paths, [self._walk.mask(path) for path in paths])
+
+    def answer(self, found: Distribution, first: int) -> list[Draw]:
+        """Go on where the model was asked, and begin further attempts; only a pilot has something to be drawn."""
+        if self._pilot is not None:
+            return self._pilot.answer(found, first)
+        self._learn(found, first)
+        for attempt in list(self._running):
+            self._go_on(attempt)
+        self._settle()
+        self._begin()
+        for node in self._asked:
+            if not self._trie.has_room(node):
+                node.forget()
+        if self.done:
+            return []
+        if self._trie.root.bound <= 0:
+            raise SamplingError(
+                f"search=Exact(...): the model gives probability 0 to all texts of the constraint within max_tokens, "
+                f"at prompt {self.request.number}; see what it wants to say with search=Sample() and diagnostics=True",
+                -math.inf,
+            )
+        if self._running:
+            waiting: dict[Tokens, None] = {attempt.node.path.tokens: None for attempt in self._running}
+            self._readers.keep(list(waiting), root=True)
+        elif self.texts:
+            raise self._gave_up(math.log(len(self.texts) / self._ideal))
+        else:
+            self._begin_pilot()
+        return []
+
+    def take(self, tokens: Sequence[int]) -> None:
+        """Let a pilot have what was drawn."""
+        if self._pilot is not None and not self._pilot.is_fresh:
+            self._pilot.take(tokens)
+            if self._pilot.done:
+                self.error = self._gave_up(self._pilot.log_z)
+
+    def results(self) -> list[tuple[Path, Drawn]]:
+        """The texts, each with how it was drawn."""
+        log_z = math.log(len(self.texts) / self._ideal)
+        drawn = Drawn(
+            log_weight=0.0,
+            log_z=min(0.0, log_z),
+            ess=float(len(self.texts)),
+            acceptance=len(self.texts) / self._settled,
+            tokens_read=self._readers.tokens / len(self.texts),
+        )
+        return [(path, drawn) for path in self.texts]
+
+    def _learn(self, found: Distribution, first: int) -> None:
+        """Write down what the model says at the nodes that were read."""
+        size = found.logits.shape[1]
+        for row, node in enumerate(self._asked, first):
+            if not found.sound[row]:
+                raise self._walk.unusable(node.path)
+            mask = self._walk.mask(node.path)
+            ids = np.arange(size, dtype=np.int32) if mask is None else allowed_ids(mask, size)
+            chances = found.probabilities(row, ids)
+            node.learn(ids[chances > 0], chances[chances > 0])
+
+    def _go_on(self, attempt: Attempt) -> None:
+        """Let an attempt go on until the model is to be asked, or to its end."""
+        while attempt.node.ids is not None:
+            node, step = attempt.node, len(attempt.node.path.tokens)
+            if uniform(attempt.key, step) * attempt.bound >= node.bound:
+                return self._end(attempt, None)
+            slot = node.choose(uniform(attempt.key, step, 1))
+            token = int(node.ids[slot])
+            child = node.children.get(token)
+            if child is None:
+                child = node.children[token] = Node(self._walk.after(node.path, token), node, slot)
+            if child.path.finish is not None:
+                return self._end(attempt, child.path)
+            if child.path.is_dead:
+                node.weights[slot] = 0.0
+                node.tighten()
+                return self._end(attempt, None)
+            attempt.node, attempt.bound = child, child.bound
+        return None
+
+    def _end(self, attempt: Attempt, path: Path | None) -> None:
+        """An attempt came to a text, or was given up."""
+        self._running.remove(attempt)
+        self._outcomes[attempt.number] = (path, attempt.begun)
+
+    def _settle(self) -> None:
+        """Count the outcomes of attempts before which none is under way, in their order."""
+        while not self.done and self._settled in self._outcomes:
+            path, begun = self._outcomes.pop(self._settled)
+            self._settled += 1
+            self._ideal += 1 / begun
+            if path is not None:
+                self.texts.append(path)
+
+    def _begin(self) -> None:
+        """Begin attempts until enough of them wait for the model; those that need not are at their ends at once."""
+        root = self._trie.root
+        while not self.done and root.bound > 0 and self._begun < self._search.attempts * self._search.n:
+            waiting = sum(path is not None for path, _ in self._outcomes.values())
+            found = len(self.texts) + waiting
+            ended = self._settled + len(self._outcomes)
+            wanted = math.ceil((self._search.n - found) * (ended + 1) / (found + 1))
+            if len(self._running) >= min(self._search.parallel, wanted):
+                return
+            key = row_key(self.request.key, self._begun)
+            attempt = Attempt(self._begun, key, root, root.bound, root.bound)
+            self._running.append(attempt)
+            self._begun += 1
+            self._go_on(attempt)
+            self._settle()
+
+    def _begin_pilot(self) -> None:
+        """Ask particles how likely texts of the constraint are, since no attempt came to one."""
+        search, prompt = self._search, self.request.start.prompt
+        self._readers.keep([], root=True)
+        root = self._readers.of(())
+        cut = self._pool.can_cut
+        table = self._pool.fork(root.table, len(prompt) - 1) if cut else self._pool.table(root.table.source)
+        if not cut:
+            table.node = self._content
+        self._readers.keep([], root=False)
+        pilot = SMC(
+            search.parallel, temperature=search.temperature, top_k=search.top_k, top_p=search.top_p, min_p=search.min_p
+        )
+        first = Reader(table, list(prompt[len(table.tokens) :]))
+        self._pilot = Particles(self.request, pilot, self._walk, self._pool, first)
+
+    def _gave_up(self, log_z: float) -> SamplingError:
+        search = self._search
+        share = "too small to be estimated" if log_z == -math.inf else f"about {math.exp(log_z):.2g}"
+        return SamplingError(
+            f"search=Exact(...): {len(self.texts)} of {search.n} texts after {self._settled:,} attempts at prompt "
+            f"{self.request.number}. The probability that the model by itself stays within the constraint and "
+            f"max_tokens is {share} (log_z={log_z:.4g}); use search=SMC(64), ask for it in the prompt, or allow more: "
+            f"attempts={10 * search.attempts:,}",
+            log_z,
+        )

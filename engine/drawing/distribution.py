@@ -1,0 +1,108 @@
+"""What a model says of the next token before anything is refused, and how much of that a mask leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...guides.protocol import Mask
+from ...kernels.logits.select import NAN, logsumexp, masked_sample
+from ..decode.arrays import as_list
+from ..decode.reading import stack_masks
+from ..search.target import Target
+from .path import Path
+
+
+class Distribution(NamedTuple):
+    """The distributions of some rows, which are not normalised.
+
+    logits: float32 [rows, V], over the temperature, -inf where a filter leaves a token out
+    masks: int32 [rows, ceil(V / 32)], None where nothing is refused
+    masses: the natural logarithm of the probability of all that each row's mask allows; -inf where that is 0
+    raws: log-sum-exp of all logits of each row; sound: whether each row is a distribution
+    """
+
+    logits: Tensor
+    masks: Tensor | None
+    masses: list[float]
+    raws: list[float]
+    sound: list[bool]
+
+    def probabilities(self, row: int, ids: NDArray[np.int32] | None) -> NDArray[np.float64]:
+        """The probabilities of some tokens of a row, or of all, float64 [len(ids)]."""
+        logits = self.logits[row]
+        if ids is not None:
+            logits = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
+        return np.exp(logits.cpu().numpy().astype(np.float64) - self.raws[row])
+
+
+class Question(NamedTuple):
+    """What a population is to be told: of which rows of the logits that were computed, under which masks."""
+
+    rows: list[int]
+    paths: list[Path]
+    masks: list[Mask | None]
+
+
+class Draw(NamedTuple):
+    """A token to be drawn out of a row of distributions, at a number in [0, 1)."""
+
+    row: int
+    uniform: float
+
+
+def draw(found: Distribution, draws: Sequence[Draw]) -> list[int]:
+    """A token for each draw, out of its row under its mask."""
+    if not draws:
+        return []
+    rows = [row for row, _ in draws]
+    is_each_once = rows == list(range(len(found.logits)))
+    logits = found.logits if is_each_once else found.logits[rows]
+    masks = found.masks if is_each_once or found.masks is None else found.masks[rows]
+    return as_list(masked_sample(logits, [uniform for _, uniform in draws], masks).tokens)
+
+
+def distribution(logits: Tensor, masks: Sequence[Mask | None], target: Target) -> Distribution:
+    """The distributions that a target makes of a model's logits, float32 [rows, V]."""
+    found = kept(logits, target) if target.is_filtered else logits
+    if target.temperature != 1:
+        found = found / target.temperature
+    stacked = stack_masks(masks, found)
+    sums = logsumexp(found, stacked)
+    raws: list[float] = as_list(sums.raw)
+    masked: list[float] = as_list(sums.masked)
+    unusable = [status == NAN or not np.isfinite(raw) for status, raw in zip(as_list(sums.status), raws, strict=True)]
+    masses = [
+        0.0 if mask is None or bad else min(0.0, some - raw)
+        for mask, bad, some, raw in zip(masks, unusable, masked, raws, strict=True)
+    ]
+    return Distribution(found, stacked, masses, raws, [not bad for bad in unusable])
+
+
+def kept(logits: Tensor, target: Target) -> Tensor:
+    """Logits with -inf where top_k, top_p and min_p leave a token out, as they do for `Sample` without a mask."""
+    found = logits
+    if target.top_k is not None and target.top_k < logits.shape[1]:
+        least = torch.topk(found, target.top_k, dim=1).values[:, -1:]
+        found = found.masked_fill(found < least, -torch.inf)
+    if target.top_p < 1:
+        weights = _weights(found, target.temperature)
+        ordered, order = torch.sort(weights, dim=1, descending=True, stable=True)
+        before = torch.cumsum(ordered, 1) - ordered
+        is_out = before >= target.top_p * weights.sum(1, keepdim=True)
+        found = found.masked_fill(torch.zeros_like(is_out).scatter(1, order, is_out), -torch.inf)
+    if target.min_p > 0:
+        weights = _weights(found, target.temperature)
+        found = found.masked_fill(weights < target.min_p * weights.max(1, keepdim=True).values, -torch.inf)
+    return found
+
+
+def _weights(logits: Tensor, temperature: float) -> Tensor:
+    """Probabilities, not normalised: float64 [rows, V], the greatest of each row 1."""
+    values = logits.double()
+    return torch.exp((values - values.max(1, keepdim=True).values) / temperature)

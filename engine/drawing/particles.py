@@ -1,0 +1,259 @@
+"""Weighted texts side by side: sequential Monte Carlo, and importance sampling, which is the same without resampling.
+
+Particles that have the same tokens are one text to the model until they choose different ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import SamplingError
+from ...guides.protocol import Mask
+from ...kernels.logits.mask import allowed_ids
+from ..decode.randomness import row_key, uniform
+from ..decode.row import Reader, Request
+from ..memory.pool import Pool
+from ..search import SMC, Importance
+from .distribution import Distribution, Draw, Question
+from .drawn import Drawn, distance, effective, log_mean, shares
+from .path import Path, Walk
+from .potentials import Potentials
+from .readers import Readers
+from .rejection import first_accepted
+from .resampling import stratified, systematic
+
+OUTSIDE = 1 / 16
+"""How often a token is drawn after which the rest perhaps does not fit into the budget, where some surely do."""
+_RESAMPLING = 1 << 40
+
+
+@dataclass(slots=True, eq=False)
+class Particle:
+    """A text with its weight; `known` is what the potential said of it."""
+
+    key: int
+    path: Path
+    log_weight: float = 0.0
+    known: float = 0.0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is to be continued."""
+        return self.path.finish is None and self.log_weight > -math.inf
+
+
+class Particles:
+    """The particles of one prompt; `Population` says what callers use."""
+
+    def __init__(self, request: Request, search: SMC | Importance, walk: Walk, pool: Pool, first: Reader) -> None:
+        self.request = request
+        self.error: Exception | None = None
+        self._search = search
+        self._walk = walk
+        self._potentials = Potentials(search) if isinstance(search, SMC) else None
+        self._readers = Readers(pool, request.start.prompt, first)
+        path = walk.first()
+        self._particles = [Particle(row_key(request.key, number), path) for number in range(search.rows)]
+        self._is_finished = False
+        self.is_fresh = True  # has been told nothing yet
+        self._groups: list[list[Particle]] = []  # those that have the same tokens
+        self._masks: list[Mask | None] = []  # of each group
+        self._plain: list[tuple[int, float, Particle]] = []  # with their rows, and the masses of these
+        self._step = 0
+        self._causes = Counter[str]()
+
+    @property
+    def readers(self) -> Sequence[Reader]:
+        """What the model reads."""
+        return self._readers.all
+
+    @property
+    def done(self) -> bool:
+        """Whether it goes on no more."""
+        return self._is_finished or self.error is not None
+
+    @property
+    def log_z(self) -> float:
+        """The logarithm of the estimate of the target's mass, which has no bias."""
+        return log_mean(self._log_weights)
+
+    @property
+    def _log_weights(self) -> list[float]:
+        return [particle.log_weight for particle in self._particles]
+
+    def again(self, first: Reader) -> None:
+        """Have everything to read again."""
+        self._readers.again(first)
+
+    def ask(self, rows: Mapping[int, int]) -> Question:
+        """What it is to be told of the texts that its particles have, each once."""
+        groups: dict[tuple[int, ...], list[Particle]] = {}
+        for particle in self._particles:
+            if particle.is_live:
+                groups.setdefault(particle.path.tokens, []).append(particle)
+        self._groups = list(groups.values())
+        paths = [group[0].path for group in self._groups]
+        self._masks = [self._walk.mask(path) for path in paths]
+        return Question([rows[id(self._readers.of(tokens))] for tokens in groups], paths, self._masks)
+
+    def answer(self, found: Distribution, first: int) -> list[Draw]:
+        """Weigh the particles by the masks' masses: what is to be drawn for those that go on."""
+        walk = self._walk
+        self.is_fresh = False
+        self._causes.clear()
+        self._plain = []
+        for row, (group, mask) in enumerate(zip(self._groups, self._masks, strict=True), first):
+            path = group[0].path
+            if not found.sound[row]:
+                raise walk.unusable(path)
+            closing = walk.closing(path)
+            if found.masses[row] == -math.inf:
+                cause = "max_tokens" if walk.left(path) == 0 else "the model, which gives 0 to all that is allowed"
+                self._kill(group, cause)
+            elif closing is None and (self._potentials is None or self._potentials.accepts is None):
+                self._plain += [(row, found.masses[row], particle) for particle in group]
+            else:
+                self._draw_apart(group, found, row, mask, closing)
+        return [Draw(row, self._uniform(particle, 0)) for row, _, particle in self._plain]
+
+    def take(self, tokens: Sequence[int]) -> None:
+        """Let particles have the tokens that were drawn, and resample."""
+        after: dict[tuple[int, int], Path] = {}
+        for (row, mass, particle), token in zip(self._plain, tokens, strict=True):
+            if (row, token) not in after:
+                after[row, token] = self._walk.after(particle.path, token)
+            self._take(particle, after[row, token], mass)
+        self._step += 1
+        if self.log_z == -math.inf:
+            self.error = self._died()
+            return
+        if self._potentials is not None:
+            self._resample()
+        live = {particle.path.tokens: None for particle in self._particles if particle.is_live}
+        self._is_finished = not live
+        if live:
+            self._readers.keep(list(live), root=False)
+
+    def results(self) -> list[tuple[Path, Drawn]]:
+        """The texts that have a weight, or as many as are asked for, drawn by the weights."""
+        weights = self._log_weights
+        log_z, ess = self.log_z, effective(weights)
+        apart = distance(weights) if self._potentials is None else None
+        read = self._readers.tokens / self._search.n
+        if self._search.n < len(self._particles):
+            chosen = self._chosen(self._search.n)
+            return [(self._particles[i].path, Drawn(0.0, log_z, ess, read)) for i in chosen]
+        return [
+            (particle.path, Drawn(particle.log_weight, log_z, ess, read, distance=apart))
+            for particle in self._particles
+            if particle.log_weight > -math.inf
+        ]
+
+    def _draw_apart(
+        self, group: list[Particle], found: Distribution, row: int, mask: Mask | None, closing: Mask | None
+    ) -> None:
+        """As `_drawn`, where a function refuses tokens, or where the budget is nearly used up.
+
+        There tokens after which the rest surely fits are preferred, which the weights make up for.
+        """
+        size, path = found.logits.shape[1], group[0].path
+        ids = np.arange(size, dtype=np.int32) if mask is None else allowed_ids(mask, size)
+        chances = found.probabilities(row, ids)
+        fits = np.ones(len(ids), np.bool_) if closing is None else _allows(closing, ids)
+        shares_of = float(chances[fits].sum()), float(chances[~fits].sum())
+        after: dict[int, Path] = {}
+
+        def behind(place: int) -> Path:
+            if place not in after:
+                after[place] = self._walk.after(path, int(ids[place]))
+            return after[place]
+
+        def accepts(place: int) -> bool:
+            return self._potentials is None or self._potentials.accepted(behind(place))
+
+        for particle in group:
+            is_outside = self._uniform(particle, 1) < OUTSIDE if min(shares_of) > 0 else shares_of[0] == 0
+            chance = 1.0 if min(shares_of) == 0 else OUTSIDE if is_outside else 1 - OUTSIDE
+            part = np.where(fits == is_outside, 0.0, chances)
+            place, share = 0, 1.0
+            if self._potentials is None or self._potentials.accepts is None:
+                sums = np.cumsum(part)
+                place = int(np.searchsorted(sums, self._uniform(particle, 0) * sums[-1], side="right"))
+                place = min(place, int(np.flatnonzero(part)[-1]))
+            else:
+                place, share = first_accepted(part, accepts, self._uniforms(particle))
+            if place < 0:
+                self._kill([particle], "accepts, which refuses all that is allowed")
+            else:
+                self._take(particle, behind(place), math.log(float(part.sum()) * share / chance))
+
+    def _take(self, particle: Particle, path: Path, log_weight: float) -> None:
+        """Let a particle have its next token, and the weight that comes of that."""
+        particle.path = path
+        particle.log_weight += log_weight
+        if path.is_dead:
+            self._kill([particle], "max_tokens")
+        elif self._potentials is not None:
+            known = self._potentials.of(path)
+            if known == -math.inf:
+                self._kill([particle], "the potential")
+            else:
+                particle.log_weight += known - particle.known
+                particle.known = known
+
+    def _kill(self, group: Sequence[Particle], cause: str) -> None:
+        for particle in group:
+            particle.log_weight = -math.inf
+        self._causes[cause] += len(group)
+
+    def _resample(self) -> None:
+        """Continue the likely particles in the place of others, where too few of them count."""
+        assert isinstance(self._search, SMC)
+        weights = self._log_weights
+        if effective(weights) >= self._search.ess * len(weights) or not any(one.is_live for one in self._particles):
+            return
+        parents = [self._particles[i] for i in self._chosen(len(weights))]
+        mean = log_mean(weights)
+        self._particles = [
+            Particle(particle.key, parent.path, mean, parent.known)
+            for particle, parent in zip(self._particles, parents, strict=True)
+        ]
+
+    def _chosen(self, count: int) -> list[int]:
+        """So many of the particles, by their weights."""
+        assert isinstance(self._search, SMC)
+        key = row_key(self.request.key, _RESAMPLING + self._step)
+        comb = systematic if self._search.resampling == "systematic" else stratified
+        return comb(shares(self._log_weights), count, [uniform(key, number) for number in range(count)])
+
+    def _uniform(self, particle: Particle, attempt: int) -> float:
+        return uniform(particle.key, self._step, attempt)
+
+    def _uniforms(self, particle: Particle) -> Iterator[float]:
+        """Random numbers without end, none of which `_uniform` gives out."""
+        attempt = 2
+        while True:
+            yield self._uniform(particle, attempt)
+            attempt += 1
+
+    def _died(self) -> SamplingError:
+        """Why nothing is left."""
+        causes = ", ".join(cause for cause, _ in self._causes.most_common())
+        name = type(self._search).__name__
+        return SamplingError(
+            f"search={name}({self._search.rows}): at step {self._step - 1} of prompt {self.request.number} all "
+            f"particles have weight 0, because of {causes}; use more particles, allow more tokens, or a potential that "
+            "says earlier which texts are better",
+            -math.inf,
+        )
+
+
+def _allows(mask: Mask, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which tokens a mask allows."""
+    return (mask[ids >> 5] >> (ids & 31).astype(np.uint32)) & 1 == 1

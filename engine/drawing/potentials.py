@@ -1,0 +1,49 @@
+"""What callers' functions say of texts, checked."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from ...checks import shown
+from ...errors import OptionError
+from ..search import SMC
+from .path import Path
+
+
+class Potentials:
+    """The functions of a search, each asked once about a text as it is drawn."""
+
+    def __init__(self, search: SMC) -> None:
+        self.accepts = search.accepts
+        self._potential = search.potential
+        self._last: tuple[Path, float] | None = None
+
+    def of(self, path: Path) -> float:
+        """The logarithm of the weight of a text; 0 without a potential."""
+        if self._potential is None:
+            return 0.0
+        if self._last is None or self._last[0] is not path:
+            self._last = path, _log_weight(self._potential(path.said, path.finish is not None))
+        return self._last[1]
+
+    def accepted(self, path: Path) -> bool:
+        """Whether a text may be."""
+        if path.is_dead:
+            return False
+        assert self.accepts is not None
+        found: Any = self.accepts(path.said, path.finish is not None)
+        if not isinstance(found, bool) and type(found).__name__ not in ("bool_", "bool"):
+            raise OptionError(f"accepts: {shown(found)} is neither True nor False")
+        return bool(found)
+
+
+def _log_weight(found: Any) -> float:
+    if isinstance(found, bool) or type(found).__name__ == "bool_":
+        return 0.0 if found else -math.inf
+    if not isinstance(found, Real) or math.isnan(found) or found == math.inf:
+        raise OptionError(
+            f"potential: {shown(found)} is no weight; the natural logarithm of one, below infinity, or True or False"
+        )
+    return float(found)

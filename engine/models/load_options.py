@@ -1,0 +1,169 @@
+"""What a caller says of how a model is to be loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from ...checks import brief, shown, switch, text_of
+from ...errors import OptionError
+
+DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
+_SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
+_SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How to load a model that is given by name; `models.transformers` says what each is.
+
+    Raises OptionError for values that are none, and for two that exclude each other.
+    """
+
+    device: Any = None
+    dtype: Any = None
+    revision: Any = None
+    device_map: Any = None
+    attn_implementation: Any = None
+    quantization_config: Any = None
+    trust_remote_code: Any = False
+    adapter: Any = None
+
+    def __post_init__(self) -> None:
+        if self.device is not None:
+            object.__setattr__(self, "device", device_of(self.device))
+        object.__setattr__(self, "dtype", dtype_of(self.dtype))
+        switch(self.trust_remote_code, "trust_remote_code")
+        if self.revision is not None:
+            _some_text(self.revision, "revision", "a branch, a tag or a commit of the model on the Hub")
+        if self.attn_implementation is not None:
+            _some_text(self.attn_implementation, "attn_implementation", "'sdpa' or 'eager'")
+        if self.quantization_config is not None:
+            _check_quantization(self.quantization_config)
+        if self.device_map is not None:
+            _check_map(self.device_map)
+            if self.device is not None:
+                raise OptionError("device= and device_map= both say where the model goes; give one of them")
+        if self.adapter is not None:
+            object.__setattr__(self, "adapter", place_of(self.adapter, "adapter"))
+
+    @property
+    def given(self) -> list[str]:
+        """Which of them a caller gave."""
+        unlike = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return [name for name in unlike if name != "dtype" or self.dtype != "auto"]
+
+    @property
+    def of_config(self) -> dict[str, Any]:
+        """What reading the configuration and the tokenizer takes of them."""
+        return self._kept("revision") | {"trust_remote_code": self.trust_remote_code}
+
+    @property
+    def of_weights(self) -> dict[str, Any]:
+        """What reading the weights takes of them."""
+        return self.of_config | self._kept("dtype", "device_map", "attn_implementation", "quantization_config")
+
+    def _kept(self, *names: str) -> dict[str, Any]:
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def dtype_of(dtype: Any) -> Any:
+    """The type of weights as transformers takes it. Raises OptionError."""
+    if dtype is None:
+        return "auto"
+    is_known = isinstance(dtype, torch.dtype) or (isinstance(dtype, str) and dtype in DTYPES)
+    if not is_known or str(dtype).removeprefix("torch.") not in DTYPES:
+        meant = f"; {_SHORT[dtype]!r} is meant?" if isinstance(dtype, str) and dtype in _SHORT else ""
+        raise OptionError(f"dtype={brief(dtype)}: one of {', '.join(map(repr, DTYPES))}, or such a torch.dtype{meant}")
+    return dtype
+
+
+def device_of(device: Any) -> torch.device:
+    """A device that is there. Raises OptionError."""
+    try:
+        if isinstance(device, bool):
+            raise TypeError
+        found = torch.device(device)
+    except (RuntimeError, TypeError, ValueError):
+        raise OptionError(f"device={brief(device)}: no device; possible here are {_devices()}") from None
+    # torch keeps the number of a device in eight bits.
+    wanted = re.fullmatch(r"\w+:(\d+)", device) if isinstance(device, str) else None
+    if not 0 <= (int(wanted[1]) if wanted else found.index or 0) < _count(found.type):
+        raise OptionError(f"device={brief(device)}: there is no such device here; possible are {_devices()}")
+    return found
+
+
+def place_of(name: Any, what: str) -> str:
+    """A name on the Hub, or the path of a folder that is there, of what the option `what` says. Raises OptionError."""
+    if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
+        raise OptionError(f"{what}={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
+    text = text_of(str(name), f"the name of the {what}")
+    path = os.path.expanduser(text)
+    if os.path.isdir(path):  # unlike a Path, it takes any text
+        return path
+    if os.path.exists(path):
+        raise OptionError(f"{what}={text!r} is a file; give the folder that it lies in")
+    is_path = not isinstance(name, str) or text.startswith((".", "/", "~", "\\")) or text.count("/") > 1 or "\\" in text
+    if is_path:
+        raise OptionError(f"{what}={text!r}: there is no such folder")
+    return text
+
+
+def _some_text(value: Any, name: str, what: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise OptionError(f"{name}={shown(value)}: {what}, as a text")
+
+
+def _check_map(places: Any) -> None:
+    """Raise OptionError unless it says of a model, or of its parts, on which device they go."""
+    if isinstance(places, str) and places in _SPREADS:
+        return
+    kind = f"one of {', '.join(map(repr, _SPREADS))}, a device, or a dict of devices by the names of modules"
+    if isinstance(places, Mapping):
+        parts = cast("Mapping[Any, Any]", places)
+        if not parts or not all(isinstance(name, str) for name in parts):
+            raise OptionError(f"device_map={shown(places)}: {kind}")
+        for name, place in parts.items():
+            if place != "disk":
+                _in_map(place, f"device_map[{name!r}]", "a device, or 'disk'")
+        return
+    _in_map(places, "device_map", kind)
+
+
+def _in_map(place: Any, name: str, kind: str) -> None:
+    if not isinstance(place, (str, int, torch.device)):
+        raise OptionError(f"{name}={shown(place)}: {kind}")
+    try:
+        device_of(place)
+    except OptionError as error:
+        raise OptionError(f"{name}={shown(place)}: {kind} ({error})") from None
+
+
+def _check_quantization(given: Any) -> None:
+    if isinstance(given, Mapping):
+        return
+    from transformers.utils.quantization_config import QuantizationConfigMixin
+
+    if not isinstance(given, QuantizationConfigMixin):
+        raise OptionError(
+            f"quantization_config={shown(given)}: a configuration of transformers, such as BitsAndBytesConfig(...), "
+            "or the dict of one"
+        )
+
+
+def _count(kind: str) -> int:
+    """How many devices there are of a kind."""
+    library: Any = getattr(torch, kind, None)
+    if kind == "cpu" or library is None:
+        return int(kind == "cpu")
+    return library.device_count() if getattr(library, "device_count", None) else 0
+
+
+def _devices() -> str:
+    return ", ".join(repr(kind) for kind in ("cpu", "cuda", "mps", "xpu") if _count(kind))

@@ -1,0 +1,184 @@
+"""A layer of a decoder of the Llama family on a CPU, in two kernels: what lies before its attention, and behind it.
+
+They do what plain.py does with torch operations, and the products between, for some tokens at a time, whose states stay
+in the processor's caches all the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..attention.paged import exponential
+from ..jit.aliases import Float, Int, Ints
+from ..jit.wide import inner_njit, njit
+from .products import FAST, multiply
+
+Reals = NDArray[np.floating[Any]]
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def begin_layer(
+    queries: Reals,
+    keys: Reals,
+    values: Reals,
+    residual: Reals,
+    slots: Ints,
+    cos: Reals,
+    sin: Reals,
+    norm: Reals,
+    eps: Float,
+    weight: Reals,
+    bias: Reals,
+    query_norm: Reals,
+    key_norm: Reals,
+    head_eps: Float,
+    states: Reals,
+    product: Reals,
+    across: Reals,
+    sums: Reals,
+) -> None:
+    """Norm, product of queries, keys and values, norms of heads, rotation; keys and values go to their slots.
+
+    queries: [n, heads, size], written
+    keys, values: [blocks, heads, places, size], written where `slots` [n] says, -1 for nowhere
+    residual: [n, hidden]
+    cos, sin: [n, size / 2]
+    norm, eps; query_norm, key_norm, head_eps: weights of norms, or none for heads, and what is added to mean squares
+    weight, bias: [all heads * size, hidden]; none, or as many
+    states, product: room for as many tokens as are multiplied at once, hidden and all heads * size numbers each
+    across, sums: see `multiply`
+    """
+    lanes = across.shape[1]
+    for first in range(0, residual.shape[0], lanes):
+        tokens = min(lanes, residual.shape[0] - first)
+        for token in range(tokens):
+            normalise(states[token], residual[first + token], norm, eps)
+        multiply(product, states, tokens, weight, bias, across, sums)
+        for token in range(tokens):
+            at = first + token
+            place_heads(
+                queries[at], keys, values, slots[at], product[token], cos[at], sin[at], query_norm, key_norm, head_eps
+            )
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def end_layer(
+    residual: Reals,
+    mixed: Reals,
+    out: Reals,
+    out_bias: Reals,
+    norm: Reals,
+    eps: Float,
+    gates: Reals,
+    gates_bias: Reals,
+    down: Reals,
+    down_bias: Reals,
+    states: Reals,
+    product: Reals,
+    across: Reals,
+    sums: Reals,
+) -> None:
+    """The product of what attention found, norm, SwiGLU, and the last product; both sums go to the residual.
+
+    residual: [n, hidden], changed
+    mixed: [n, heads * size]
+    out, gates, down and their biases, if any: weights of the products
+    The rest as `begin_layer` has it; `product` has room for what `gates` gives.
+    """
+    lanes = across.shape[1]
+    for first in range(0, residual.shape[0], lanes):
+        tokens = min(lanes, residual.shape[0] - first)
+        multiply(states, mixed[first:], tokens, out, out_bias, across, sums)
+        for token in range(tokens):
+            add(residual[first + token], states[token])
+            normalise(states[token], residual[first + token], norm, eps)
+        multiply(product, states, tokens, gates, gates_bias, across, sums)
+        for token in range(tokens):
+            gate(product[token], down.shape[1])
+        multiply(states, product, tokens, down, down_bias, across, sums)
+        for token in range(tokens):
+            add(residual[first + token], states[token])
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def normalise_rows(out: Reals, rows: Reals, weight: Reals, eps: Float) -> None:
+    """RMS norm of each row [n, width]."""
+    for row in range(rows.shape[0]):
+        normalise(out[row], rows[row], weight, eps)
+
+
+@inner_njit
+def add(row: Reals, more: Reals) -> None:
+    """Add to a row in place; what is added may be longer."""
+    for i in range(row.size):
+        row[i] += more[i]
+
+
+@inner_njit
+def normalise(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
+    """RMS norm of a row, whose squares are summed in float32; `out` may be the row, and longer."""
+    kind = row.dtype.type
+    total = np.float32(0)
+    for i in range(weight.size):
+        x = np.float32(row[i])
+        total += x * x
+    scale = np.float32(1) / np.sqrt(total / np.float32(weight.size) + np.float32(eps))
+    for i in range(weight.size):
+        out[i] = weight[i] * kind(np.float32(row[i]) * scale)
+
+
+@inner_njit
+def place_heads(
+    queries: Reals,
+    keys: Reals,
+    values: Reals,
+    slot: Int,
+    product: Reals,
+    cos: Reals,
+    sin: Reals,
+    query_norm: Reals,
+    key_norm: Reals,
+    eps: Float,
+) -> None:
+    """From a token's product to its queries [heads, size], and its keys and values in their slot."""
+    heads, size = queries.shape
+    stored, room = keys.shape[1], keys.shape[2]
+    for head in range(heads):
+        part = product[head * size : (head + 1) * size]
+        if query_norm.size > 0:
+            normalise(part, part, query_norm, eps)
+        rotate(queries[head], part, cos, sin)
+    if slot < 0:
+        return
+    for head in range(stored):
+        part = product[(heads + head) * size : (heads + head + 1) * size]
+        if key_norm.size > 0:
+            normalise(part, part, key_norm, eps)
+        rotate(keys[slot // room, head, slot % room], part, cos, sin)
+        value = values[slot // room, head, slot % room]
+        for i in range(size):
+            value[i] = product[(heads + stored + head) * size + i]
+
+
+@inner_njit
+def rotate(out: Reals, part: Reals, cos: Reals, sin: Reals) -> None:
+    """The halves of a head turned against each other."""
+    half = cos.size
+    for i in range(half):
+        left, right = part[i], part[half + i]
+        out[i] = left * cos[i] - right * sin[i]
+        out[half + i] = right * cos[i] + left * sin[i]
+
+
+@inner_njit
+def gate(row: Reals, width: Int) -> None:
+    """SwiGLU, in place: SiLU of the left half of a row of 2 width numbers times the right one."""
+    one, none = row.dtype.type(1), row.dtype.type(0)
+    for i in range(width):
+        x = row[i]
+        # `exponential` gives no less than e^-80, which is much of numbers that are large enough.
+        small = exponential(-abs(x), row) if abs(x) < row.dtype.type(80) else none
+        row[i] = x * ((one if x >= 0 else small) / (one + small)) * row[width + i]

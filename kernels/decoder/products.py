@@ -1,0 +1,198 @@
+"""Products of a few tokens with a matrix on a CPU, on one thread: no library is called, so that small ones pay too."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit.aliases import Int
+from ..jit.vectors import VECTOR
+from ..jit.wide import inner_njit, njit, shared_njit
+from .tiles import HEIGHT, line_narrow, line_wide, low_narrow, low_wide, tall_narrow, tall_wide, turn
+
+Reals = NDArray[np.floating[Any]]
+
+FAST = {"contract", "reassoc", "nsz", "arcp"}
+FEW = 8
+"""Up to so many tokens each sum is taken along its row of the matrix; more lie side by side in vectors."""
+
+
+def lanes_of(dtype: Any) -> int:
+    """How many tokens are multiplied at once: two vectors of them."""
+    return 2 * VECTOR // np.dtype(dtype).itemsize
+
+
+def room_of(widest: int, tallest: int, dtype: Any) -> tuple[Reals, Reals]:
+    """Where `multiply` turns states of up to `widest` numbers, and has up to `tallest` sums of each token."""
+    lanes = lanes_of(dtype)
+    empty = cast("Any", np.empty)
+    return empty((widest, lanes), dtype), empty((tallest, lanes), dtype)
+
+
+def product_of(states: Reals, weight: Reals, bias: Reals | None) -> Reals:
+    """States [n, width] times a matrix [count, width], plus a bias [count] if there is one: [n, count].
+
+    All contiguous, of float32 or float64.
+    """
+    tokens, (count, width) = len(states), weight.shape
+    room = room_of(width, count, states.dtype) if tokens > FEW else room_of(0, 0, states.dtype)
+    out = np.empty((tokens, count), states.dtype)
+    multiply_rows(out, states, weight, np.empty(0, states.dtype) if bias is None else bias, *room)
+    return out
+
+
+@shared_njit(fastmath=FAST, error_model="numpy")
+def multiply(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals, across: Reals, sums: Reals) -> None:
+    """out[t, :count] = weight @ states[t, :width] + bias, of the first tokens.
+
+    out, states: of as many rows or more, and as many columns or more; what `out` has beyond `tokens` means nothing then
+    tokens: no more than `lanes_of`
+    weight: [count, width]; bias: [count], or none
+    across, sums: `room_of` such sizes or larger ones
+    """
+    if tokens <= FEW:
+        along(out, states, tokens, weight, bias)
+        return
+    lanes = VECTOR // states.itemsize
+    count, width = weight.shape
+    to_columns(across, states, tokens, width)
+    for row in range(count):
+        start = bias[row] if bias.size > 0 else states.dtype.type(0)
+        for lane in range(2 * lanes):
+            sums[row, lane] = start
+    if tokens <= lanes:
+        narrow(sums, weight, across)
+    else:
+        wide(sums, weight, across)
+    to_rows(out, sums, tokens, count)
+
+
+@inner_njit
+def along(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals) -> None:
+    """Sums along four rows of the matrix at once, of two tokens where there are two."""
+    count, width = weight.shape
+    zero = states.dtype.type(0)
+    fours = count // 4 * 4
+    for token in range(tokens):
+        for row in range(count):
+            out[token, row] = bias[row] if bias.size > 0 else zero
+    for row in range(0, fours, 4):
+        token = 0
+        while token + 2 <= tokens:
+            x, y = states[token], states[token + 1]
+            a, b, c, d = zero, zero, zero, zero
+            e, f, g, h = zero, zero, zero, zero
+            for i in range(width):
+                p, q = x[i], y[i]
+                k, m = weight[row, i], weight[row + 1, i]
+                n, o = weight[row + 2, i], weight[row + 3, i]
+                a += p * k
+                b += p * m
+                c += p * n
+                d += p * o
+                e += q * k
+                f += q * m
+                g += q * n
+                h += q * o
+            out[token, row] += a
+            out[token, row + 1] += b
+            out[token, row + 2] += c
+            out[token, row + 3] += d
+            out[token + 1, row] += e
+            out[token + 1, row + 1] += f
+            out[token + 1, row + 2] += g
+            out[token + 1, row + 3] += h
+            token += 2
+        if token < tokens:
+            x = states[token]
+            a, b, c, d = zero, zero, zero, zero
+            for i in range(width):
+                p = x[i]
+                a += p * weight[row, i]
+                b += p * weight[row + 1, i]
+                c += p * weight[row + 2, i]
+                d += p * weight[row + 3, i]
+            out[token, row] += a
+            out[token, row + 1] += b
+            out[token, row + 2] += c
+            out[token, row + 3] += d
+    for row in range(fours, count):
+        for token in range(tokens):
+            a = zero
+            for i in range(width):
+                a += states[token, i] * weight[row, i]
+            out[token, row] += a
+
+
+@inner_njit
+def squares_of(tokens: Int, lanes: Int, rows: Int) -> Int:
+    """How many tokens are turned in squares: all, if there are rows for what that is beyond them."""
+    more = (tokens + lanes - 1) // lanes * lanes
+    return more if more <= rows else tokens // lanes * lanes
+
+
+@inner_njit
+def to_columns(across: Reals, states: Reals, tokens: Int, width: Int) -> None:
+    """across[i, t] = states[t, i]; anything for tokens that there are not."""
+    lanes = VECTOR // states.itemsize
+    whole, squares = squares_of(tokens, lanes, states.shape[0]), width // lanes * lanes
+    for token in range(0, whole, lanes):
+        for i in range(0, squares, lanes):
+            turn(across, i, token, states, token, i)
+    for token in range(tokens):
+        for i in range(squares if token < whole else 0, width):
+            across[i, token] = states[token, i]
+
+
+@inner_njit
+def narrow(sums: Reals, weight: Reals, states: Reals) -> None:
+    """sums += weight @ states, of the first vector of tokens."""
+    count, row = weight.shape[0], 0
+    while row + HEIGHT <= count:
+        tall_narrow(sums, weight, states, row)
+        row += HEIGHT
+    while row + 4 <= count:
+        low_narrow(sums, weight, states, row)
+        row += 4
+    while row < count:
+        line_narrow(sums, weight, states, row)
+        row += 1
+
+
+@inner_njit
+def wide(sums: Reals, weight: Reals, states: Reals) -> None:
+    """sums += weight @ states, of both vectors of tokens."""
+    count, row = weight.shape[0], 0
+    while row + HEIGHT <= count:
+        tall_wide(sums, weight, states, row)
+        row += HEIGHT
+    while row + 4 <= count:
+        low_wide(sums, weight, states, row)
+        row += 4
+    while row < count:
+        line_wide(sums, weight, states, row)
+        row += 1
+
+
+@inner_njit
+def to_rows(out: Reals, sums: Reals, tokens: Int, count: Int) -> None:
+    """out[t, i] = sums[i, t]."""
+    lanes = VECTOR // sums.itemsize
+    whole, squares = squares_of(tokens, lanes, out.shape[0]), count // lanes * lanes
+    for token in range(0, whole, lanes):
+        for i in range(0, squares, lanes):
+            turn(out, token, i, sums, i, token)
+    for token in range(tokens):
+        for i in range(squares if token < whole else 0, count):
+            out[token, i] = sums[i, token]
+
+
+@njit(error_model="numpy")
+def multiply_rows(out: Reals, states: Reals, weight: Reals, bias: Reals, across: Reals, sums: Reals) -> None:
+    """out [n, count] = states [n, width] @ weight.T + bias, of any number of tokens; the rest as `multiply` has it."""
+    lanes = across.shape[1]
+    for first in range(0, states.shape[0], lanes):
+        tokens = min(lanes, states.shape[0] - first)
+        multiply(out[first:], states[first:], tokens, weight, bias, across, sums)

@@ -1,0 +1,113 @@
+"""Vectors in kernels: intrinsics that are built of them keep in registers what a vectoriser keeps in memory."""
+
+# Numba and llvmlite say little of the types of what is inside them.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils, config
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array  # what insides.py looks for
+
+from .compiling import inner_njit
+from .insides import PORTABLE
+
+WIDE = bool(llvm.get_host_cpu_features().get("avx512f"))
+"""Whether there are 32 registers of 64 bytes."""
+VECTOR = 64 if WIDE else 32
+"""Bytes of a vector."""
+INT = ir.IntType(64)
+_LANE = ir.IntType(32)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def in_vectors(plain: Function, build: Callable[..., Any]) -> Function:
+    """What `build` is for Numba as an intrinsic, or the same in plain loops where no intrinsics of ours can be."""
+    made: Any = inner_njit(plain) if PORTABLE or cast("Any", config).DISABLE_JIT else intrinsic(build)
+    return made
+
+
+class Vectors:
+    """Builds operations on vectors of an array's numbers, each of `lanes` of them."""
+
+    def __init__(self, target: Any, builder: Any, kind: Any) -> None:
+        self.builder = builder
+        scalar = target.get_data_type(kind)
+        self.bytes: int = target.get_abi_sizeof(scalar)
+        self.lanes = VECTOR // self.bytes
+        self.kind = ir.VectorType(scalar, self.lanes)
+        self._none = ir.Constant(self.kind, ir.Undefined)
+        self.zero = ir.Constant(self.kind, [0.0] * self.lanes)
+
+    def load(self, place: Any) -> Any:
+        """The vector that begins at a number."""
+        found = self.builder.load(self.builder.bitcast(place, self.kind.as_pointer()))
+        found.align = self.bytes
+        return found
+
+    def store(self, vector: Any, place: Any) -> None:
+        """Put a vector where a number is, and behind it."""
+        self.builder.store(vector, self.builder.bitcast(place, self.kind.as_pointer())).align = self.bytes
+
+    def chosen(self, one: Any, other: Any, lanes: list[int]) -> Any:
+        """Some lanes of two vectors, counted from the first of `one` on."""
+        return self.builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_LANE, self.lanes), lanes))
+
+    def exchanged(self, one: Any, other: Any, size: int) -> tuple[Any, Any]:
+        """Two vectors of a table `size` rows apart, after squares of that size beside the diagonal changed places."""
+        upper = [i if not i & size else self.lanes + i - size for i in range(self.lanes)]
+        lower = [i + size if not i & size else self.lanes + i for i in range(self.lanes)]
+        return self.chosen(one, other, upper), self.chosen(one, other, lower)
+
+    def spread(self, number: Any) -> Any:
+        """A number in all lanes."""
+        first = self.builder.insert_element(self._none, number, _LANE(0))
+        return self.chosen(first, self._none, [0] * self.lanes)
+
+    def add_product(self, total: Any, one: Any, other: Any) -> Any:
+        """Fused where the processor can."""
+        return self.add(total, self.builder.fmul(one, other, flags=["contract"]))
+
+    def add(self, one: Any, other: Any) -> Any:
+        """The sums, lane by lane."""
+        return self.builder.fadd(one, other, flags=["contract"])
+
+    def repeat(
+        self, count: Any, stride: int, begun: Sequence[Any], step: Callable[[Any, Sequence[Any]], Sequence[Any]]
+    ) -> list[Any]:
+        """What `step` makes of vectors for 0, stride, 2 stride ... below a count; nothing if that is 0."""
+        builder = self.builder
+        before = builder.block
+        loop, done = builder.append_basic_block("step"), builder.append_basic_block("done")
+        builder.cbranch(builder.icmp_signed(">", count, INT(0)), loop, done)
+        builder.position_at_end(loop)
+        at = builder.phi(INT)
+        phis = [builder.phi(self.kind) for _ in begun]
+        grown = step(at, phis)
+        following = builder.add(at, INT(stride))
+        after = builder.block
+        builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
+        at.add_incoming(INT(0), before)
+        at.add_incoming(following, after)
+        builder.position_at_end(done)
+        found = [builder.phi(self.kind) for _ in begun]
+        for phi, last, start, more in zip(phis, found, begun, grown, strict=True):
+            for each in (phi, last):
+                each.add_incoming(start, before)
+                each.add_incoming(more, after)
+        return found
+
+
+def place_of(target: Any, builder: Any, kind: Any, value: Any, *index: Any) -> tuple[Any, Any]:
+    """Where a number of a contiguous array of one or two dimensions is, and how long the last one is."""
+    array = make_array(kind)(target, builder, value)
+    length = cgutils.unpack_tuple(builder, array.shape)[-1]
+    at = index[0] if len(index) == 1 else builder.add(builder.mul(index[0], length), index[1])
+    return builder.gep(array.data, [at]), length

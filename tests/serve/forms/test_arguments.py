@@ -1,0 +1,154 @@
+"""Parameters that are written one by one: whatever their schemas say, what is read back is an instance."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from trellm.serve import forms
+from trellm.serve.forms.arguments import kinds_of, strings_of
+
+from .models import TEXT, accepts, drawn, form_of, read
+
+PLAIN = ["qwen3-coder", "glm-4.5", "glm-4.7", "minimax-m2"]
+RICH: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string", "pattern": "^[A-Z]{2}-\\d+$"},
+        "day": {"type": "string", "format": "date"},
+        "short": {"type": "string", "minLength": 2, "maxLength": 4},
+        "unit": {"enum": ["c", "f", "two\nlines"]},
+        "mixed": {"enum": ["a", 1, None]},
+        "maybe": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]},
+        "named": {"$ref": "#/$defs/point"},
+        "either": {"type": ["string", "number"]},
+        "any": {"title": "Anything"},
+        "odd": {"type": "string", "not": {"const": "no"}},
+        "list": {"type": "array", "items": {"type": "integer", "minimum": 3}, "maxItems": 2},
+    },
+    "required": ["code", "short", "mixed", "named", "odd", "extra"],
+    "$defs": {
+        "point": {
+            "type": "object",
+            "properties": {"x": {"type": "number"}},
+            "required": ["x"],
+            "additionalProperties": False,
+        }
+    },
+    "additionalProperties": {"type": "boolean"},
+}
+
+
+def plan_of(name: str, schema: dict[str, Any], *, strict: bool = True) -> forms.Plan:
+    function = {"name": "f", "parameters": schema, "strict": strict}
+    tools = forms.tools_of([{"type": "function", "function": function}])
+    return form_of(name).plan(tools, forms.choice_of("required", tools), parallel=False)
+
+
+def coder(**values: str) -> str:
+    """A call of Qwen3-Coder, of the values as they are written."""
+    written = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in values.items())
+    return f"<tool_call>\n<function=f>\n{written}</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_whatever_is_drawn_is_an_instance(name: str) -> None:
+    random, plan = Random(8), plan_of(name, RICH)
+    seen: set[str] = set()
+    for budget in (0, 5, 20, 60, 100, 200):
+        assert plan.guide is not None
+        tokens = drawn(plan.guide, random, plan.needed + budget)
+        [call] = read(plan, tokens, random).calls
+        value = json.loads(call.arguments)
+        assert call.complete
+        assert list(value) == [key for key in [*RICH["properties"], "extra"] if key in value]
+        Draft202012Validator(RICH, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(value)
+        seen |= value.keys()
+    assert len(seen) > 6
+
+
+def test_strings_and_what_may_be_a_string() -> None:
+    """Strings are as they are; where something else is possible too, what is JSON for the schema is that."""
+    schema: dict[str, Any] = {
+        "properties": {"a": {"type": ["string", "number"]}, "b": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
+    }
+    plan = plan_of("qwen3-coder", schema)
+    for a, b, expected in (
+        ("1", "null", {"a": 1, "b": None}),
+        ("true", "1", {"a": "true", "b": "1"}),
+        ('"x"', "nul", {"a": '"x"', "b": "nul"}),
+        ("NaN", "a\n", {"a": "NaN", "b": "a\n"}),
+        ("", "</param", {"a": "", "b": "</param"}),
+    ):
+        tokens = TEXT.tokenizer.encode(coder(a=a, b=b), add_special_tokens=False)
+        assert plan.guide is not None
+        assert accepts(plan.guide, tokens)
+        for _ in range(3):
+            [call] = read(plan, tokens, Random(4)).calls
+            assert json.loads(call.arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "is_accepted"),
+    [
+        ({"code": "AB-1", "short": "abc"}, True),
+        ({"code": "AB-1", "short": "</p>"}, True),
+        ({"code": "ab-1", "short": "abc"}, False),
+        ({"code": "AB-1", "short": "abcde"}, False),
+        ({"code": "AB-1"}, False),
+        ({"short": "abc", "code": "AB-1"}, False),
+        ({"code": "AB-1", "short": "abc", "day": "2024-02-29"}, False),
+        ({"code": "AB-1", "day": "2024-02-29", "short": "abc"}, True),
+        ({"code": "AB-1", "day": "2024-02-30", "short": "abc"}, False),
+        ({"code": "AB-1", "short": "abc", "unit": "two\nlines"}, True),
+        ({"code": "AB-1", "short": "abc", "unit": "k"}, False),
+    ],
+)
+def test_what_strings_must_be(values: dict[str, str], is_accepted: bool) -> None:
+    schema = {
+        "properties": {key: RICH["properties"][key] for key in ("code", "day", "short", "unit")},
+        "required": ["code", "short"],
+    }
+    guide = plan_of("qwen3-coder", schema).guide
+    assert guide is not None
+    assert accepts(guide, TEXT.tokenizer.encode(coder(**values), add_special_tokens=False)) == is_accepted
+
+
+def test_what_is_said_of_all_parameters_together() -> None:
+    schema = {"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    with pytest.raises(forms.ToolError, match="one by one") as caught:
+        plan_of("glm-4.5", schema)
+    assert caught.value.pointer == "tools/0/function/parameters/anyOf"
+    assert plan_of("glm-4.5", schema, strict=False).guide is not None
+    assert plan_of("hermes", schema).guide is not None
+
+
+@pytest.mark.parametrize(
+    ("schema", "kinds", "strings"),
+    [
+        (True, None, {}),
+        ({"type": "integer"}, {"number"}, {}),
+        ({"type": "string", "description": "x", "minLength": 2}, {"string"}, {"minLength": 2}),
+        ({"$ref": "#/$defs/a"}, {"string"}, {"pattern": "a"}),
+        ({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}]}, {"null", "string"}, {"pattern": "a"}),
+        ({"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}, {"string"}, None),
+        ({"allOf": [{"type": ["string", "null"]}, {"type": ["null", "array"]}]}, {"null"}, None),
+        ({"const": 3}, {"number"}, {"const": 3}),
+        (
+            {"enum": ["a", None, [], {}, True]},
+            {"string", "null", "array", "object", "boolean"},
+            {"enum": ["a", None, [], {}, True]},
+        ),
+        ({"$ref": "https://elsewhere"}, None, None),
+        ({"type": "string", "format": "unheard"}, {"string"}, {}),
+        ({"$ref": "#/$defs/loop"}, None, None),
+    ],
+)
+def test_what_values_may_be(schema: Any, kinds: Any, strings: Any) -> None:
+    root = {"$defs": {"a": {"type": "string", "pattern": "a"}, "loop": {"$ref": "#/$defs/loop"}}}
+    every = {"string", "number", "boolean", "null", "object", "array"}
+    assert kinds_of(schema, root) == (every if kinds is None else kinds)
+    assert strings_of(schema, root) == strings
