@@ -81,8 +81,10 @@ class Items:
             is_message = kind == "message"
             fields: dict[str, Any] = {"role": "assistant"} if is_message else {"summary": []}
             yield self._begin(kind, "msg" if is_message else "rs", {**fields, "content": []})
-            plain = {"type": "reasoning_text", "text": ""}
-            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []} if is_message else plain
+            plain: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+            part: dict[str, Any] = (
+                {"type": "output_text", "text": "", "annotations": [], "logprobs": []} if is_message else plain
+            )
             self._last["content"].append(part)
             yield "response.content_part.added", {**self._place, "content_index": 0, "part": dict(part)}
         part = self._last["content"][0]
