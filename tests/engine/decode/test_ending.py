@@ -149,8 +149,6 @@ def test_prompts() -> None:
     assert generator([]) == []
     with pytest.raises(OptionError, match="prompt 1 must be a text, not 5"):
         generator(["x", 5])  # pyright: ignore
-    with pytest.raises(OptionError, match=r"prompt 0 is empty.*start the prompt"):
-        generator("")
     small = Vocabulary([b"a", None], eos_ids=(1,))
     with pytest.raises(VocabularyError, match="at byte 1"):
         generate.text(models.from_function(lambda ids: [1, 0], small))("ab")
