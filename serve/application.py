@@ -18,7 +18,9 @@ from ..engine.models.protocol import Model
 from .endpoints import small
 from .endpoints.chat import chat
 from .endpoints.completion import completion
+from .endpoints.constraint import constraint
 from .endpoints.events import Answer
+from .endpoints.page import page
 from .endpoints.responses import responses
 from .errors import INVALID, ApiError, of_any
 from .guard import Guard
@@ -59,11 +61,13 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
         guards.insert(0, cors)
     return Starlette(
         routes=[
+            Route("/", page, methods=["GET"]),
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/responses", responses, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
             Route("/v1/models", small.models, methods=["GET"]),
             Route("/v1/models/{name:path}", small.model, methods=["GET"]),
+            Route("/constraint", constraint, methods=["POST"]),
             Route("/tokenize", small.tokenize, methods=["POST"]),
             Route("/health", small.live, methods=["GET"]),
             Route("/health/live", small.live, methods=["GET"]),

@@ -12,8 +12,8 @@ from .endpoints.events import Answer
 from .errors import ApiError
 from .metrics import Metrics
 
-OPEN = frozenset({"/health", "/health/live", "/health/ready"})
-"""What needs no key: it says nothing but that the server is there."""
+OPEN = frozenset({"/", "/health", "/health/live", "/health/ready"})
+"""What needs no key: it says nothing but that the server is there, and the page asks for a key itself."""
 HEADER_BYTES = 32 << 10
 
 

@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .endpoints.constraint import Check
 from .endpoints.events import Answer
 from .endpoints.small import Tokenize
 from .requests.chat import Chat
@@ -21,6 +22,7 @@ _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/chat/completions": (Chat, "Answer a chat; with stream: true as server-sent events."),
     "/v1/responses": (Responses, "Answer in items; with stream: true as server-sent events."),
     "/v1/completions": (Completion, "Continue texts; with stream: true as server-sent events."),
+    "/constraint": (Check, "What a constraint comes to, or the error that it has."),
     "/tokenize": (Tokenize, "The tokens of a prompt."),
 }
 _GETS = {

@@ -117,7 +117,7 @@ class Ours(Asked):
         return Beams(width=self.beams) if isinstance(self.beams, int) else self.beams
 
 
-class Constrained(Texts):
+class Constraining(Asked):
     """The fields of constraints."""
 
     response_format: ResponseFormat | None = None
@@ -184,6 +184,10 @@ class Constrained(Texts):
         if not found:
             raise ApiError("structured_outputs asks for nothing; leave it out", ("structured_outputs",))
         return found
+
+
+class Constrained(Texts, Constraining):
+    """A request for texts that may have a constraint."""
 
 
 def _all(
