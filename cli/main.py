@@ -15,6 +15,7 @@ from .ending import INTERRUPTED, TERMINATED, Terminated
 from .explain import explain
 from .flags import in_flags
 from .generate import generate
+from .serve import serve
 from .warmup import warmup
 
 FAILED = 1
@@ -35,7 +36,7 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _subcommand in (demo, generate, check, explain, warmup):
+for _subcommand in (demo, generate, serve, check, explain, warmup):
     command.add_command(_subcommand)
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..checks import shown, whole
@@ -64,6 +64,7 @@ class Engine:
         self._entering: deque[Call] = deque()
         self._news = threading.Condition(new_lock())
         self._thread: threading.Thread | None = None
+        self._watchers: list[Callable[[], None]] = []
         self._is_closed = False
         _engines.add(self)
         before = _engine_of(model)
@@ -120,6 +121,14 @@ class Engine:
                 self._thread = threading.Thread(target=self._serve, name="trellm engine", daemon=True)
                 self._thread.start()
         return self
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """Let a function be called in the engine's own thread after each of its steps, which wait for it."""
+        self._watchers = [*self._watchers, told]
+
+    def unwatch(self, told: Callable[[], None]) -> None:
+        """Let it be called no more."""
+        self._watchers = [each for each in self._watchers if each != told]
 
     def close(self) -> None:
         """Cancel all that runs, and give the memory back. What was submitted and not finished raises Cancelled."""
@@ -264,6 +273,8 @@ class Engine:
             try:
                 with self._lock:
                     self._step(AHEAD_STARTED)
+                for told in self._watchers:
+                    told()
             except BaseException as error:
                 self._fail_all(error)
             with self._news:

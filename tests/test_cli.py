@@ -90,7 +90,9 @@ def test_demo_names_the_constraints_that_it_uses() -> None:
         assert (made.guide is None) == (name[1] == "text")
 
 
-@pytest.mark.parametrize("command", [[], ["--help"], ["generate", "-h"], ["check", "--help"], ["warmup", "--help"]])
+@pytest.mark.parametrize(
+    "command", [[], ["--help"], ["generate", "-h"], ["check", "--help"], ["warmup", "--help"], ["serve", "--help"]]
+)
 def test_help_is_no_error(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 0
     assert "Usage: trellm" in capsys.readouterr().out
@@ -102,7 +104,8 @@ def test_every_option_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> N
     for name, subcommand in command.commands.items():
         assert subcommand.help, name
         for option in subcommand.params:
-            assert getattr(option, "help", None), f"{name} {option.opts}"
+            said = getattr(option, "help", None)
+            assert said or f"{option.name}".upper() in subcommand.help, f"{name} {option.opts}"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,12 +153,12 @@ class Attempts:
 
     def _go_on(self, attempt: Attempt) -> None:
         """Let an attempt go on until the model is to be asked, or to its end."""
-        while attempt.node.ids is not None:
+        while (ids := attempt.node.ids) is not None:
             node, step = attempt.node, len(attempt.node.path.tokens)
             if uniform(attempt.key, step) * attempt.bound >= node.bound:
                 return self._end(attempt, None)
             slot = node.choose(uniform(attempt.key, step, 1))
-            token = int(node.ids[slot])
+            token = int(ids[slot])
             child = node.children.get(token)
             if child is None:
                 child = node.children[token] = Node(self._walk.after(node.path, token), node, slot)

@@ -118,7 +118,7 @@ class Loop:
         work = entry.work
         if isinstance(work, Group):
             return self._beams.certain(work)
-        return self._rows.certain(work) if isinstance(work, Row) else b""
+        return self._rows.certain(work) if isinstance(work, Row) else Certain(b"")
 
     def check(self) -> None:
         """Raise AssertionError unless every block is somebody's or nobody's."""

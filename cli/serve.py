@@ -1,0 +1,117 @@
+"""`trellm serve`: a model behind the API of OpenAI."""
+
+from __future__ import annotations
+
+import click
+
+from .ending import ending
+from .flags import Number, Size
+from .models import load_model
+from .warmup import warm
+
+EXTRA = "starlette, uvicorn, pydantic and prometheus_client are needed: pip install 'trellm[serve]'"
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
+@click.option("--name", help="What clients call the model. [default: as it was given here]")
+@click.option("--alias", multiple=True, metavar="NAME", help="A further name of the model; repeat the option.")
+@click.option("--memory", type=Size(), help="For keys and values, such as 20GB; by default half of what is free.")
+@click.option("--device", help="Where the model runs, such as cpu or cuda.")
+@click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+@click.option("--api-key-file", metavar="FILE", help="One of the keys in this file must come with every request.")
+@click.option(
+    "--cors", "origins", multiple=True, metavar="ORIGIN", help="Web pages of this origin may ask; repeat the option."
+)
+@click.option("--max-body", type=Size(), default="4MiB", show_default=True, help="Most bytes of a request.")
+@click.option(
+    "--max-texts", type=click.IntRange(1), default=1024, show_default=True, help="Most texts on their way; then 429."
+)
+@click.option(
+    "--max-output",
+    type=click.IntRange(1),
+    default=4096,
+    show_default=True,
+    help="Most tokens of a text whose request does not say.",
+)
+@click.option("--max-work", type=click.IntRange(1), help="Most steps of work of a constraint at a time.")
+@click.option("--max-constraint-memory", type=Size(), help="Most memory of a constraint. [default: 256MiB]")
+@click.option(
+    "--compile-seconds",
+    type=Number(0, above=True),
+    default=10.0,
+    show_default=True,
+    help="Longest time that a constraint may take to compile.",
+)
+@click.option(
+    "--drain-seconds",
+    type=Number(0, above=True),
+    default=30.0,
+    show_default=True,
+    help="How long requests may go on after SIGTERM.",
+)
+def serve(
+    model: str | None,
+    host: str,
+    port: int,
+    name: str | None,
+    alias: tuple[str, ...],
+    memory: int | None,
+    device: str | None,
+    dtype: str | None,
+    api_key_file: str | None,
+    origins: tuple[str, ...],
+    max_body: int,
+    max_texts: int,
+    max_output: int,
+    max_work: int | None,
+    max_constraint_memory: int | None,
+    compile_seconds: float,
+    drain_seconds: float,
+) -> int:
+    """Serve MODEL over HTTP, as OpenAI's clients speak it; by default the small model of the package.
+
+    \b
+        trellm serve
+        trellm serve Qwen/Qwen3-8B --memory 20GB --api-key-file keys.txt
+
+    The server answers /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics
+    and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md has all of it.
+    """
+    try:
+        from ..serve.application import application
+        from ..serve.server import listen, run
+        from ..serve.settings import Settings, keys_of
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "pydantic", "prometheus_client"):
+            raise
+        raise click.UsageError(f"{error.name} is absent; {EXTRA}") from None
+    from ..engine import models
+    from ..guides.limits import Limits
+
+    given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
+    settings = Settings(
+        name=name or model or "small",
+        aliases=alias,
+        keys=() if api_key_file is None else keys_of(api_key_file),
+        origins=origins,
+        body_bytes=max_body,
+        texts=max_texts,
+        output_tokens=max_output,
+        limits=Limits(**{name: value for name, value in given.items() if value is not None}),
+        compile_seconds=compile_seconds,
+        drain_seconds=drain_seconds,
+    )
+    listening = listen(host, port)
+    warm(lambda name, seconds: None)
+    loaded = models.small(device=device) if model is None else load_model(model, device, dtype)
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"{settings.name} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
+    with ending() as end:
+        try:
+            run(application(loaded, settings, memory=memory), settings, listening)
+        except KeyboardInterrupt:  # of either signal, once all that ran is done
+            return end.code
+    return 0

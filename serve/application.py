@@ -1,0 +1,109 @@
+"""The ASGI application: what is answered where, and how errors are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..engine.models.protocol import Model
+from .endpoints import small
+from .endpoints.chat import chat
+from .endpoints.completion import completion
+from .endpoints.constraint import constraint
+from .endpoints.events import Answer
+from .endpoints.page import page
+from .endpoints.responses import responses
+from .errors import INVALID, ApiError, of_any
+from .guard import Guard
+from .metrics import Metrics
+from .openapi import openapi
+from .service import Service
+from .settings import Settings
+
+GONE = 499
+"""What is logged of a request whose client went away; nobody reads it."""
+_LOG = logging.getLogger("trellm.serve")
+
+
+def application(model: Model, settings: Settings | None = None, *, memory: int | None = None) -> Starlette:
+    """The server of a model as an ASGI application, for `uvicorn` and others.
+
+    memory: bytes for keys and values; by default as for `Engine`. Its lifespan starts the engine, and closes it.
+    """
+    chosen = Settings() if settings is None else settings
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        app.state.service = service = Service(model, chosen, metrics, memory)
+        try:
+            yield
+        finally:
+            service.close()
+
+    guards = [Middleware(Guard, keys=chosen.keys, metrics=metrics)]
+    if chosen.origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(chosen.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+        guards.insert(0, cors)
+    return Starlette(
+        routes=[
+            Route("/", page, methods=["GET"]),
+            Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/v1/responses", responses, methods=["POST"]),
+            Route("/v1/completions", completion, methods=["POST"]),
+            Route("/v1/models", small.models, methods=["GET"]),
+            Route("/v1/models/{name:path}", small.model, methods=["GET"]),
+            Route("/constraint", constraint, methods=["POST"]),
+            Route("/tokenize", small.tokenize, methods=["POST"]),
+            Route("/health", small.live, methods=["GET"]),
+            Route("/health/live", small.live, methods=["GET"]),
+            Route("/health/ready", small.ready, methods=["GET"]),
+            Route("/metrics", small.metrics, methods=["GET"]),
+            Route("/openapi.json", openapi, methods=["GET"]),
+        ],
+        middleware=guards,
+        lifespan=lifespan,
+        exception_handlers={
+            ApiError: _refused,
+            HTTPException: _wrong_address,
+            ClientDisconnect: _gone,
+            Exception: _failed,
+        },
+    )
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return Answer(error.body, error.status, error.headers)
+
+
+async def _wrong_address(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    said = f"{request.method} {request.url.path[:200]}: {error.detail}"
+    shown = {"message": said, "type": INVALID, "param": None, "code": "not_found"}
+    return Answer({"error": shown}, error.status_code, error.headers)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=GONE)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """What nobody expected: told in the log, and to the client as little as may be."""
+    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    said = of_any(error)
+    return Answer(said.body, said.status, said.headers)

@@ -1,0 +1,198 @@
+"""Bodies of requests: read up to a limit, JSON without what JSON does not have, and checked field by field."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, NoReturn, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from ..checks import lone_surrogate, shown
+from .errors import ApiError, Place, param_of
+from .requests.unsupported import KNOWN
+
+T = TypeVar("T", bound=BaseModel)
+LARGE = 1 << 16
+DEEPEST = 256
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+async def read(request: Request, shape: type[T], most: int) -> T:
+    """The body of a request in a shape. Raises ApiError."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(
+            f"the body must be JSON, with the header Content-Type: application/json, not {kind or 'none'}",
+            status=415,
+            code="unsupported_media_type",
+        )
+    data = await _bytes(request, most)
+    if len(data) < LARGE:
+        return parse(data, shape)
+    return await asyncio.get_running_loop().run_in_executor(None, partial(parse, data, shape))
+
+
+def parse(data: bytes, shape: type[T]) -> T:
+    """JSON text in a shape. Raises ApiError."""
+    value = _loaded(data)
+    if not isinstance(value, dict):
+        raise ApiError(f"the body must be a JSON object, not {shown(value)}", code="invalid_json")
+    try:
+        _check_depth(value)
+        if _SURROGATE.search(data):
+            _check_texts(value)
+        return shape.model_validate(value)
+    except ValidationError as error:
+        raise refusal(error, value, shape) from None
+    except RecursionError:
+        raise ApiError("the body is nested too deep", code="invalid_json") from None
+
+
+async def _bytes(request: Request, most: int) -> bytes:
+    """The whole body. Raises ApiError with 413."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise _too_large(most)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise _too_large(most)
+            parts.append(part)
+    except ClientDisconnect:
+        raise ApiError("the client went away in the midst of the body", code="client_closed_request") from None
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(
+        f"the body has more than {most:,} bytes, the most that this server reads",
+        status=413,
+        code="request_too_large",
+        headers={"Connection": "close"},
+    )
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_int=_whole)
+    except UnicodeDecodeError as error:
+        raise ApiError(f"the body is not UTF-8, at byte {error.start}", code="invalid_json") from None
+    except json.JSONDecodeError as error:
+        raise ApiError(
+            f"the body is no JSON: {error.msg}, line {error.lineno}, column {error.colno}",
+            code="invalid_json",
+            offset=error.pos,
+            line=error.lineno,
+            column=error.colno,
+        ) from None
+    except RecursionError:
+        raise ApiError("the body is nested too deep", code="invalid_json") from None
+
+
+def loaded_text(text: str, place: Place) -> Any:
+    """What a field that holds JSON text stands for. Raises ApiError."""
+    what = param_of(place)
+    try:
+        value: Any = json.loads(text, parse_constant=_no_number, parse_int=_whole)
+        _check_depth(value)
+        return value
+    except json.JSONDecodeError as error:
+        said = f"{what} is no JSON: {error.msg}, line {error.lineno}, column {error.colno}"
+        raise ApiError(said, place, code="invalid_json", offset=error.pos) from None
+    except RecursionError:
+        raise ApiError(f"{what} is nested too deep", place, code="invalid_json") from None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ApiError(f"the body is no JSON: {name} is no number of JSON", code="invalid_json")
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; one of thousands of digits, which takes Python long to read, is as good as infinite."""
+    return int(digits) if len(digits) < 1000 else float("inf")
+
+
+def _check_depth(value: Any) -> None:
+    """Raise ApiError for what is nested deeper than anything that makes sense, which Python could not copy."""
+    level: list[Any] = [value]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ApiError(f"the body is nested deeper than {DEEPEST} levels", code="invalid_json")
+        level = [inner for each in level for _, inner in _members(each) if isinstance(inner, dict | list)]
+
+
+def _members(value: Any) -> list[tuple[str | int, Any]]:
+    """What is in an object or an array, by its name or number."""
+    if isinstance(value, dict):
+        return list(cast("dict[str | int, Any]", value).items())
+    return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []
+
+
+def _check_texts(value: Any) -> None:
+    """Raise ApiError for a text that UTF-8 cannot encode, with its place."""
+    left: list[tuple[Any, tuple[str | int, ...]]] = [(value, ())]
+    while left:
+        each, place = left.pop()
+        what = param_of(place) or "the body"
+        if isinstance(each, str) and (at := lone_surrogate(each)) >= 0:
+            raise ApiError(f"{what} has a lone surrogate at character {at}, which no text has", place, code="not_text")
+        for name, inner in _members(each):
+            if isinstance(name, str) and lone_surrogate(name) >= 0:
+                raise ApiError(f"a name in {what} has a lone surrogate", place, code="not_text")
+            left.append((inner, (*place, name)))
+
+
+def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:
+    """The error of a body that has not the shape: of several the one that is deepest in it."""
+    found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
+    unknown = [each for each in found if each[1]["type"] == "extra_forbidden"]
+    place, first = max(unknown or found, key=lambda each: len(each[0]))
+    kind, said = first["type"], str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    if kind == "extra_forbidden":
+        return _unknown(place, shape)
+    if kind == "missing":
+        missing = (*place, str(first["loc"][-1]))
+        return ApiError(f"{param_of(missing)} is missing", missing, code="missing_required_parameter")
+    given = value_at(value, place)
+    what = param_of(place) or "the body"
+    options = {str(each["msg"]) for where, each in found if where == place and each["type"] != "missing"}
+    said = said if len(options) == 1 else "; or: ".join(sorted(options))
+    return ApiError(f"{what}={shown(given)}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
+
+
+def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
+    """A field that there is not, or not here."""
+    name = str(place[-1])
+    if len(place) == 1 and name in KNOWN:
+        return ApiError(f"{name} is not supported: {KNOWN[name]}", place, code="unsupported_parameter")
+    near = get_close_matches(name, shape.model_fields, 1) if len(place) == 1 else []
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return ApiError(f"{param_of(place)}: there is no such field{hint}", place, code="unknown_parameter")
+
+
+def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
+    """The place within a value that pydantic names, without what it says of alternatives."""
+    found: list[str | int] = []
+    for step in steps:
+        inner = dict(_members(value))
+        if step in inner:
+            value = inner[step]
+            found.append(step)
+    return tuple(found)
+
+
+def value_at(value: Any, place: Place) -> Any:
+    """What stands at a place."""
+    for step in place:
+        value = dict(_members(value))[step]
+    return value

@@ -1,0 +1,99 @@
+"""A constraint as it was asked for: a value that is equal for equal requests, and the guide that is made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...engine.extraction import Extractor
+from ...engine.generator import Generator
+from ...engine.models.protocol import Model
+from ...guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
+from ...guides.goals.specs import Goal
+from ...guides.limits import Limits
+from ...guides.protocol import Guide
+from .structural_tags import structural_guide
+
+Kind = Literal["json", "regex", "choice", "lark", "gbnf", "extract", "structural_tag"]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """kind: "" for free text; content: its JSON text; options: those of its kind, as JSON text
+
+    goals: what a text must contain besides; place: where in the request it stands, for errors
+    """
+
+    kind: Kind | Literal[""] = ""
+    content: str = ""
+    options: str = "{}"
+    goals: tuple[Goal, ...] = ()
+    place: tuple[str | int, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of(cls, kind: Kind, content: Any, place: tuple[str | int, ...], **options: Any) -> Constraint:
+        """One of a kind."""
+        return cls(kind, json.dumps(content), json.dumps(options, sort_keys=True), place=place)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether anything may be said."""
+        return not self.kind and not self.goals
+
+    def guide(self, model: Model, limits: Limits) -> Guide | None:
+        """What the constraint is made into; None for free text. Raises TrellmError."""
+        make = _MAKERS.get(self.kind)
+        return None if make is None else make(self, model, limits)
+
+    def generator(self, model: Model, limits: Limits) -> Generator[Any]:
+        """What generates such texts, with what its first step asks worked out. Raises TrellmError."""
+        guide = self.guide(model, limits)
+        made = Extractor(model, guide, limits=limits) if isinstance(guide, SubstringGuide) else None
+        generator = made or Generator(model, guide, limits=limits)
+        guide_cache = generator.job((0,), self.goals).guide_cache
+        if guide_cache is not None:
+            guide_cache.allowed(guide_cache.guide.start)
+            _ = guide_cache.distance
+        return generator
+
+
+def _json(asked: Constraint, model: Model, limits: Limits) -> Guide:
+    options: dict[str, Any] = {"order": "schema", "spelling": "plain"} | json.loads(asked.options)
+    return JSONGuide(asked.content, model.vocabulary, limits=limits, **options)
+
+
+def _regex(asked: Constraint, model: Model, limits: Limits) -> Guide:
+    return RegexGuide(json.loads(asked.content), model.vocabulary, limits=limits, **json.loads(asked.options))
+
+
+def _choice(asked: Constraint, model: Model, limits: Limits) -> Guide:
+    return ChoiceGuide(json.loads(asked.content), model.vocabulary, limits=limits)
+
+
+def _lark(asked: Constraint, model: Model, limits: Limits) -> Guide:
+    return CFGGuide(json.loads(asked.content), model.vocabulary, None, "lark", limits=limits)
+
+
+def _gbnf(asked: Constraint, model: Model, limits: Limits) -> Guide:
+    return CFGGuide(json.loads(asked.content), model.vocabulary, None, "gbnf", limits=limits)
+
+
+def _extract(asked: Constraint, model: Model, limits: Limits) -> Guide:
+    return SubstringGuide(json.loads(asked.content), model.vocabulary, limits=limits, **json.loads(asked.options))
+
+
+def _structural(asked: Constraint, model: Model, limits: Limits) -> Guide:
+    return structural_guide(json.loads(asked.content), model.vocabulary, limits)
+
+
+_MAKERS: dict[str, Callable[[Constraint, Model, Limits], Guide]] = {
+    "json": _json,
+    "regex": _regex,
+    "choice": _choice,
+    "lark": _lark,
+    "gbnf": _gbnf,
+    "extract": _extract,
+    "structural_tag": _structural,
+}

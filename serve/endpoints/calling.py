@@ -1,0 +1,169 @@
+"""Chats: what a model is to write in its own form, with tools and thinking, and what it wrote as messages have it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ...engine.generator import Generator
+from ...engine.results import Generation
+from ...errors import TrellmError
+from ..constraints.compiler import weight
+from ..constraints.constraint import Constraint
+from ..errors import ApiError, of_request
+from ..forms import (
+    ArgumentsDelta,
+    CallDelta,
+    CallEndDelta,
+    Choice,
+    ContentDelta,
+    Delta,
+    Message,
+    Plan,
+    Reader,
+    ReasoningDelta,
+    Tool,
+    choice_of,
+    tools_of,
+)
+from ..requests.chat import Chat
+from ..service import Service
+from .texts import REASONS, Prepared
+
+TAIL = 64
+"""So many tokens at a prompt's end say whether its template has begun thinking."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The tools of a chat, which may be called, and whether the model thinks first."""
+
+    tools: tuple[Tool, ...]
+    choice: Choice
+    parallel: bool
+    thinking: Any
+    budget: int | None
+
+
+async def prepared(service: Service, chat: Chat, constraint: Constraint) -> Prepared:
+    """What is to be run for a chat. Raises ApiError."""
+    asked = _asked(service, chat)
+    messages = chat.chat()
+    generator = await service.generator(constraint)
+    is_usual = asked.thinking == "auto" and asked.budget is None
+    if not asked.tools and is_usual and not service.form.thinks:
+        return Prepared(generator, [messages])
+    ids = await service.ids(messages, chat.tools)
+    is_inner = constraint.is_free or (not constraint.goals and hasattr(generator.guide, "lower_into"))
+    if not is_inner:
+        if asked.tools or not is_usual:
+            name = str(constraint.place[0]) if constraint.kind else "trellm.include"
+            raise ApiError(f"{name} with tools or thinking is not supported", constraint.place or ("trellm", "include"))
+        return Prepared(generator, [ids])
+    if chat.stop or chat.stop_token_ids:
+        name = "stop" if chat.stop else "stop_token_ids"
+        raise ApiError(f"{name} with tools, or a model that thinks, is not supported; leave it out", (name,))
+    plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
+    if not asked.tools and constraint.is_free and is_usual:
+        planned = generator  # what is read apart, and nothing is constrained
+    return Prepared(planned, [(*ids, *plan.opening)], plan)
+
+
+def _asked(service: Service, chat: Chat) -> Asked:
+    if len(chat.tools or ()) > service.settings.tools:
+        raise ApiError(f"{len(chat.tools or ()):,} tools; up to {service.settings.tools:,} may be given", ("tools",))
+    try:
+        tools = tools_of(chat.tools)
+        choice = choice_of(chat.tool_choice, tools)
+    except TrellmError as error:
+        raise of_request(error, ("tools",)) from None
+    if not tools and chat.parallel_tool_calls is not None:
+        raise ApiError("parallel_tool_calls are for tools, and there are none", ("parallel_tool_calls",))
+    ours = chat.trellm
+    return Asked(tools, choice, chat.parallel_tool_calls is not False, ours.thinking, ours.thinking_budget)
+
+
+async def _planned(
+    service: Service, chat: Chat, asked: Asked, constraint: Constraint, generator: Generator[Any], ids: tuple[int, ...]
+) -> tuple[Plan, Generator[Any]]:
+    """The plan of a chat and what generates such answers, made now or before. Raises ApiError."""
+    form, limits = service.form, service.settings.limits
+    tail = ids[-TAIL:] if form.thinks else ()
+    answer: Any = generator.guide if constraint.kind else None
+    choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
+    key = ("plan", constraint, json.dumps(chat.tools), choice, tail)
+
+    def make() -> tuple[Plan, Generator[Any]]:
+        plan = form.plan(
+            asked.tools,
+            asked.choice,
+            parallel=asked.parallel,
+            thinking=asked.thinking,
+            budget=asked.budget,
+            answer=answer,
+            prompt=tail,
+            limits=limits,
+        )
+        planned: Generator[Any] = Generator(service.model, plan.guide, limits=limits)
+        guide_cache = planned.job((0,)).guide_cache
+        if guide_cache is not None:
+            guide_cache.allowed(guide_cache.guide.start)
+            _ = guide_cache.distance
+        return plan, planned
+
+    try:
+        return await service.compiler.made(key, make, lambda made: weight(made[1]))
+    except TrellmError as error:
+        raise of_request(error, ("tools",) if asked.tools else ("trellm", "thinking")) from None
+
+
+def read_whole(plan: Plan, result: Generation[Any]) -> Message:
+    """A finished answer as messages have it."""
+    reader = plan.reader()
+    reader.feed(result.token_ids)
+    reader.finish()
+    return reader.message
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    """An answer's message."""
+    said: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}
+    if message.reasoning is not None:
+        said["reasoning_content"] = message.reasoning
+    if message.calls:
+        said["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    return said
+
+
+def finish_of(message: Message, result: Generation[Any], budget: int | None) -> str:
+    """Why an answer ends. Calls are complete, or were cut and are no calls to be made."""
+    if message.calls:
+        return "tool_calls" if all(call.complete for call in message.calls) else "length"
+    # Free text that a guide lets end anywhere is complete in its eyes where the budget ended it.
+    is_cut = budget is not None and len(result.token_ids) >= budget
+    return "length" if is_cut else REASONS[result.finish_reason]
+
+
+def delta_fields(delta: Delta) -> dict[str, Any] | None:
+    """What a chunk says of a delta; None where there is nothing to say."""
+    match delta:
+        case ContentDelta(text):
+            return {"content": text}
+        case ReasoningDelta(text):
+            return {"reasoning_content": text}
+        case CallDelta(index, key, name):
+            call = {"index": index, "id": key, "type": "function", "function": {"name": name, "arguments": ""}}
+            return {"tool_calls": [call]}
+        case ArgumentsDelta(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+        case CallEndDelta():
+            return None
+
+
+def readers(plan: Plan | None, choices: int) -> list[Reader]:
+    """One for each text; none where all is content."""
+    return [] if plan is None else [plan.reader() for _ in range(choices)]

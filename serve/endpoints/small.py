@@ -1,0 +1,97 @@
+"""What there is besides texts: the model, its tokenizer, health, and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...engine.models.protocol import Model
+from ...engine.prompts.encoding import ids_of
+from ...engine.prompts.given import Prompt
+from ...errors import TrellmError
+from ..bodies import read
+from ..errors import ApiError, of_request
+from ..metrics import CONTENT_TYPE
+from ..requests.base import Asked
+from ..requests.chat import Message
+from ..service import Service
+from .events import Answer
+
+
+class Tokenize(Asked):
+    """The body of /tokenize: a text, or a chat as its template writes it."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = Field(default=None, min_length=1)
+    return_token_strs: bool = False
+
+
+async def models(request: Request) -> Response:
+    """The one model, under its names."""
+    service: Service = request.app.state.service
+    return Answer({"object": "list", "data": [_model(service, name) for name in service.settings.names]})
+
+
+async def model(request: Request) -> Response:
+    """A model by its name."""
+    service: Service = request.app.state.service
+    name = request.path_params["name"]
+    if name not in service.settings.names:
+        raise ApiError(f"the model {name[:200]!r} does not exist", ("model",), status=404, code="model_not_found")
+    return Answer(_model(service, name))
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    said = {"id": name, "object": "model", "created": service.created, "owned_by": "trellm"}
+    return said | {"max_model_len": service.model.context}
+
+
+async def tokenize(request: Request) -> Response:
+    """The tokens of a prompt."""
+    service: Service = request.app.state.service
+    asked = await read(request, Tokenize, service.settings.body_bytes)
+    if asked.model is not None:
+        service.check_model(asked.model)
+    if (asked.prompt is None) == (asked.messages is None):
+        raise ApiError("give prompt or messages, one of the two", ("prompt",))
+    chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
+    given = asked.prompt if asked.prompt is not None else chat
+    try:
+        ids = await asyncio.get_running_loop().run_in_executor(None, _ids, service.model, given)
+    except TrellmError as error:
+        raise of_request(error, ("prompt",) if asked.messages is None else ("messages",)) from None
+    said: dict[str, Any] = {"count": len(ids), "max_model_len": service.model.context, "tokens": list(ids)}
+    if asked.return_token_strs:
+        texts = service.model.vocabulary.tokens
+        said["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in ids]
+    return Answer(said)
+
+
+def _ids(model: Model, given: Prompt) -> Sequence[int]:
+    return ids_of(model, given, 0, {})
+
+
+async def live(request: Request) -> Response:
+    """Whether the process is alive."""
+    return Answer({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """Whether requests are taken."""
+    service: Service = request.app.state.service
+    if service.is_draining:
+        return Answer({"status": "draining"}, 503)
+    return Answer({"status": "ok", "model": service.settings.name})
+
+
+async def metrics(request: Request) -> Response:
+    """What is counted, for Prometheus."""
+    service: Service = request.app.state.service
+    service.metrics.held.set(service.engine.held_bytes)
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE)

@@ -1,0 +1,228 @@
+"""What answers have in common: entering a request's texts, waiting for them, and what they come to."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...engine.handle import Task
+from ...engine.options import Options, RunOptions
+from ...engine.prompts.given import Prompt
+from ...engine.results import Generation, Scores
+from ...engine.search import Beam, Greedy
+from ...errors import TrellmError
+from ...guides.quoting.source import Span
+from ...tokenizers_adapter.text_stream import TextStream
+from ..constraints.constraint import Constraint
+from ..errors import ApiError, Place, of_any, of_constraint, of_request
+from ..forms import ContentDelta, Delta, Plan, Reader
+from ..requests.chat import Chat
+from ..requests.completion import Completion
+from ..service import Service, Ticket, Work
+from ..texts.run import Ended, Grown, Run
+
+REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What has become certain of a text: whole characters, tokens with what is asked of them, at its end the result."""
+
+    index: int
+    text: str
+    tokens: Sequence[int] = ()
+    scores: Scores | None = None
+    result: Generation[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is to be run. plan: how what a model writes is read as thinking, content and calls, None for content"""
+
+    task: Task
+    prompts: Sequence[Prompt]
+    plan: Plan | None = None
+
+
+Prepare = Callable[[Constraint], Awaitable[Prepared]]
+
+
+@dataclass
+class Begun:
+    """A request whose texts are on their way.
+
+    choices: how many there are; key: of the answer; created: when, in seconds since 1970
+    """
+
+    service: Service
+    asked: Chat | Completion
+    run: Run
+    plan: Plan | None
+    ticket: Ticket
+    choices: int
+    prompt_tokens: int
+    key: str
+    created: int = field(default_factory=lambda: int(time.time()))
+    since: float = field(default_factory=time.perf_counter)
+
+    def end(self) -> None:
+        """Give back what is held, however it ended."""
+        self.ticket.release()
+        self.service.relay.cancel(self.run)
+        self.service.metrics.request_seconds.observe(time.perf_counter() - self.since)
+
+    async def results(self) -> list[Generation[Any]]:
+        """All texts, in order. Raises ApiError for what went wrong with one."""
+        found: list[Generation[Any] | None] = [None] * self.choices
+        async for news in self.run.updates():
+            for each in news:
+                if isinstance(each, Ended):
+                    found[each.index] = await self.result(each)
+        return [each for each in found if each is not None]  # of beams there may be fewer
+
+    async def result(self, ended: Ended) -> Generation[Any]:
+        """What a text came to. Raises ApiError."""
+        if ended.row is None:
+            raise of_any(ended.error or RuntimeError())
+        row = ended.row
+        if row.request.start.guide_cache is None:
+            result = self.run.result(row)
+        else:  # places of quotations, and conditions that are looked at in the end, may take a while
+            result = await asyncio.get_running_loop().run_in_executor(None, self.run.result, row)
+        self.service.metrics.finished.labels(REASONS[result.finish_reason]).inc()
+        self.service.metrics.output_tokens.inc(len(result.token_ids))
+        return result
+
+    def deltas(self, piece: Piece, reader: Reader | None) -> list[Delta]:
+        """What a piece adds to a message, as the model's form has it, or all of it content."""
+        if reader is None:
+            return [ContentDelta(piece.text)] if piece.text else []
+        return reader.feed(piece.tokens) + (reader.finish() if piece.result is not None else [])
+
+    async def pieces(self) -> AsyncIterator[list[Piece]]:
+        """What becomes certain of the texts, step by step."""
+        streams = [TextStream() for _ in range(self.choices)]
+        sent = [0] * self.choices
+        last, histogram = self.since, self.service.metrics.first_seconds
+        async for news in self.run.updates():
+            now = time.perf_counter()
+            histogram.observe(now - last)
+            last, histogram = now, self.service.metrics.token_seconds
+            found: list[Piece] = []
+            for each in news:
+                if isinstance(each, Grown):
+                    text = streams[each.index].push(each.data)
+                    sent[each.index] += len(text)
+                    found.append(Piece(each.index, text, each.tokens, each.scores))
+                else:
+                    result = await self.result(each)
+                    found.append(Piece(each.index, result.text[sent[each.index] :], result=result))
+            if found:
+                yield found
+
+
+async def begin(service: Service, asked: Chat | Completion, prompts: int, place: Place, prepare: Prepare) -> Begun:
+    """Check a request of some prompts, prepare it, and let it run. Raises ApiError before anything runs."""
+    service.check_model(asked.model)
+    is_streamed = asked.is_streamed
+    if asked.texts > service.settings.choices:
+        raise ApiError(f"n={asked.texts}: up to {service.settings.choices} texts for a prompt", ("n",))
+    try:
+        constraint = asked.constraint()
+    except TrellmError as error:
+        raise of_constraint(error, ("trellm", "include")) from None
+    options = _options(asked, constraint)
+    copies = asked.texts if isinstance(options.search, Greedy) else 1
+    budget = asked.budget
+    since = time.perf_counter()
+    ticket = service.admit(prompts * asked.texts)
+    try:
+        prepared = await prepare(constraint)
+        work = Work(
+            prompts=[prompt for prompt in prepared.prompts for _ in range(copies)],
+            options=options,
+            budget=budget,
+            budget_field=asked.budget_field,
+            place=place,
+            texts=options.search.n,
+            is_streamed=is_streamed,
+        )
+        run = await service.run(prepared.task, work)
+    except BaseException:
+        ticket.release()
+        raise
+    kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
+    choices = len(work.prompts) * options.search.n
+    tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
+    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, since=since)
+
+
+def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
+    """The engine's options of a request. Raises ApiError."""
+    said = asked.options() | {"include": constraint.goals, "diagnostics": asked.trellm.trace}
+    if asked.trellm.heal is not None:
+        said["heal"] = asked.trellm.heal
+    if constraint.kind and (asked.stop or asked.stop_token_ids):
+        name = "stop" if asked.stop else "stop_token_ids"
+        raise ApiError(
+            f"{name} would cut a constrained output short of what was asked for; say in the constraint where it ends",
+            (name,),
+        )
+    try:
+        search = asked.search(asked.trellm.beam_search)
+        if isinstance(search, Beam) and asked.is_streamed and search.n > 1:
+            raise ApiError("several texts of a beam search are there at its end only; leave out stream", ("stream",))
+        return Options.of(RunOptions, {**said, "search": search})
+    except TrellmError as error:
+        raise of_request(error) from None
+
+
+def usage(prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """How many tokens there were, those that end texts not counted."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": prompt_tokens + output_tokens,
+    }
+
+
+def ours(result: Generation[Any]) -> dict[str, Any] | None:
+    """What only this server says of a text: places of quotations, what did not hold, and the trace."""
+    said: dict[str, Any] = {}
+    if isinstance(result.value, Span):
+        said["span"] = _span(result.value)
+    if result.spans:
+        said["spans"] = {name: _span(span) for name, span in result.spans.items()}
+    if result.unenforced:
+        said["unenforced"] = dict(result.unenforced)
+    if result.overruled:
+        said["overruled"] = list(result.overruled)
+    if result.unmet:
+        said["unmet"] = list(result.unmet)
+    if result.error is not None:
+        said["error"] = str(result.error)
+    if result.diagnostics is not None:
+        summary = result.diagnostics.summary
+        said["trace"] = {
+            "steps": result.diagnostics.to_dicts(),
+            "forced": summary.forced,
+            "logprob": summary.logprob,
+            "raw_logprob": summary.raw_logprob,
+            "log_feasible_mass": summary.log_feasible_mass,
+            "hints": [str(hint) for hint in summary.hints],
+        }
+    return said or None
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "text": span.text,
+        "start": span.start,
+        "end": span.end,
+        "document": span.document,
+        "occurrences": [[place.document, place.start, place.end] for place in span.occurrences],
+    }

@@ -1,0 +1,157 @@
+"""Errors as clients get them: OpenAI's shape, with what is known of the place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import (
+    BudgetError,
+    Cancelled,
+    GrammarError,
+    LanguageError,
+    LimitError,
+    ModelError,
+    OptionError,
+    PatternError,
+    SchemaError,
+    TextSyntaxError,
+    TrellmError,
+)
+from .forms import ToolError
+
+INVALID = "invalid_request_error"
+SERVER = "server_error"
+OVERLOADED = "overloaded_error"
+Place = Sequence[str | int]
+"""Names and numbers that lead to a value within a request."""
+
+
+class ApiError(Exception):
+    """A request that is answered with an error.
+
+    place: where in the request, for `param` and `pointer`; more: further members of the error
+    """
+
+    def __init__(
+        self,
+        message: str,
+        place: Place = (),
+        *,
+        status: int = 400,
+        kind: str = INVALID,
+        code: str | None = None,
+        pointer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = dict(headers or {})
+        self.error: dict[str, Any] = {"message": message, "type": kind, "param": param_of(place), "code": code}
+        if place or pointer:
+            self.error["pointer"] = pointer_of(place) + (pointer or "")
+        self.error |= more
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What is sent."""
+        return {"error": self.error}
+
+
+def param_of(place: Place) -> str | None:
+    """A place as OpenAI writes it: `messages[0].role`."""
+    said = ""
+    for each in place:
+        said += f"[{each}]" if isinstance(each, int) else f".{each}" if said else each
+    return said or None
+
+
+def pointer_of(place: Place) -> str:
+    """A place as a JSON pointer (RFC 6901)."""
+    return "".join(f"/{str(each).replace('~', '~0').replace('/', '~1')}" for each in place)
+
+
+def unsupported(place: Place, why: str) -> ApiError:
+    """A field that is known and not done here."""
+    return ApiError(f"{param_of(place)} is not supported: {why}", place, code="unsupported_parameter")
+
+
+def busy(message: str, seconds: int = 1) -> ApiError:
+    """Too much at once."""
+    return ApiError(
+        message, status=429, kind=OVERLOADED, code="too_many_requests", headers={"Retry-After": str(seconds)}
+    )
+
+
+def of_constraint(error: TrellmError, place: Place) -> ApiError:
+    """What is wrong with a constraint, which stands at a place of the request."""
+    if isinstance(error, SchemaError):
+        return ApiError(str(error), place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
+    if isinstance(error, TextSyntaxError):
+        code = "invalid_regex" if isinstance(error, PatternError) else "invalid_grammar"
+        code = code if isinstance(error, PatternError | GrammarError) else "invalid_constraint"
+        return ApiError(
+            str(error), place, code=code, offset=error.offset, line=error.line, column=error.column, reason=error.reason
+        )
+    if isinstance(error, LanguageError):
+        return ApiError(str(error), place, code="impossible_constraint")
+    return of_request(error, place)
+
+
+def of_request(error: TrellmError, place: Place = ()) -> ApiError:
+    """What the engine says of a request."""
+    if isinstance(error, BudgetError):
+        return ApiError(str(error), place or ("max_tokens",), code="budget_too_small", needed=error.needed)
+    if isinstance(error, LimitError):
+        return ApiError(str(error), place, code="constraint_too_large")
+    if isinstance(error, Cancelled):
+        return ApiError(str(error), place, status=503, kind=SERVER, code="cancelled")
+    if isinstance(error, ModelError):
+        return ApiError(str(error), status=500, kind=SERVER, code="model_error")
+    if isinstance(error, OptionError) and "context of" in str(error):
+        return ApiError(str(error), place, code="context_length_exceeded")
+    if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
+        return of_constraint(error, place)
+    if isinstance(error, ToolError):
+        where = [int(step) if step.isdecimal() else step for step in error.pointer.split("/")]
+        return ApiError(str(error), where, code="invalid_tool")
+    return ApiError(str(error), place or _named(str(error)), code="invalid_value")
+
+
+_FIELDS = {"stop_ids": "stop_token_ids", "width": "trellm.beams", "length_penalty": "trellm.beams"}
+_OPTIONS = (
+    "logit_bias",
+    "logprobs",
+    "frequency_penalty",
+    "presence_penalty",
+    "stop",
+    "n",
+    "seed",
+    "max_tokens",
+    "min_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+)
+
+
+def _named(message: str) -> Place:
+    """The field of the option that a message begins with."""
+    name = re.match(r"[a-z_]*", message)
+    said = "" if name is None else name[0]
+    return tuple(_FIELDS[said].split(".")) if said in _FIELDS else (said,) if said in _OPTIONS else ()
+
+
+def of_any(error: BaseException, place: Place = ()) -> ApiError:
+    """What came of a request that failed, whatever it was."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, TrellmError):
+        return of_request(error, place)
+    if isinstance(error, MemoryError):
+        return ApiError("the server is out of memory", status=503, kind=SERVER, code="out_of_memory")
+    return ApiError(f"the server failed: {type(error).__name__}", status=500, kind=SERVER, code="internal_error")

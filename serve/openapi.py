@@ -1,0 +1,89 @@
+"""The OpenAPI document, made of the shapes that requests are checked with."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .endpoints.constraint import Check
+from .endpoints.events import Answer
+from .endpoints.small import Tokenize
+from .requests.chat import Chat
+from .requests.completion import Completion
+from .requests.responses import Responses
+
+_BODIES: dict[str, tuple[type[BaseModel], str]] = {
+    "/v1/chat/completions": (Chat, "Answer a chat; with stream: true as server-sent events."),
+    "/v1/responses": (Responses, "Answer in items; with stream: true as server-sent events."),
+    "/v1/completions": (Completion, "Continue texts; with stream: true as server-sent events."),
+    "/constraint": (Check, "What a constraint comes to, or the error that it has."),
+    "/tokenize": (Tokenize, "The tokens of a prompt."),
+}
+_GETS = {
+    "/v1/models": "The model, under its names.",
+    "/health/live": "Whether the process is alive.",
+    "/health/ready": "Whether requests are taken.",
+    "/metrics": "Counters, as Prometheus reads them.",
+}
+_ERROR = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+                "pointer": {"type": "string", "description": "The place in the request, as a JSON pointer"},
+            },
+            "required": ["message", "type", "param", "code"],
+        }
+    },
+    "required": ["error"],
+}
+
+
+async def openapi(request: Request) -> Response:
+    """The document."""
+    return Answer(document())
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole of it."""
+    several = [(shape, "validation") for shape, _ in _BODIES.values()]
+    names, definitions = models_json_schema(several, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    refused = {"description": "An error", "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
+    paths: dict[str, Any] = {}
+    for path, (shape, meaning) in _BODIES.items():
+        schema = names[shape, "validation"]
+        paths[path] = {
+            "post": {
+                "summary": meaning,
+                "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+                "responses": {"200": {"description": "The answer"}, "default": refused},
+            }
+        }
+    for path, meaning in _GETS.items():
+        answers = {"200": {"description": "The answer"}, "default": refused}
+        paths[path] = {"get": {"summary": meaning, "responses": answers}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "trellm serve", "version": version("trellm")},
+        "paths": paths,
+        "components": {
+            "schemas": definitions.get("$defs", {}) | {"Error": _ERROR},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _ref(name: str) -> str:
+    return f"#/components/schemas/{name}"

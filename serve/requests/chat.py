@@ -1,0 +1,137 @@
+"""What /v1/chat/completions takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ..errors import ApiError
+from .base import Asked, Tokens
+from .constrained import Constrained
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+class TextPart(Asked):
+    """A piece of a message; models read texts here."""
+
+    type: Literal["text"]
+    text: str
+
+
+class CalledFunction(Asked):
+    """What was called, with its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Asked):
+    """A call that the model made before."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+    index: int | None = None
+
+
+class Message(Asked):
+    """One turn of a chat."""
+
+    role: Role
+    content: str | Annotated[list[TextPart], Field(max_length=4096)] | None = None
+    name: str | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=1024)] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    # What openai-python's model_dump() of an answer has besides, without content.
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    audio: None = None
+    function_call: None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """What only some roles have."""
+        if self.role == "tool" and self.tool_call_id is None:
+            raise ValueError("a message with the role tool has tool_call_id, that of the call that it answers")
+        if self.role != "assistant" and self.tool_calls:
+            raise ValueError("only messages with the role assistant have tool_calls")
+        if self.role != "tool" and self.tool_call_id is not None:
+            raise ValueError("only messages with the role tool have tool_call_id")
+        if self.content is None and not (self.role == "assistant" and (self.tool_calls or self.refusal)):
+            raise ValueError("a message has content")
+        return self
+
+    def plain(self, place: tuple[str | int, ...]) -> dict[str, Any]:
+        """As templates take it: one text, `developer` as `system`, arguments of calls as values. Raises ApiError."""
+        role = "system" if self.role == "developer" else self.role
+        content = self.content if self.content is not None else self.refusal or ""
+        text = content if isinstance(content, str) else "\n".join(part.text for part in content)
+        found: dict[str, Any] = {"role": role, "content": text}
+        for name in ("name", "tool_call_id", "reasoning_content"):
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+        if self.tool_calls:
+            found["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {
+                        "name": call.function.name,
+                        "arguments": _arguments(call, (*place, "tool_calls", number, "function", "arguments")),
+                    },
+                }
+                for number, call in enumerate(self.tool_calls)
+            ]
+        return found
+
+
+def _arguments(call: ToolCall, place: tuple[str | int, ...]) -> Any:
+    """Templates write arguments as JSON themselves. Raises ApiError for what is none."""
+    try:
+        return json.loads(call.function.arguments or "{}")
+    except (ValueError, RecursionError):
+        raise ApiError("the arguments of a call are JSON text", place, code="invalid_value") from None
+
+
+class Chat(Constrained):
+    """The body of /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=65536)]
+    max_completion_tokens: Tokens | None = None
+    modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+
+    def chat(self) -> list[dict[str, Any]]:
+        """The messages as a template takes them. Raises ApiError."""
+        return [message.plain(("messages", number)) for number, message in enumerate(self.messages)]
+
+    @property
+    def budget(self) -> int | None:
+        """The most tokens of an answer. Raises ApiError where two fields say different things."""
+        given = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(given) > 1:
+            raise ApiError("max_tokens and max_completion_tokens differ; give one of them", ("max_tokens",))
+        return next(iter(given), None)
+
+    @property
+    def budget_field(self) -> str:
+        """Which field says that."""
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def scores(self) -> int | bool | None:
+        """True for the log-probabilities of tokens, a number for the likeliest ones too. Raises ApiError."""
+        if not self.logprobs:
+            if self.top_logprobs is not None:
+                raise ApiError("top_logprobs are for logprobs: true", ("top_logprobs",))
+            return None
+        return self.top_logprobs or True

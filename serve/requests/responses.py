@@ -1,0 +1,188 @@
+"""What /v1/responses takes, and the chat that it comes to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from ..bodies import refusal
+from ..errors import ApiError
+from .base import Asked, Tokens
+from .chat import Chat
+from .constrained import Ours, Schema, StructuredOutputs
+
+
+class Part(Asked):
+    """A piece of a message. annotations, logprobs: what an answer that is sent back has."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    logprobs: Annotated[list[Any], Field(max_length=0)] | None = None
+
+
+class MessageItem(Asked):
+    """One turn."""
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Annotated[list[Part], Field(max_length=4096)]
+    id: str | None = None
+    status: str | None = None
+    phase: None = None
+
+
+class CallItem(Asked):
+    """A call that the model made before."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+    status: str | None = None
+
+
+class OutputItem(Asked):
+    """What came of it."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str
+    id: str | None = None
+    status: str | None = None
+
+
+Item = MessageItem | CallItem | OutputItem
+
+
+class Format(Asked):
+    """What the text must be."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    schema_: Annotated[Schema | None, Field(alias="schema")] = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+class Text(Asked):
+    """How the text is."""
+
+    format: Format | None = None
+
+
+class FunctionTool(Asked):
+    """A function that the model may call."""
+
+    type: Literal["function"]
+    name: str
+    parameters: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class Responses(Asked):
+    """The body of /v1/responses."""
+
+    model: str
+    input: str | Annotated[list[Item], Field(min_length=1, max_length=65536)]
+    instructions: str | None = None
+    max_output_tokens: Tokens | None = None
+    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    stream: bool | None = None
+    text: Text | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+    truncation: Literal["disabled"] | None = None
+    background: Literal[False] | None = None
+    include: Annotated[list[Any], Field(max_length=0)] | None = None
+    store: Literal[False] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    regex: str | None = None
+    trellm: Ours | None = None
+
+    def chat(self) -> Chat:
+        """The same as a chat. Raises ApiError."""
+        said: dict[str, Any] = {
+            "model": self.model,
+            "messages": self._messages(),
+            "max_completion_tokens": self.max_output_tokens,
+            "response_format": self._format(),
+            "tools": None if self.tools is None else [_nested(tool) for tool in self.tools],
+        }
+        for name in ("temperature", "top_p", "stream", "tool_choice", "parallel_tool_calls", "regex"):
+            said[name] = getattr(self, name)
+        for name in ("structured_outputs", "trellm"):
+            field = getattr(self, name)
+            said[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
+        said = {name: value for name, value in said.items() if value is not None}
+        try:
+            return Chat.model_validate(said)
+        except ValidationError as error:
+            raise renamed(refusal(error, said, Chat)) from None
+
+    def _messages(self) -> list[dict[str, Any]]:
+        first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
+        if isinstance(self.input, str):
+            return [*first, {"role": "user", "content": self.input}]
+        found: list[dict[str, Any]] = []
+        for item in self.input:
+            if isinstance(item, OutputItem):
+                found.append({"role": "tool", "tool_call_id": item.call_id, "content": item.output})
+            elif isinstance(item, MessageItem):
+                content = item.content
+                text = content if isinstance(content, str) else "\n".join(part.text for part in content)
+                found.append({"role": item.role, "content": text})
+            else:
+                function = {"name": item.name, "arguments": item.arguments}
+                call = {"id": item.call_id, "type": "function", "function": function}
+                if found and found[-1].get("tool_calls"):  # calls of one turn
+                    found[-1]["tool_calls"].append(call)
+                else:
+                    found.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        return [*first, *found]
+
+    def _format(self) -> dict[str, Any] | None:
+        asked = None if self.text is None else self.text.format
+        if asked is None or asked.type == "text":
+            return None
+        if asked.type == "json_object":
+            return {"type": "json_object"}
+        if asked.schema_ is None or asked.name is None:
+            raise ApiError("a format json_schema has name and schema", ("text", "format"), code="invalid_value")
+        return {"type": "json_schema", "json_schema": {"name": asked.name, "schema": asked.schema_}}
+
+
+_NAMES = (
+    ("response_format.json_schema.schema", "text.format.schema"),
+    ("response_format", "text.format"),
+    ("messages", "input"),
+    ("max_completion_tokens", "max_output_tokens"),
+)
+
+
+def renamed(error: ApiError) -> ApiError:
+    """An error of a chat in the names of this request. Numbers of messages need not be those of items: they go."""
+    param = error.error["param"] or ""
+    for name, ours in _NAMES:
+        if param.startswith(name):
+            pointer, old = error.error.get("pointer", ""), "/" + name.replace(".", "/")
+            is_input = ours == "input"
+            error.error["param"] = ours if is_input else ours + param.removeprefix(name)
+            error.error["pointer"] = "/" + ours.replace(".", "/") + ("" if is_input else pointer.removeprefix(old))
+            break
+    return error
+
+
+def _nested(tool: FunctionTool) -> dict[str, Any]:
+    """As chats have tools, which is what templates know."""
+    return {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}

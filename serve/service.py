@@ -1,0 +1,200 @@
+"""The service: one model with its engine, and what it takes to let a request run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..engine.decode.requests import requests_of
+from ..engine.decode.row import Request as RowRequest
+from ..engine.engine import Engine
+from ..engine.generator import Generator
+from ..engine.handle import Task
+from ..engine.models.protocol import Model, SourceModel
+from ..engine.options import Options
+from ..engine.prompts.encoding import ids_of
+from ..engine.prompts.given import Prompt, is_chat, prompt_of
+from ..errors import BudgetError, TrellmError
+from .constraints.compiler import Compiler, weight
+from .constraints.constraint import Constraint
+from .errors import ApiError, Place, busy, of_constraint, of_request
+from .forms import Form
+from .metrics import Metrics
+from .settings import Settings
+from .texts.relay import Relay
+from .texts.run import Run
+
+ENTERING = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a request comes to.
+
+    options: of the engine but for max_tokens; budget, budget_field: that, and which field says it
+    place: of the prompts in the request; texts: for each prompt
+    """
+
+    prompts: Sequence[Prompt]
+    options: Options
+    budget: int | None
+    budget_field: str
+    place: Place
+    texts: int
+    is_streamed: bool
+
+
+class Ticket:
+    """Room for some texts; given back once."""
+
+    def __init__(self, service: Service, texts: int) -> None:
+        self._service = service
+        self._texts = texts
+
+    def release(self) -> None:
+        """Give the room back."""
+        self._service.texts -= self._texts
+        self._texts = 0
+        self._service.metrics.running.set(self._service.texts)
+
+
+class Service:
+    """Made and used on the event loop.
+
+    texts: how many are on their way, over all requests; is_draining: whether no more are taken
+    """
+
+    def __init__(self, model: Model, settings: Settings, metrics: Metrics, memory: int | None = None) -> None:
+        self.model = model
+        self.settings = settings
+        self.metrics = metrics
+        self.engine = Engine.of(model) if memory is None else Engine(model, memory=memory)
+        self.engine.start()
+        self.compiler = Compiler(settings, metrics)
+        self.relay = Relay(self.engine, metrics)
+        self.form = Form.of(model)
+        self.created = int(time.time())
+        self.texts = 0
+        self.is_draining = False
+        self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
+        tokens = (len(token) for token in model.vocabulary.tokens if token)
+        self._longest_token = max(tokens, default=1)
+
+    def close(self) -> None:
+        """End all that runs."""
+        self.compiler.close()
+        self.relay.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self.engine.close()
+
+    def check_model(self, name: str) -> None:
+        """Raise ApiError for a model that there is not."""
+        if name not in self.settings.names:
+            raise ApiError(
+                f"the model {name[:200]!r} does not exist; there is {self.settings.name!r}",
+                ("model",),
+                code="model_not_found",
+            )
+
+    def admit(self, texts: int) -> Ticket:
+        """Room for the texts of a request. Raises ApiError where there is none."""
+        if self.is_draining:
+            raise ApiError(
+                "the server is being shut down", status=503, code="shutting_down", headers={"Retry-After": "5"}
+            )
+        if texts > self.settings.texts:
+            raise ApiError(f"{texts:,} texts, and the server has room for {self.settings.texts:,}", ("n",))
+        if self.texts + texts > self.settings.texts:
+            self.metrics.refuse("texts")
+            raise busy(f"{self.texts:,} texts are on their way, of {self.settings.texts:,} that may be; try again")
+        self.texts += texts
+        self.metrics.running.set(self.texts)
+        return Ticket(self, texts)
+
+    async def generator(self, constraint: Constraint) -> Generator[Any]:
+        """What generates texts of a constraint, compiled now or before. Raises ApiError."""
+        try:
+            return await self.compiler.made(constraint, self._maker(constraint), weight)
+        except TrellmError as error:
+            raise of_constraint(error, constraint.place) from None
+
+    async def ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> tuple[int, ...]:
+        """The tokens of a chat, as its template writes it. Raises ApiError."""
+        extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, ids_of, self.model, messages, 0, extras)
+        except TrellmError as error:
+            raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
+
+    async def run(self, task: Task, work: Work) -> Run:
+        """Let the texts of a request run. Raises ApiError, before anything runs."""
+        entering = asyncio.get_running_loop().run_in_executor(self._pool, self._enter, task, work)
+        try:
+            return await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            entering.add_done_callback(self._drop)
+            raise
+
+    def _maker(self, constraint: Constraint) -> Callable[[], Generator[Any]]:
+        return lambda: constraint.generator(self.model, self.settings.limits)
+
+    def _drop(self, entering: asyncio.Future[Run]) -> None:
+        """What entered while its client went away."""
+        if not entering.cancelled() and entering.exception() is None:
+            self.relay.cancel(entering.result())
+
+    def _enter(self, task: Task, work: Work) -> Run:
+        """In a thread of its own: prompts to tokens, and these to the engine."""
+        try:
+            requests, tokens = self._requests(task, work)
+            call = self.engine.enter(requests, 1 << 20)
+        except BudgetError as error:
+            raise of_request(error, (work.budget_field,)) from None
+        except TrellmError as error:
+            raise of_request(error, work.place if str(error).startswith("prompt ") else ()) from None
+        run = Run(call, task, work.options, work.texts, work.is_streamed, tokens)
+        self.metrics.prompt_tokens.inc(tokens)
+        self.relay.add(run)
+        return run
+
+    def _requests(self, task: Task, work: Work) -> tuple[list[RowRequest], int]:
+        """What the engine runs, and how many tokens the prompts have."""
+        found: list[RowRequest] = []
+        total = 0
+        for number, prompt in enumerate(work.prompts):
+            self._check_length(prompt, number)
+            ids = ids_of(self.model, prompt, number, work.options.extras)
+            total += len(ids)
+            job = task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, work.options.include)
+            needed = 0 if job.guide_cache is None else job.guide_cache.distance
+            options = replace(work.options, max_tokens=self._budget(work, len(ids), needed))
+            found += [replace(each, number=number) for each in requests_of(self.model, [job], options)]
+        return found, total
+
+    def _budget(self, work: Work, prompt: int, needed: int) -> int | None:
+        """The most tokens of a text: what was asked for, or what there is room for. None where there is none."""
+        if work.budget is not None:
+            return work.budget
+        most = max(self.settings.output_tokens, needed)
+        if self.model.context is None or isinstance(self.model, SourceModel):
+            return most
+        room = min(most, self.model.context - prompt)
+        return room if room >= max(needed, 1) else None
+
+    def _check_length(self, prompt: Prompt, number: int) -> None:
+        """Raise ApiError for a text that is certainly too long, before it is looked at letter by letter."""
+        context = self.model.context
+        if context is None or not isinstance(prompt, str):
+            return
+        if len(prompt) > 64 + context * self._longest_token:
+            raise ApiError(
+                f"prompt {number} has {len(prompt):,} characters, more than the model's context of {context:,} tokens "
+                "can hold",
+                ("prompt",),
+                code="context_length_exceeded",
+            )

@@ -1,0 +1,88 @@
+"""What a server may take and whom it serves: checked once, when it is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..checks import number, text_of, whole
+from ..errors import OptionError
+from ..guides.limits import Limits
+
+MOST_BYTES = 1 << 32
+KEY_LENGTH = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The limits of a server, with their defaults. Raises OptionError for what cannot be used.
+
+    name: what clients call the model; aliases: further names of it
+    keys: one of these must come as a bearer token; empty for everybody
+    origins: what web pages of other origins may read answers, "*" for all; empty for none
+    body_bytes: of a request; texts: how many may be on their way or wait, over all clients, before 429
+    choices: texts of one request; tools: functions of one request
+    output_tokens: of a text whose request does not say, as far as the context has room
+    limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
+    compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
+    kept_bytes: what compiled constraints may hold until the longest unused are forgotten
+    drain_seconds: how long requests may go on after SIGTERM
+    """
+
+    name: str = "small"
+    aliases: tuple[str, ...] = ()
+    keys: tuple[str, ...] = field(default=(), repr=False)
+    origins: tuple[str, ...] = ()
+    body_bytes: int = 4 << 20
+    texts: int = 1024
+    choices: int = 128
+    tools: int = 1024
+    output_tokens: int = 4096
+    limits: Limits = field(default_factory=lambda: Limits(memory=256 << 20))
+    compile_seconds: float = 10.0
+    compilers: int = 2
+    compiling: int = 64
+    kept_bytes: int = 1 << 30
+    drain_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        text_of(self.name, "name")
+        if not self.name:
+            raise OptionError('name="": what clients call the model')
+        for name in ("body_bytes", "kept_bytes"):
+            whole(getattr(self, name), name, 1, MOST_BYTES)
+        for name in ("texts", "choices", "tools", "output_tokens", "compilers", "compiling"):
+            whole(getattr(self, name), name)
+        for name in ("compile_seconds", "drain_seconds"):
+            value = number(getattr(self, name), name, "a number of seconds above 0")
+            if value <= 0 or math.isinf(value):
+                raise OptionError(f"{name}={value!r}: a number of seconds above 0")
+        Limits.of(self.limits)
+        for key in self.keys:
+            _check_key(key)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names of the model."""
+        return (self.name, *self.aliases)
+
+
+def keys_of(path: str) -> tuple[str, ...]:
+    """The keys in a file, one a line; empty lines and those that begin with # do not count. Raises OptionError."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise OptionError(f"the file of API keys {path!r} cannot be read: {reason}") from None
+    found = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    if not found:
+        raise OptionError(f"the file of API keys {path!r} has none; write one on a line")
+    for key in found:
+        _check_key(key)
+    return found
+
+
+def _check_key(key: str) -> None:
+    if len(key) < KEY_LENGTH or not key.isascii() or not key.isprintable() or " " in key:
+        raise OptionError(f"an API key has at least {KEY_LENGTH} characters of ASCII and no space")

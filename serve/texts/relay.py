@@ -1,0 +1,88 @@
+"""Between the engine's thread and the event loop: after each step, one message with all that has become certain."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from ...engine.decode.row import Row
+from ...engine.engine import Engine
+from ...errors import Cancelled
+from ..metrics import Metrics
+from .run import Ended, News, Run
+
+Found = Sequence[tuple[Run, Sequence[News], bool]]
+
+
+class Relay:
+    """Watches the runs of an engine that has been started. Made on the event loop.
+
+    The engine's thread collects (`_collect`), the event loop hands out (`_deliver`): one call between threads a step,
+    however many texts there are.
+    """
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._runs: set[Run] = set()
+        self._lock = threading.Lock()
+        engine.watch(self._collect)
+
+    def add(self, run: Run) -> None:
+        """Watch a run that has entered the engine, from any thread."""
+        with self._lock:
+            self._runs.add(run)
+        if run.call.outcomes:  # it was finished before it was watched, perhaps by the last step for a while
+            self._collect()
+
+    def cancel(self, run: Run) -> None:
+        """Let nothing more come of a run; its memory is free after the step that is under way."""
+        with self._lock:
+            is_known = run in self._runs
+            self._runs.discard(run)
+        if is_known:
+            self._metrics.cancelled.inc()
+            self._engine.cancel(run.call)
+            run.end()
+
+    def close(self) -> None:
+        """End all runs, as the engine is closed."""
+        self._engine.unwatch(self._collect)
+        with self._lock:
+            runs, self._runs = self._runs, set()
+        for run in runs:
+            run.tell([Ended(0, None, Cancelled("the server is being shut down"))])
+            run.end()
+
+    def _collect(self) -> None:
+        """Look what is new of all runs."""
+        with self._lock:
+            found = [(run, news, run.call.done) for run in self._runs if (news := self._news_of(run))]
+            self._runs.difference_update([run for run, _, is_over in found if is_over])
+            if found:  # under the lock, so that what was found first is told first
+                self._loop.call_soon_threadsafe(self._deliver, found)
+
+    def _news_of(self, run: Run) -> list[News]:
+        news: list[News] = []
+        call = run.call
+        if run.is_streamed:
+            for entry in list(call.entries.values()):
+                if isinstance(entry.work, Row) and entry.work.error is None:
+                    news += run.grown(entry.work)
+        for number, outcome in list(self._engine.outcomes(call)):
+            if outcome.error is not None:
+                request = call.requests[number]
+                news.append(Ended(request.number * run.texts + request.sample, None, outcome.error))
+            for row in outcome.rows:
+                if run.is_streamed:
+                    news += run.grown(row)
+                news.append(Ended(run.index_of(row), row))
+        return news
+
+    def _deliver(self, found: Found) -> None:
+        for run, news, is_over in found:
+            run.tell(news)
+            if is_over:
+                run.end()

@@ -1,0 +1,104 @@
+"""A run: the texts of one request, on their way, as the event loop sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...engine.decode.row import Row
+from ...engine.handle import Task
+from ...engine.options import Options
+from ...engine.results import Generation, Scores
+from ...engine.schedule.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """What has become certain of a text: the bytes and tokens that follow those before.
+
+    scores: of the tokens, where they were asked for
+    """
+
+    index: int
+    data: bytes
+    tokens: Sequence[int]
+    scores: Scores | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished text: its row, or what went wrong with it."""
+
+    index: int
+    row: Row | None
+    error: Exception | None = None
+
+
+News = Grown | Ended
+
+
+@dataclass(eq=False)
+class Run:
+    """texts: how many each prompt has; is_streamed: whether what grows is told before it ends.
+
+    A text's index is its prompt's number times `texts`, and the number of the sample. `known` is the engine's thread's.
+    """
+
+    call: Call
+    task: Task
+    options: Options
+    texts: int
+    is_streamed: bool
+    prompt_tokens: int
+    known: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    is_over: bool = False
+    _news: list[News] = field(default_factory=list[News])
+    _event: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def index_of(self, row: Row) -> int:
+        """The number of a text among the choices."""
+        return row.request.number * self.texts + row.request.sample
+
+    def grown(self, row: Row) -> Sequence[Grown]:
+        """What a text has grown by since this was last asked: certain bytes, and the tokens chosen."""
+        index, start = self.index_of(row), row.request.start
+        # What a model writes before free text is no part of it; see `Generator.result`.
+        sent, seen = self.known.get(index) or (0 if start.guide_cache else len(self.task.text_prefix), 0)
+        seen = max(seen, row.inside)
+        size = len(row.text) if row.finish is not None else row.request.stop.safe(row.text)
+        if size <= sent and len(row.tokens) <= seen:
+            return ()
+        self.known[index] = max(size, sent), len(row.tokens)
+        tokens = tuple(row.tokens[seen:])
+        scores: Scores | None = None
+        if self.options.logprobs:
+            begin, end = seen - row.inside, len(row.tokens) - row.inside
+            scores = Scores.of(row, begin, end, self.task.model.vocabulary)
+        return (Grown(index, bytes(row.text[sent:size]), tokens, scores),)
+
+    def tell(self, news: Sequence[News]) -> None:
+        """Let whoever waits know, on the event loop."""
+        self._news += news
+        self._event.set()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.is_over = True
+        self._event.set()
+
+    async def updates(self) -> AsyncIterator[list[News]]:
+        """What has come since one last looked, until all is there."""
+        while True:
+            await self._event.wait()
+            self._event.clear()
+            if self._news:
+                news, self._news = self._news, []
+                yield news
+            if self.is_over and not self._news:
+                return
+
+    def result(self, row: Row) -> Generation[Any]:
+        """What a finished row comes to."""
+        return self.task.result(row, self.options)

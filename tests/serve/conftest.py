@@ -1,0 +1,100 @@
+"""One server of the small model for all tests of this folder, on a loopback port."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from trellm import models
+from trellm.engine.models.decoder import DecoderModel
+from trellm.serve import Settings, application
+from trellm.serve.server import Server, listen
+from trellm.serve.service import Service
+
+PASSAGE = (
+    "On 3 March 2021, Brela Stonkard bought 12 units of the copper kettle from Velmor Trading for $1,250.50. "
+    "The bill has not been paid."
+)
+# Kernels may have to be compiled by the first test that needs them.
+SETTINGS = Settings(aliases=("gpt-4o",), body_bytes=1 << 20, texts=64, choices=16, compile_seconds=300)
+
+
+@dataclass
+class Running:
+    """A server that runs in a thread. service: what it works with"""
+
+    url: str
+    service: Service
+    client: openai.OpenAI
+    http: httpx.Client
+
+    def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
+        """A request as nobody's client would write it."""
+        return self.http.post(path, json=body, **options)
+
+    def error(self, path: str, body: Any, status: int = 400) -> dict[str, Any]:
+        """The error that answers a request, which has OpenAI's shape."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer = self.http.post(path, content=data, headers={"Content-Type": "application/json"})
+        assert answer.status_code == status, answer.text
+        error = answer.json()["error"]
+        assert {"message", "type", "param", "code"} <= error.keys()
+        return error
+
+    def complete(self, prompt: Any, **body: Any) -> dict[str, Any]:
+        """The answer of /v1/completions."""
+        answer = self.post("/v1/completions", {"model": "small", "prompt": prompt, "temperature": 0, **body})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def text(self, prompt: Any, **body: Any) -> str:
+        """The text of its first choice."""
+        return self.complete(prompt, **body)["choices"][0]["text"]
+
+    def events(self, path: str, body: Mapping[str, Any]) -> list[Any]:
+        """The data of a streamed answer, [DONE] not among it."""
+        with self.http.stream("POST", path, json={**body, "stream": True}) as answer:
+            assert answer.status_code == 200, answer.read()
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = [line for line in answer.iter_lines() if line]
+        assert all(line.startswith("data: ") for line in lines)
+        assert lines.pop() == "data: [DONE]"
+        return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def running(model: Any, settings: Settings) -> Iterator[Running]:
+    """A server on a port of its own, as long as the iterator stands."""
+    app = application(model, settings)
+    listening = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server = Server(app, settings)
+    # Signals are the main thread's, which is pytest's here.
+    thread = threading.Thread(target=lambda: asyncio.run(server._serve(sockets=[listening])))
+    thread.start()
+    try:
+        with httpx.Client(base_url=url, timeout=300) as http:
+            assert http.get("/health/ready").json()["status"] == "ok"
+            client = openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, timeout=300)
+            with client:
+                yield Running(url, app.state.service, client, http)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def model() -> DecoderModel:
+    """The small model."""
+    return models.small()
+
+
+@pytest.fixture(scope="session")
+def server(model: DecoderModel) -> Iterator[Running]:
+    """The server, with no keys."""
+    yield from running(model, SETTINGS)

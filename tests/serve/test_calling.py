@@ -1,0 +1,144 @@
+"""Tools: calls are valid and complete, whole and streamed, with every choice; and what cannot be is refused."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from .conftest import Running
+
+ASK: list[Any] = [{"role": "user", "content": "Will it rain in Marlhaven on June 10, 2024?"}]
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "date": {"type": "string", "format": "date"}},
+    "required": ["city", "date"],
+    "additionalProperties": False,
+}
+SEND = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"], "additionalProperties": False}
+SCHEMAS = {"get_weather": WEATHER, "send_message": SEND}
+TOOLS: list[Any] = [
+    {"type": "function", "function": {"name": name, "description": "A tool.", "parameters": schema}}
+    for name, schema in SCHEMAS.items()
+]
+
+
+def test_a_call(server: Running) -> None:
+    answer = server.client.chat.completions.create(model="small", messages=ASK, tools=TOOLS, temperature=0)
+    choice = answer.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.tool_calls is not None
+    call = choice.message.tool_calls[0]
+    assert call.type == "function" and call.id.startswith("call_")
+    assert call.function.name == "get_weather"
+    assert json.loads(call.function.arguments) == {"city": "Marlhaven", "date": "2024-06-10"}
+    assert not choice.message.content
+
+
+def test_a_streamed_call_says_the_same(server: Running) -> None:
+    with server.client.chat.completions.stream(model="small", messages=ASK, tools=TOOLS, temperature=0) as stream:
+        for _ in stream:
+            pass
+        message = stream.get_final_completion().choices[0].message
+    assert message.tool_calls is not None
+    assert json.loads(message.tool_calls[0].function.arguments) == {"city": "Marlhaven", "date": "2024-06-10"}
+    events = server.events(
+        "/v1/chat/completions", {"model": "small", "messages": ASK, "tools": TOOLS, "temperature": 0}
+    )
+    fragments = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls", ())]
+    assert fragments[0]["function"] == {"name": "get_weather", "arguments": ""} and fragments[0]["id"]
+    assert len(fragments) > 3 and all(set(each) == {"index", "function"} for each in fragments[1:])
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ("required", {"get_weather", "send_message"}),
+        ("any", {"get_weather", "send_message"}),
+        ({"type": "function", "function": {"name": "send_message"}}, {"send_message"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_calls_that_must_be(server: Running, choice: Any, names: set[str], seed: int) -> None:
+    """At a temperature that makes nonsense, within a budget that cuts what could be cut."""
+    body = {"model": "small", "messages": ASK, "tools": TOOLS, "tool_choice": choice, "temperature": 2.5, "seed": seed}
+    answer = server.post("/v1/chat/completions", {**body, "max_tokens": 60}).json()["choices"][0]
+    assert answer["finish_reason"] == "tool_calls"
+    for call in answer["message"]["tool_calls"]:
+        assert call["function"]["name"] in names
+        jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
+
+
+def test_a_call_that_does_not_fit_is_refused(server: Running) -> None:
+    body: dict[str, Any] = {"model": "small", "messages": ASK, "tools": TOOLS, "tool_choice": "required"}
+    error = server.error("/v1/chat/completions", {**body, "max_tokens": 3})
+    assert (error["code"], error["param"]) == ("budget_too_small", "max_tokens")
+    answer = server.post("/v1/chat/completions", {**body, "max_tokens": error["needed"]}).json()
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_no_calls(server: Running) -> None:
+    body = {
+        "model": "small",
+        "messages": ASK,
+        "tools": TOOLS,
+        "tool_choice": "none",
+        "max_tokens": 30,
+        "temperature": 0,
+    }
+    choice = server.post("/v1/chat/completions", body).json()["choices"][0]
+    assert "tool_calls" not in choice["message"] and choice["finish_reason"] in ("stop", "length")
+    empty = server.post("/v1/chat/completions", {"model": "small", "messages": ASK, "tools": [], "max_tokens": 5})
+    assert empty.status_code == 200
+
+
+def test_an_answer_or_a_call(server: Running) -> None:
+    """Tools together with a schema of the answer."""
+    schema = {"type": "object", "properties": {"rain": {"enum": ["yes", "no"]}}, "required": ["rain"]}
+    format = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    body = {"model": "small", "messages": ASK, "tools": TOOLS, "response_format": format, "max_tokens": 60}
+    for seed in range(4):
+        choice = server.post("/v1/chat/completions", {**body, "seed": seed, "temperature": 2.0}).json()["choices"][0]
+        if choice["finish_reason"] == "tool_calls":
+            for call in choice["message"]["tool_calls"]:
+                jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
+        else:
+            jsonschema.validate(json.loads(choice["message"]["content"]), schema)
+
+
+def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "M"}'}}
+    messages = [
+        *ASK,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
+    body = {"model": "small", "messages": messages, "tools": TOOLS, "max_tokens": 20}
+    assert server.post("/v1/chat/completions", body).status_code == 200
+    messages[1] = {"role": "assistant", "tool_calls": [call | {"function": {"name": "f", "arguments": "{"}}]}
+    error = server.error("/v1/chat/completions", {**body, "messages": messages})
+    assert error["pointer"] == "/messages/1/tool_calls/0/function/arguments"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "fly"}}}, "/tool_choice"),
+        ({"tools": TOOLS, "tool_choice": "maybe"}, "/tool_choice"),
+        ({"tool_choice": "required"}, "/tool_choice"),
+        ({"tools": [{"type": "retrieval"}]}, "/tools/0"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "objekt"}}}]}, "/tools/0"),
+        ({"tools": [*TOOLS, TOOLS[0]]}, "/tools/2"),
+        ({"tools": "get_weather"}, "/tools"),
+        ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(2000)]}, "/tools"),
+        ({"tools": TOOLS, "stop": "a"}, "/stop"),
+        ({"parallel_tool_calls": False}, "/parallel_tool_calls"),
+        ({"trellm": {"thinking": "on"}}, "/trellm/thinking"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_tools_that_cannot_be(server: Running, body: dict[str, Any], pointer: str) -> None:
+    error = server.error("/v1/chat/completions", {"model": "small", "messages": ASK, **body})
+    assert error.get("pointer", "").startswith(pointer), error

@@ -1,0 +1,54 @@
+"""`trellm serve` as a process: where it listens, and how SIGTERM ends it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from trellm.cli import main
+
+
+def test_serving_until_sigterm(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("secret-one\n")
+    command = [sys.executable, "-m", "trellm", "serve", "--port", "0", "--name", "tiny", "--api-key-file", str(keys)]
+    # A process that it starts is to find the package where this one has it.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if line.startswith("tiny at"))
+        url = re.fullmatch(r"tiny at (http://127\.0\.0\.1:\d+)/v1\n", said)
+        assert url is not None
+        with httpx.Client(base_url=url[1], headers={"Authorization": "Bearer secret-one"}, timeout=60) as http:
+            body = {"model": "tiny", "prompt": "a", "max_tokens": 3, "temperature": 0}
+            assert http.post("/v1/completions", json=body).json()["usage"]["completion_tokens"] <= 3
+            assert http.post("/v1/completions", json=body, headers={"Authorization": ""}).status_code == 401
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(60) == 143
+    assert "Traceback" not in rest and "secret" not in said + rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--api-key-file", "absent.txt"], "the file of API keys 'absent.txt' cannot be read"),
+        (["--port", "70000"], "70000 is not in the range"),
+        (["--memory", "much"], "'much' is no amount of memory"),
+        (["--compile-seconds", "0"], "a number above 0 is needed"),
+    ],
+)
+def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert "Address already in use" in capsys.readouterr().err

@@ -1,0 +1,186 @@
+"""Constraints in the fields of OpenAI, vLLM, SGLang, llama.cpp and our own: each holds, and none is dropped."""
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from .conftest import PASSAGE, Running
+
+DATE = "Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 5}, "size": {"enum": [1, 2]}},
+    "required": ["name", "size"],
+    "additionalProperties": False,
+}
+LARK = 'start: "on " /[0-3]/ "/" /[0-9]/'
+GBNF = 'root ::= "on " [0-3] "/" day\nday ::= [0-9]'
+AS_GRAMMAR = r"on [0-3]/[0-9]"
+
+
+@pytest.mark.parametrize(
+    ("body", "pattern"),
+    [
+        ({"structured_outputs": {"regex": "[xyz]{3}"}}, "[xyz]{3}"),
+        ({"regex": "[xyz]{3}"}, "[xyz]{3}"),
+        ({"guided_regex": "[xyz]{3}"}, "[xyz]{3}"),
+        ({"structured_outputs": {"choice": ["north", "south"]}}, "north|south"),
+        ({"guided_choice": ["north", "south"]}, "north|south"),
+        ({"structured_outputs": {"grammar": LARK}}, AS_GRAMMAR),
+        ({"structured_outputs": {"grammar": GBNF}}, AS_GRAMMAR),
+        ({"guided_grammar": LARK}, AS_GRAMMAR),
+        ({"grammar": GBNF}, AS_GRAMMAR),
+        ({"ebnf": GBNF}, AS_GRAMMAR),
+        ({"regex": "[xyz]+", "trellm": {"include": ["zz"]}}, "[xyz]*zz[xyz]*"),
+        ({"regex": "[xyz]{9}", "trellm": {"beams": 3}}, "[xyz]{9}"),
+    ],
+    ids=str,
+)
+def test_texts_match(server: Running, body: dict[str, Any], pattern: str) -> None:
+    assert re.fullmatch(pattern, server.text("Say: ", max_tokens=16, **body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}}},
+        {"structured_outputs": {"json": SCHEMA}},
+        {"structured_outputs": {"json": json.dumps(SCHEMA), "disable_any_whitespace": True}},
+        {"guided_json": SCHEMA},
+        {"json_schema": json.dumps(SCHEMA)},
+        {"json_schema": SCHEMA},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_json_satisfies_its_schema(server: Running, body: dict[str, Any], seed: int) -> None:
+    """At a temperature that makes nonsense, and in the fewest tokens that may be enough."""
+    text = server.text("JSON: ", max_tokens=24, temperature=3.0, seed=seed, **body)
+    jsonschema.validate(json.loads(text), SCHEMA)
+
+
+def test_white_space_ends(server: Running) -> None:
+    """A model that would write blanks for ever: the constraint leaves it a bounded number."""
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3}
+    answer = server.complete(
+        "[ \n\n\n\n\n\n\n\n", max_tokens=40, response_format=_format(schema), temperature=4.0, seed=3
+    )
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert len(json.loads(answer["choices"][0]["text"])) >= 3
+
+
+def _format(schema: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+
+
+def test_extraction_has_its_place(server: Running) -> None:
+    answer = server.complete(
+        f"{PASSAGE}\n\nWho bought it? Quote the text.\nAnswer: ", trellm={"extract": {"context": PASSAGE}}
+    )
+    span = answer["choices"][0]["trellm"]["span"]
+    assert span["text"] == answer["choices"][0]["text"] == PASSAGE[span["start"] : span["end"]]
+    assert span["occurrences"] == [[0, span["start"], span["end"]]]
+
+
+def test_spans_of_quoted_strings(server: Running) -> None:
+    schema = {"type": "object", "properties": {"who": {"type": "string", "x-quote": "text"}}, "required": ["who"]}
+    answer = server.complete(
+        f"{PASSAGE}\nJSON: ", response_format=_format(schema), trellm={"json": {"contexts": {"text": PASSAGE}}}
+    )
+    span = answer["choices"][0]["trellm"]["spans"]["/who"]
+    assert json.loads(answer["choices"][0]["text"])["who"] == PASSAGE[span["start"] : span["end"]]
+
+
+def test_goals(server: Running) -> None:
+    goals = [{"ordered": ["kettle", {"phrase": "paid", "word": True}]}, {"any_of": ["tin", "sea"]}]
+    text = server.text("Write a sentence.\nAnswer: ", trellm={"include": goals}, max_tokens=40)
+    assert re.search(r"kettle.*\bpaid\b", text, re.S) and re.search("tin|sea", text)
+    template = {"template": ["the", {"gap": {"max_words": 2}}, "kettle"]}
+    assert re.search("the.*kettle", server.text("Say ", trellm={"include": [template]}, max_tokens=30), re.S)
+
+
+def test_traces(server: Running) -> None:
+    answer = server.complete(DATE, regex=r"\d{4}-\d{2}-\d{2}", trellm={"trace": True})["choices"][0]
+    trace = answer["trellm"]["trace"]
+    assert "".join(step["token"] for step in trace["steps"] if step["token"]) == answer["text"]
+    assert trace["raw_logprob"] - trace["logprob"] == pytest.approx(trace["log_feasible_mass"])
+
+
+def test_healing_may_be_left_out(server: Running) -> None:
+    """The prompt ends within a token that no tokenizer would have cut there."""
+    heal = [server.text("The parcel was se", max_tokens=8, trellm={"heal": heal}) for heal in (True, False)]
+    assert heal[0] != heal[1]
+
+
+def test_streams_are_constrained_too(server: Running) -> None:
+    body = {"model": "small", "prompt": DATE, "structured_outputs": {"regex": "[äöü🚀]{6}"}, "temperature": 2.0, "n": 2}
+    events = server.events("/v1/completions", body)
+    for index in range(2):
+        pieces = [each["choices"][0]["text"] for each in events if each["choices"][0]["index"] == index]
+        assert "�" not in "".join(pieces)
+        assert re.fullmatch("[äöü🚀]{6}", "".join(pieces))
+
+
+STRUCTURES = [{"begin": "<f=size>", "schema": {"enum": [11, 22]}, "end": "</f>"}]
+
+
+def test_structural_tags(server: Running) -> None:
+    tag = {"type": "structural_tag", "structures": STRUCTURES, "triggers": ["<f="]}
+    text = server.text("<f=size>11</f>\n<f=size>22</f>\n", response_format=tag, max_tokens=60, temperature=1.5, seed=4)
+    for found in re.findall("<f=size>(.*?)(?:</f>|$)", text, re.S):
+        assert found in ("11", "22")
+    again = server.complete("Say: ", structured_outputs={"structural_tag": json.dumps(tag)}, max_tokens=4)
+    assert again["choices"][0]["finish_reason"] in ("stop", "length")
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"regex": "(a"}, "regex", "invalid_regex"),
+    ({"regex": r"(a)\1"}, "regex", "invalid_regex"),
+    ({"structured_outputs": {"grammar": "start: (a"}}, "structured_outputs.grammar", "invalid_grammar"),
+    ({"ebnf": 'root ::= ("a"'}, "ebnf", "invalid_grammar"),
+    ({"grammar": "root ::= nothing"}, "grammar", "invalid_grammar"),
+    ({"guided_grammar": "%import .secrets.NAME\nstart: NAME"}, "guided_grammar", "invalid_grammar"),
+    ({"response_format": _format({"type": "strnig"})}, "response_format.json_schema.schema", "invalid_json_schema"),
+    ({"guided_json": {"$ref": "file:///etc/passwd"}}, "guided_json", "invalid_json_schema"),
+    ({"guided_json": {"$ref": "https://example.org/a.json"}}, "guided_json", "invalid_json_schema"),
+    ({"guided_json": "{"}, "guided_json", "invalid_json"),
+    ({"guided_json": {"enum": []}}, "guided_json", "invalid_json_schema"),
+    ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "invalid_value"),
+    ({"structured_outputs": {}}, "structured_outputs", None),  # type: ignore[list-item]
+    ({"regex": "a", "ebnf": GBNF}, "ebnf", None),  # type: ignore[list-item]
+    ({"regex": "a", "stop": "b"}, "stop", None),  # type: ignore[list-item]
+    ({"regex": "a", "trellm": {"json": {}}}, "trellm.json", None),  # type: ignore[list-item]
+    ({"regex": "a{9999999}"}, "max_tokens", "budget_too_small"),
+    ({"trellm": {"extract": {"context": ""}}}, "trellm.extract", "impossible_constraint"),
+    ({"trellm": {"include": [""]}}, "trellm.include", "invalid_value"),
+    ({"trellm": {"beems": 3}}, "trellm.beems", "unknown_parameter"),
+    ({"response_format": {"type": "structural_tag", "format": {}}}, "response_format", "invalid_value"),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "code"), REFUSED, ids=lambda value: str(value)[:60])
+def test_constraints_that_cannot_be(server: Running, body: dict[str, Any], param: str, code: str) -> None:
+    error = server.error("/v1/completions", {"model": "small", "prompt": "a", **body})
+    assert (error["param"], error["code"]) == (param, code), error
+
+
+def test_places_within_constraints(server: Running) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": "3"}}}
+    error = server.error("/v1/completions", {"model": "small", "prompt": "a", "guided_json": schema})
+    assert error["pointer"] == "/guided_json/properties/a/minimum"
+    error = server.error("/v1/completions", {"model": "small", "prompt": "a", "ebnf": 'root ::= "a"\nb := "c"'})
+    assert (error["line"], error["column"]) == (2, 3)
+    assert error["message"].endswith("^")
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_budgets_in_which_nothing_fits(server: Running, field: str) -> None:
+    chat = [{"role": "user", "content": "Date?"}]
+    body: dict[str, Any] = {"model": "small", "messages": chat, "regex": r"\d{4}-\d{2}-\d{2}"}
+    error = server.error("/v1/chat/completions", {**body, field: 9})
+    assert (error["code"], error["param"], error["needed"]) == ("budget_too_small", field, 10)
+    answer = server.post("/v1/chat/completions", {**body, field: 10}).json()
+    assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", answer["choices"][0]["message"]["content"])

@@ -1,0 +1,129 @@
+"""Bad input gets an error in OpenAI's shape that names it, and nothing ends the process."""
+
+import json
+from typing import Any
+
+import pytest
+
+from .conftest import Running
+
+CHAT = "/v1/chat/completions"
+TEXT = "/v1/completions"
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "invalid_json"),
+        (b"{", "invalid_json"),
+        (b'{"model": "small", "prompt": "a", "temperature": NaN}', "invalid_json"),
+        (b'{"model": "small", "prompt": "a", "temperature": Infinity}', "invalid_json"),
+        (b'["model"]', "invalid_json"),
+        (b"\xff\xfe{}", "invalid_json"),
+        (b"[" * 100_000, "invalid_json"),
+        (b'{"a": ' * 5_000 + b"1" + b"}" * 5_000, "invalid_json"),
+        (b'{"model": "small", "prompt": "\\ud800"}', "not_text"),
+        (b'{"model": "small", "prompt": "a", "\\udc00": 1}', "not_text"),
+        (b'{"model": "small", "prompt": "a", "seed": ' + b"9" * 10_000 + b"}", "invalid_value"),
+        (b'{"model": "small", "prompt": "a", "temperature": 1e999}', "invalid_value"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_bodies(server: Running, data: bytes, code: str) -> None:
+    assert server.error(TEXT, data)["code"] == code
+
+
+FIELDS: list[tuple[str, dict[str, Any], str, str]] = [
+    (TEXT, {"model": "gpt-5"}, "model", "model_not_found"),
+    (TEXT, {"model": None}, "model", "invalid_value"),
+    (TEXT, {"temperature": -1}, "temperature", "invalid_value"),
+    (TEXT, {"temperature": "0.5"}, "temperature", "invalid_value"),
+    (TEXT, {"max_tokens": -5}, "max_tokens", "invalid_value"),
+    (TEXT, {"max_tokens": 0}, "max_tokens", "invalid_value"),
+    (TEXT, {"max_tokens": 10**9}, "max_tokens", "invalid_value"),
+    (TEXT, {"max_tokens": True}, "max_tokens", "invalid_value"),
+    (TEXT, {"max_tokens": 1024}, None, "context_length_exceeded"),  # type: ignore[list-item]
+    (TEXT, {"top_p": 0}, "top_p", "invalid_value"),
+    (TEXT, {"n": 17}, "n", None),  # type: ignore[list-item]
+    (TEXT, {"n": 10**6}, "n", "invalid_value"),
+    (TEXT, {"stop": ""}, "stop", "invalid_value"),
+    (TEXT, {"stop_token_ids": [2560]}, "stop_token_ids", "invalid_value"),
+    (TEXT, {"prompt": "kettle " * 2000}, "prompt", "context_length_exceeded"),
+    (TEXT, {"prompt": "a" * 600_000}, "prompt", "context_length_exceeded"),
+    (TEXT, {"prompt": [2560]}, "prompt", "invalid_value"),
+    (TEXT, {"prompt": []}, "prompt", "invalid_value"),
+    (TEXT, {"prompt": ["a", 1]}, "prompt[1]", "invalid_value"),
+    (TEXT, {"suffix": "b"}, "suffix", "unsupported_parameter"),
+    (TEXT, {"echo": True}, "echo", "invalid_value"),
+    (TEXT, {"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
+    (TEXT, {"tempreature": 1}, "tempreature", "unknown_parameter"),
+    (TEXT, {"trellm": {"beams": 4}, "temperature": 1}, "temperature", None),  # type: ignore[list-item]
+    (TEXT, {"trellm": {"beams": 2}, "n": 3}, "n", "invalid_value"),
+    (CHAT, {"messages": []}, "messages", "invalid_value"),
+    (CHAT, {"messages": [{"role": "wizard", "content": "a"}]}, "messages[0].role", "invalid_value"),
+    (CHAT, {"messages": [*HELLO, {"role": "user"}]}, "messages[1]", "invalid_value"),
+    (CHAT, {"messages": [{"role": "user", "content": 3}]}, "messages[0].content", "invalid_value"),
+    (CHAT, {"messages": [{"content": "a"}]}, "messages[0].role", "missing_required_parameter"),
+    (CHAT, {"messages": [{"role": "tool", "content": "a"}]}, "messages[0]", "invalid_value"),
+    (CHAT, {"modalities": ["audio"]}, "modalities[0]", "invalid_value"),
+    (CHAT, {"store": True}, "store", "invalid_value"),
+    (CHAT, {"audio": {}}, "audio", "unsupported_parameter"),
+    (CHAT, {"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", None),  # type: ignore[list-item]
+    (CHAT, {"messages": [{"role": "user", "content": "kettle " * 2000}]}, "messages", "context_length_exceeded"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "param", "code"), FIELDS, ids=lambda value: str(value)[:50])
+def test_fields(server: Running, path: str, body: dict[str, Any], param: str, code: str) -> None:
+    usual: dict[str, Any] = {"model": "small"} | ({"messages": HELLO} if path == CHAT else {"prompt": "Hello"})
+    error = server.error(path, usual | body)
+    assert (error["param"], error["code"]) == (param, code), error
+    assert error["type"] == "invalid_request_error"
+
+
+def test_pointers(server: Running) -> None:
+    image = {"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a"}, image]}]
+    error = server.error(CHAT, {"model": "small", "messages": messages})
+    assert error["pointer"].startswith("/messages/0/content/1")
+
+
+def test_bodies_that_are_too_large(server: Running) -> None:
+    data = json.dumps({"model": "small", "prompt": "a" * (10 << 20)}).encode()
+    assert server.error(TEXT, data, 413)["code"] == "request_too_large"
+
+    def parts() -> Any:  # sent in chunks, without a length
+        for _ in range(300):
+            yield b" " * 8192
+
+    answer = server.http.post(TEXT, content=parts(), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_other_media_types_are_refused(server: Running) -> None:
+    """Which is what makes a page of another origin ask beforehand whether it may send this."""
+    answer = server.http.post(TEXT, content=b"{}", headers={"Content-Type": "text/plain"})
+    assert answer.status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/v1/chats", 404), ("GET", TEXT, 405), ("POST", "/", 404)]
+)
+def test_addresses_that_there_are_not(server: Running, method: str, path: str, status: int) -> None:
+    answer = server.http.request(method, path)
+    assert answer.status_code == status
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_headers_that_are_too_long(server: Running) -> None:
+    answer = server.http.get("/health", headers={"X-Long": "a" * (48 << 10)})
+    assert answer.status_code in (400, 431)
+    assert server.http.get("/health").status_code == 200
+
+
+def test_the_document_describes_the_fields(server: Running) -> None:
+    document = server.http.get("/openapi.json").json()
+    fields = document["components"]["schemas"]["Chat"]["properties"]
+    assert {"messages", "response_format", "structured_outputs", "trellm", "stop"} <= fields.keys()
+    assert "/v1/completions" in document["paths"]

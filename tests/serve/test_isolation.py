@@ -1,0 +1,241 @@
+"""Requests fail alone, clients that go away take nothing with them, and nobody gets more than there is."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from trellm import models
+from trellm.errors import LimitError, PatternError
+from trellm.guides.limits import Limits, Meter, spend
+from trellm.serve.constraints.compiler import Compiler
+from trellm.serve.errors import ApiError
+from trellm.serve.metrics import Metrics
+from trellm.serve.settings import Settings, keys_of
+
+from .conftest import SETTINGS, Running, running
+
+LONG: dict[str, Any] = {"model": "small", "prompt": "Write.", "regex": "[a-z ]{900}", "max_tokens": 950}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what takes some steps of the engine."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_client_that_goes_away_frees_its_row(server: Running) -> None:
+    """In the midst of a stream."""
+    with server.http.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        assert server.service.engine.held_bytes > 0
+    until(lambda: server.service.engine.held_bytes == 0)
+    assert server.service.texts == 0
+
+
+def test_a_client_that_waits_and_goes_away(server: Running) -> None:
+    """Without streaming, where nothing is written to find that out."""
+    with pytest.raises(httpx.ReadTimeout):
+        server.http.post("/v1/completions", json={**LONG, "n": 4}, timeout=0.5)
+    until(lambda: server.service.texts == 0)
+    until(lambda: server.service.engine.held_bytes == 0)
+
+
+def test_a_client_that_goes_away_before_its_body_is_there(server: Running) -> None:
+    with socket.create_connection(("127.0.0.1", server.http.base_url.port or 0)) as line:
+        line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+        line.sendall(b"Content-Length: 100\r\n\r\n{")
+    assert server.text("Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n", max_tokens=2)
+
+
+def test_requests_that_fail_fail_alone(server: Running) -> None:
+    """Good ones and bad ones at once; the good ones say what they say alone."""
+    good = {"model": "small", "prompt": "Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n", "temperature": 0}
+    bad: list[dict[str, Any]] = [{"regex": "("}, {"max_tokens": -1}, {"ebnf": "a"}, {"stop_token_ids": [99999]}]
+    bodies = [good | (bad[number % 4] if number % 2 else {"max_tokens": 9}) for number in range(40)]
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda body: httpx.post(f"{server.url}/v1/completions", json=body), bodies))
+    assert [answer.status_code for answer in answers] == [400 if number % 2 else 200 for number in range(40)]
+    assert len({answer.json()["choices"][0]["text"] for answer in answers[::2]}) == 1
+
+
+def test_too_many_texts_are_told_to_come_again(server: Running) -> None:
+    with contextlib.ExitStack() as streams:
+        lines: list[Iterator[str]] = []
+        for _ in range(4):
+            stream = server.http.stream("POST", "/v1/completions", json={**LONG, "n": 16, "stream": True})
+            lines.append(streams.enter_context(stream).iter_lines())
+            next(lines[-1])
+        answer = server.post("/v1/completions", {"model": "small", "prompt": "a"})
+        assert answer.status_code == 429
+        assert answer.json()["error"]["code"] == "too_many_requests"
+        assert int(answer.headers["retry-after"]) >= 1
+        assert server.http.get("/health/ready").status_code == 200
+    until(lambda: server.service.texts == 0)
+    assert server.post("/v1/completions", {"model": "small", "prompt": "a", "max_tokens": 1}).status_code == 200
+    assert 'trellm_refused_total{reason="texts"}' in server.http.get("/metrics").text
+
+
+def test_a_constraint_is_compiled_once_for_all(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trellm.serve.constraints import constraint
+
+    made: list[str] = []
+    real = constraint.RegexGuide
+
+    def slow(pattern: str, *given: Any, **options: Any) -> Any:
+        made.append(pattern)
+        time.sleep(0.2)
+        return real(pattern, *given, **options)
+
+    monkeypatch.setattr(constraint, "RegexGuide", slow)
+    body = {"model": "small", "prompt": "a", "regex": "[pqr]{3}", "max_tokens": 3}
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: httpx.post(f"{server.url}/v1/completions", json=body), range(8)))
+    assert [answer.status_code for answer in answers] == [200] * 8
+    assert made == ["[pqr]{3}"]
+
+
+def forever() -> None:
+    """Work that does not end by itself."""
+    with Meter(Limits(work=2**60)):
+        while True:
+            spend(1000)
+
+
+def compiler(**options: Any) -> Compiler:
+    return Compiler(Settings(**options), Metrics())
+
+
+def test_a_compilation_that_never_ends_is_ended() -> None:
+    async def run() -> None:
+        made = compiler(compile_seconds=0.1)
+        with pytest.raises(LimitError, match=r"more than 0\.1 seconds"):
+            await made.made("a", forever, lambda value: 1)
+        made.close()
+
+    asyncio.run(run())
+
+
+def test_a_compilation_that_nobody_waits_for_is_ended() -> None:
+    async def run() -> None:
+        made = compiler(compilers=1)
+        waiting = [asyncio.create_task(made.made("a", forever, lambda value: 1)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        waiting[0].cancel()
+        await asyncio.sleep(0.05)
+        assert not waiting[1].done()
+        waiting[1].cancel()
+        assert await made.made("b", lambda: 7, lambda value: 1) == 7  # the one thread is free again
+        made.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_too_many_compilations_are_told_to_come_again() -> None:
+    async def run() -> None:
+        made = compiler(compiling=1)
+        first = asyncio.create_task(made.made("a", forever, lambda value: 1))
+        await asyncio.sleep(0.05)
+        with pytest.raises(ApiError, match="being compiled") as caught:
+            await made.made("b", lambda: 7, lambda value: 1)
+        assert caught.value.status == 429
+        first.cancel()
+        made.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_kept_has_a_weight() -> None:
+    async def run() -> list[int]:
+        made = compiler(kept_bytes=10)
+        times: list[int] = []
+
+        def make(number: int) -> Callable[[], int]:
+            return lambda: times.append(number) or number
+
+        for number in (1, 2, 1, 3, 1, 2):
+            await made.made(number, make(number), lambda value: 4)
+        made.close()
+        return times
+
+    assert asyncio.run(run()) == [1, 2, 3, 2]  # 2 was what had not been used for longest when 3 came
+
+
+def test_refusals_are_remembered() -> None:
+    calls: list[int] = []
+
+    def make() -> None:
+        calls.append(1)
+        raise PatternError("no", "(", 1)
+
+    async def run() -> None:
+        made = compiler()
+        for _ in range(3):
+            with pytest.raises(PatternError):
+                await made.made("a", make, lambda value: 1)
+        made.close()
+
+    asyncio.run(run())
+    assert calls == [1]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with keys, that a page of one other origin may ask."""
+    file = tmp_path_factory.mktemp("keys") / "keys.txt"
+    file.write_text("# ours\n\nsecret-one\nsecret-two\n")
+    yield from running(models.small(), replace(SETTINGS, keys=keys_of(str(file)), origins=("https://page.example",)))
+
+
+def test_keys(guarded: Running) -> None:
+    assert guarded.http.get("/v1/models").status_code == 401
+    for key, status in (("secret-one", 200), ("secret-two", 200), ("secret", 401), ("é", 401)):
+        answer = guarded.http.get("/v1/models", headers={"Authorization": f"Bearer {key}".encode()})
+        assert answer.status_code == status, key
+    assert guarded.http.get("/v1/models", headers={"Authorization": "Basic secret-one"}).status_code == 401
+    assert guarded.http.get("/metrics").json()["error"]["code"] == "invalid_api_key"
+    assert guarded.http.get("/health/live").status_code == 200
+
+
+def test_pages_of_other_origins(guarded: Running, server: Running) -> None:
+    asked = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
+    allowed = guarded.http.options("/v1/completions", headers=asked)
+    assert allowed.headers["access-control-allow-origin"] == "https://page.example"
+    refused = guarded.http.options("/v1/completions", headers={**asked, "Origin": "https://other.example"})
+    assert "access-control-allow-origin" not in refused.headers
+    assert "access-control-allow-origin" not in server.http.options("/v1/completions", headers=asked).headers
+
+
+def test_draining() -> None:
+    """What runs is finished, what comes is refused, and then the server ends."""
+    servers = running(models.small(), SETTINGS)
+    server = next(servers)
+    pieces: list[str] = []
+
+    def read() -> None:
+        body = {**LONG, "regex": "[a-z ]{150}", "max_tokens": 200, "stream": True}
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=100) as answer:
+            pieces.extend(line for line in answer.iter_lines() if line)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    until(lambda: bool(pieces))
+    server.service.is_draining = True
+    assert server.post("/v1/completions", {"model": "small", "prompt": "a"}).status_code == 503
+    assert server.http.get("/health/ready").status_code == 503
+    assert server.http.get("/health/live").status_code == 200
+    server.http.close()
+    with contextlib.suppress(StopIteration):
+        next(servers)
+    reading.join(60)
+    assert pieces[-1] == "data: [DONE]"

@@ -1,0 +1,207 @@
+"""The page at /: what it may reach, and how it works in a real browser, Chromium driven by playwright."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from trellm.serve import Settings
+
+from .conftest import PASSAGE, Running, running
+
+KEY = "a-key-of-this-server"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; skipped with a reason where it or its driver is absent."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is absent")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium on this machine")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class Opened:
+    """The page of a server, with all that went wrong and all that was fetched meanwhile."""
+
+    def __init__(self, browser: Any, server: Running) -> None:
+        self.errors: list[str] = []
+        self.hosts: set[str] = set()
+        self.page = browser.new_page(viewport={"width": 1200, "height": 900})
+        self.page.set_default_timeout(60_000)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._log)
+        self.page.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
+        self.page.goto(server.url)
+        self.until("document.getElementById('model').textContent !== '…'")
+
+    def _log(self, message: Any) -> None:
+        # Constraints that are wrong, and keys that are missing, are answered as such.
+        if not re.match("Failed to load resource: .* (400|401) ", message.text):
+            self.errors.append(message.text)
+
+    def until(self, condition: str) -> None:
+        """Wait; what playwright has for that is not let by the page's policy."""
+        end = time.monotonic() + 120
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < end, condition
+            self.page.wait_for_timeout(20)
+
+    def text(self, name: str) -> str:
+        return self.page.text_content(f"#{name}")
+
+    def choose(self, kind: str, constraint: str) -> None:
+        self.page.check(f'input[name="kind"][value="{kind}"]')
+        self.page.fill("#constraint", constraint)
+
+    def verdict(self) -> str:
+        self.until("document.getElementById('verdict').textContent !== ''")
+        return self.text("verdict")
+
+    def answer(self) -> str:
+        self.page.keyboard.press("Control+Enter")
+        self.until("/tokens in|[a-z]: /.test(document.getElementById('status').textContent)")
+        return self.text("output")
+
+
+@pytest.fixture
+def opened(browser: Any, server: Running) -> Iterator[Opened]:
+    found = Opened(browser, server)
+    yield found
+    assert found.errors == [] and found.hosts == {server.url.split("/")[2]}
+    found.page.close()
+
+
+def test_its_policy_is_of_the_file_as_it_is(server: Running) -> None:
+    answer = server.http.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "connect-src 'self'" in policy and "unsafe" not in policy
+    assert "http://" not in answer.text and "https://" not in answer.text and " onclick" not in answer.text
+
+
+def test_what_a_constraint_comes_to(server: Running) -> None:
+    said = server.post("/constraint", {"model": "small", "regex": "[0-9]{3}"}).json()
+    assert said["needed"] == 3 and "digit" in said["expected"]
+    assert server.post("/constraint", {"model": "small"}).json() == {"expected": "anything", "needed": 0}
+    assert server.error("/constraint", {"model": "small", "regex": "a("})["offset"] == 1
+    assert server.error("/constraint", {"model": "small", "json_schema": '{"a": }'})["offset"] == 6
+    assert server.error("/constraint", {"model": "small", "regex": "a", "grammar": "start: /a/"})["param"] == "grammar"
+    assert server.error("/constraint", {"model": "small", "max_tokens": 3})["code"] == "unknown_parameter"
+
+
+def test_a_record_and_what_the_constraint_did(opened: Opened) -> None:
+    page = opened.page
+    assert "context" in opened.text("model") and opened.verdict().startswith("Fine: begins with")
+    assert opened.answer() == '{"buyer": "Brela Stonkard", "count": 12, "paid": false}'
+    assert "complete" in opened.text("status")
+    assert page.locator("#steps tr").count() > 10 and "of the model's probability" in opened.text("summary")
+
+
+@pytest.mark.parametrize(
+    ("kind", "constraint", "said", "line"),
+    [
+        ("regex", "(ab", "", "line 1\n(ab\n"),
+        ("schema", '{\n  "type": "object",\n  "properties": {"a": {"type": "sting"}}\n}', "sting", 'line 3\n  "prop'),
+        ("schema", '{\n\t"type": object}', "", 'line 2\n\t"type": object}\n\t        ^'),
+        ("grammar", 'start: "a" b\n', "", 'line 1\nstart: "a" b\n           ^'),
+        ("regex", "😀😀[z-a]", "", "line 1\n😀😀[z-a]\n"),
+    ],
+)
+def test_errors_stand_under_their_place(kind: str, constraint: str, said: str, line: str, opened: Opened) -> None:
+    opened.choose(kind, constraint)
+    opened.page.wait_for_selector("#fault:visible")
+    assert said in opened.verdict()
+    assert opened.text("fault").startswith(line) and opened.text("fault").endswith("^")
+    assert opened.page.get_attribute("#constraint", "aria-invalid") == "true"
+    opened.page.click("#goto")
+    assert opened.page.evaluate("document.activeElement.id") == "constraint"
+    opened.choose("regex", "a")
+    opened.page.wait_for_selector("#fault", state="hidden")
+    assert opened.page.get_attribute("#constraint", "aria-invalid") == "false"
+
+
+def test_a_quotation_is_marked_in_its_source(opened: Opened) -> None:
+    page = opened.page
+    page.fill("#prompt", f"{PASSAGE}\n\nWhat was bought? Quote the text.")
+    opened.choose("document", f"😀 {PASSAGE}")
+    assert opened.answer() in PASSAGE
+    assert page.text_content("#source mark") == opened.text("output") and opened.text("source") == f"😀 {PASSAGE}"
+
+
+def test_what_was_typed_for_a_kind_is_kept(opened: Opened) -> None:
+    opened.choose("regex", "[0-9]+")
+    opened.choose("choices", "a\nb")
+    opened.page.check('input[name="kind"][value="regex"]')
+    assert opened.page.input_value("#constraint") == "[0-9]+"
+
+
+def test_the_same_request_as_code(opened: Opened, server: Running) -> None:
+    page = opened.page
+    opened.choose("regex", r"[a-c]{2}'\d")
+    expected = opened.answer()
+    for language, told in (
+        ("python", "extra_body="),
+        ("javascript", "await fetch("),
+        ("curl", "curl http://127.0.0.1"),
+    ):
+        page.select_option("#language", language)
+        assert told in opened.text("code")
+        if language == "python":
+            said: list[str] = []
+            exec(compile(opened.text("code"), "page", "exec"), {"print": said.append})
+            assert said == [expected]
+
+
+def test_text_of_a_model_is_never_markup(opened: Opened) -> None:
+    attack = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
+    opened.choose("choices", attack)
+    assert opened.answer() == attack
+    assert opened.page.title() == "trellm" and opened.page.locator("#output img").count() == 0
+
+
+def test_it_can_be_used_without_a_mouse_and_stopped(opened: Opened) -> None:
+    page = opened.page
+    named = page.evaluate(
+        "[...document.querySelectorAll('textarea, select, input')].filter(each => !each.labels.length)"
+        ".map(each => each.id)"
+    )
+    assert named == []
+    page.check('input[name="kind"][value="regex"]')
+    page.fill("#constraint", "[a-z ]{500,}")
+    page.fill("#max_tokens", "700")
+    page.focus("#run")
+    page.keyboard.press("Enter")
+    opened.until("document.getElementById('output').textContent.length > 0")
+    page.keyboard.press("Escape")
+    opened.until("document.getElementById('status').textContent === 'stopped'")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_both_schemes(scheme: str, opened: Opened) -> None:
+    opened.page.emulate_media(color_scheme=scheme)
+    shades = opened.page.evaluate(
+        """() => { const style = getComputedStyle(document.getElementById('prompt'));
+        return [style.color, style.backgroundColor].map(each => each.match(/[0-9.]+/g).slice(0, 3).map(Number)); }"""
+    )
+    text, ground = (sum(shade) / 3 for shade in shades)
+    assert (text < 80 and ground > 200) if scheme == "light" else (text > 200 and ground < 80)
+
+
+def test_a_key_is_asked_for_by_the_page(browser: Any, model: Any) -> None:
+    for server in running(model, Settings(keys=(KEY,), texts=8)):
+        opened = Opened(browser, server)
+        assert "Authorization" in opened.text("model")
+        opened.page.fill("#key", KEY)
+        opened.page.keyboard.press("Tab")
+        opened.until("document.getElementById('model').textContent.includes('context')")
+        opened.choose("regex", "[0-9]{2}")
+        assert len(opened.answer()) == 2
+        opened.page.close()
