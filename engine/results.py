@@ -111,7 +111,7 @@ class Generation(Generic[T_co]):
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
     trace: SearchTrace | None = None
-    steps: int = 0
+    steps: int = field(default=0, compare=False)
     log_weight: float | None = None
     log_z: float | None = None
     ess: float | None = None
