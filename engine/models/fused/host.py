@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -68,9 +69,10 @@ class HostDecoder(FusedDecoder):
     @classmethod
     def of(cls, body: Any, config: Any) -> FusedDecoder | None:
         """A decoder as `FusedDecoder.of` has it, where one thread is as fast as torch's are."""
-        sizes: list[int] = [getattr(config, name, None) or 0 for name in ("hidden_size", "intermediate_size")]
-        large = 3 * sizes[0] * sizes[1] > _LARGE and torch.get_num_threads() > _FEW_THREADS
-        return None if large else super().of(body, config)
+        sizes = [getattr(config, name, None) for name in ("hidden_size", "intermediate_size")]
+        # Configurations of other layers may have a number for each, or none.
+        large = all(isinstance(size, int) for size in sizes) and 3 * math.prod(sizes) > _LARGE
+        return None if large and torch.get_num_threads() > _FEW_THREADS else super().of(body, config)
 
     def _states(
         self,

@@ -258,7 +258,13 @@ def test_what_is_changed_is_not_known(change: str) -> None:
 def test_other_architectures_are_not_known(name: str) -> None:
     network = hub.AutoModelForCausalLM.from_config(CONFIGS[name](), experts_implementation="eager").eval()
     body = getattr(network, "model", network.base_model)
-    assert FusedDecoder.of(body, network.config) is None
+    assert FusedDecoder.of(body, network.config) is None and HostDecoder.of(body, network.config) is None
+
+
+def test_configurations_may_have_a_size_for_each_layer() -> None:
+    network = network_of("llama")
+    network.config.__dict__["intermediate_size"] = [48, 48]
+    assert HostDecoder.of(network.model, network.config) is not None
 
 
 def test_a_subclass_is_not_known() -> None:
