@@ -184,7 +184,7 @@ class Particles:
             place, share = 0, 1.0
             if self._potentials is None or self._potentials.accepts is None:
                 sums = np.cumsum(part)
-                place = int(sums.searchsorted(self._uniform(particle, 0) * sums[-1], side="right"))
+                place = int(sums.searchsorted(self._uniform(particle, 0) * float(sums[-1]), side="right"))
                 place = min(place, int(np.flatnonzero(part)[-1]))
             else:
                 place, share = first_accepted(part, accepts, self._uniforms(particle))

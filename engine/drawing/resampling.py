@@ -28,5 +28,5 @@ def stratified(shares: NDArray[np.float64], count: int, uniforms: Sequence[float
 
 def _at(shares: NDArray[np.float64], places: NDArray[np.float64]) -> list[int]:
     sums = np.cumsum(shares)
-    found = sums.searchsorted(places * sums[-1], side="right")
+    found = sums.searchsorted(places * float(sums[-1]), side="right")
     return as_list(np.minimum(found, np.flatnonzero(shares)[-1]))

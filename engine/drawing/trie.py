@@ -57,7 +57,7 @@ class Node:
     def choose(self, uniform: float) -> int:
         """The place of a token, as likely as its weight; some weight must be above 0."""
         sums = np.cumsum(self.weights)
-        slot = int(sums.searchsorted(uniform * sums[-1], side="right"))
+        slot = int(sums.searchsorted(uniform * float(sums[-1]), side="right"))
         return min(slot, int(np.flatnonzero(self.weights)[-1]))
 
     def forget(self) -> None:

@@ -69,7 +69,7 @@ class HostDecoder(FusedDecoder):
     @classmethod
     def of(cls, body: Any, config: Any) -> FusedDecoder | None:
         """A decoder as `FusedDecoder.of` has it, where one thread is as fast as torch's are."""
-        sizes = [getattr(config, name, None) for name in ("hidden_size", "intermediate_size")]
+        sizes: list[Any] = [getattr(config, name, None) for name in ("hidden_size", "intermediate_size")]
         # Configurations of other layers may have a number for each, or none.
         large = all(isinstance(size, int) for size in sizes) and 3 * math.prod(sizes) > _LARGE
         return None if large and torch.get_num_threads() > _FEW_THREADS else super().of(body, config)
