@@ -86,11 +86,14 @@ class Suppressed(NamedTuple):
 
         return Suppressed(said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:])))
 
+    def behind(self, ids: Sequence[int], is_first: bool) -> set[int]:
+        """Those that are left out behind the tokens of a text, prompt included."""
+        last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
+        return {*self.always, *last, *(self.first if is_first else ())}
+
     def narrowed(self, mask: Mask, ids: Sequence[int], is_first: bool, applies: Callable[[int], bool] | None) -> Mask:
         """A mask without them behind the tokens of a text, prompt included; as it was if nothing were left."""
-        last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
-        tokens = {*self.always, *last, *(self.first if is_first else ())}
-        less = mask & ~mask_of(filter(applies, tokens), 32 * len(mask))
+        less = mask & ~mask_of(filter(applies, self.behind(ids, is_first)), 32 * len(mask))
         return less if less.any() else mask
 
 

@@ -85,6 +85,11 @@ class Request:
         """Whether penalties or biases change the model's scores."""
         return self.controls.change_scores or bool(self.bias.added)
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether the model says other tokens than by its own scores, or leaves some out."""
+        return self.changes_scores or bool(self.bias.banned) or self.suppressed != NOTHING
+
     def changed(self, scores: Tensor, tokens: Sequence[int], inside: int, state: int) -> None:
         """Change scores float32 [V] in place, by the penalties first and then the biases, after an output so far.
 
@@ -121,6 +126,14 @@ class Request:
     def bans(self, state: int, token: int) -> bool:
         """Whether a token is never to be chosen."""
         return token in self.bias.banned and self.is_output(state, token)
+
+    def left_out(self, tokens: Sequence[int], inside: int, state: int) -> list[int]:
+        """The tokens that a model with this request's bans and its own settings never says after an output so far."""
+        if self.suppressed == NOTHING:
+            found = set(self.bias.banned)
+        else:
+            found = self.bias.banned | self.suppressed.behind([*self.start.prompt, *tokens], len(tokens) == inside)
+        return [token for token in found if self.is_output(state, token)]
 
     def _biased(self, state: int) -> Callable[[int], bool] | None:
         """To which tokens biases apply in a state; None for all."""

@@ -98,15 +98,12 @@ class Populations:
         questions = [question for _, question in pairs]
         selected = logits[[row for question in questions for row in question.rows]]
         requests = [population.request for population, question in pairs for _ in question.rows]
-        changed = [request.changes_scores or bool(request.bias.banned) for request in requests]
-        if any(changed):
+        if any(request.is_changed for request in requests):
             selected = selected.clone()
             paths = [path for question in questions for path in question.paths]
             for scores, request, path in zip(selected, requests, paths, strict=True):
                 request.changed(scores, path.tokens, path.inside, path.state)
-                for token in request.bias.banned:
-                    if request.bans(path.state, token):
-                        scores[token] = -torch.inf
+                scores[request.left_out(path.tokens, path.inside, path.state)] = -torch.inf
         target = pairs[0][0].request.search
         assert isinstance(target, Target)
         masks = [mask for question in questions for mask in question.masks]

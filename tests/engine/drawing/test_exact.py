@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from trellm import Exact, Generator, OptionError, SamplingError, Vocabulary, generate, models
+from trellm.engine.decode.bias import Suppressed
 from trellm.engine.drawing import trie
 from trellm.engine.drawing.attempts import Attempts
 from trellm.engine.drawing.trie import Node
@@ -118,6 +119,15 @@ def test_a_penalty_is_the_models() -> None:
     expected = conditional(texts_of(matches(PATTERN), 3, Exact(), penalty=1.7))
     found = draw(generate.regex(MODEL, PATTERN), max_tokens=3, repetition_penalty=1.7)
     assert is_fair(found, expected)
+
+
+def test_what_the_models_own_settings_leave_out_is_never_said() -> None:
+    """As banned tokens are, and not as under a mask, where the rest of a text would be as likely as before."""
+    model: Any = toy_model()
+    model.suppressed = Suppressed(frozenset({3}))
+    banned = draw(generate.regex(MODEL, PATTERN), max_tokens=3, logit_bias={3: -math.inf})
+    assert draw(generate.regex(model, PATTERN), max_tokens=3) == banned
+    assert draw(generate.regex(MODEL, PATTERN), max_tokens=3) != banned
 
 
 def test_a_guide_over_tokens_and_several_ends(table_guide: Any) -> None:
