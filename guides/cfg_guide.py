@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from ..checks import one_of, switch
 from ..errors import GrammarError, OptionError
+from ..gc_pause import paused
 from ..kernels.chart.layout import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import HORIZON, ChartAutomaton
-from .gc_pause import paused
 from .given import states_of, vocabulary_of
 from .grammar import Grammar, check, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity

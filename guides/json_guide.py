@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ..checks import mapping_of, one_of
 from ..errors import LimitError, OptionError, SchemaError
+from ..gc_pause import paused
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
 from .distinct.distinct_guide import DistinctGuide
-from .gc_pause import paused
 from .given import vocabulary_of
 from .graph.graph import Graph
 from .graph.spans import span_of

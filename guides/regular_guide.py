@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from ..checks import any_text_of, brief, switch
 from ..errors import LanguageError, LimitError, OptionError
+from ..gc_pause import paused
 from ..kernels.jit.calling import call
 from ..kernels.trie.align import first_unspellable
 from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automata.dfa import Dfa
 from .chart.automaton import ChartAutomaton
-from .gc_pause import paused
 from .given import states_of, vocabulary_of
 from .graph.graph import Graph
 from .graph.lowering import Lowering

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..gc_pause import paused
+from ...gc_pause import paused
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of

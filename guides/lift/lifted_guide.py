@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError
+from ...gc_pause import paused
 from ...kernels.answers import DEAD, NEVER, UNREADY
 from ...kernels.chart.return_sets import signature as signature_of
 from ...kernels.chart.ways import follow
@@ -15,7 +16,6 @@ from ...kernels.trie.walk import walk, walk_beside
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton, Kept
 from ..explain.expectation import NOTHING, expectation
-from ..gc_pause import paused
 from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
 from .closing import Closing
 from .mask_table import Mask

@@ -9,11 +9,11 @@ import numpy as np
 
 from ...checks import MOST, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
+from ...gc_pause import paused
 from ...kernels.chart.layout import CALL, EPSILON
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import MarkedVocabulary, marker_bytes, with_markers, without_markers
 from ..chart.automaton import ChartAutomaton
-from ..gc_pause import paused
 from ..given import vocabulary_of
 from ..graph.graph import Graph
 from ..graph.lowering import Lowering

@@ -96,7 +96,7 @@ def test_a_guide_that_contradicts_itself_is_found(modules: Callable[[str], Any])
 
 
 def test_an_exception_is_raised_at_every_place_once(modules: Callable[[str], Any]) -> None:
-    from trellm.guides.gc_pause import paused
+    from trellm.gc_pause import paused
 
     interrupting = modules("interrupting")
 

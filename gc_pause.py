@@ -1,9 +1,9 @@
-"""Keeps Python's cyclic garbage collector out of what should take microseconds.
+"""Keeps Python's cyclic garbage collector out of what makes many objects that stay.
 
-Growing a constraint makes many objects that stay; that sets off full collections, each of which takes as long as
-a thousand masks. While a function runs that is `paused` they are put off. Threads may overlap: the last one that found
-the collector running starts it again. Ctrl-C comes after a call, not before one: so the collector is stopped inside
-the `try` that starts it again.
+Growing a constraint, which should take microseconds, sets off full collections, each of which takes as long as a
+thousand masks; and of the time that importing torch and transformers takes they are a fifth. While a function runs that
+is `paused` they are put off. Threads may overlap: the last one that found the collector running starts it again. Ctrl-C
+comes after a call, not before one: so the collector is stopped inside the `try` that starts it again.
 """
 
 from __future__ import annotations
