@@ -18,6 +18,8 @@ from .requests.unsupported import KNOWN
 
 T = TypeVar("T", bound=BaseModel)
 LARGE = 1 << 16
+DROPPED = 16 << 20
+"""How many bytes of a body that is too large are read without being kept."""
 DEEPEST = 256
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -56,18 +58,24 @@ def parse(data: bytes, shape: type[T]) -> T:
 async def _bytes(request: Request, most: int) -> bytes:
     """The whole body. Raises ApiError with 413."""
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:
-        raise _too_large(most)
+    is_too_large = length.isdecimal() and int(length[:20]) > most
     parts: list[bytes] = []
     size = 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > most:
-                raise _too_large(most)
-            parts.append(part)
+                is_too_large = True
+                parts.clear()
+            # An answer to somebody who still sends is lost with the connection: some more is read, and dropped.
+            if is_too_large and size > most + DROPPED:
+                break
+            if not is_too_large:
+                parts.append(part)
     except ClientDisconnect:
         raise ApiError("the client went away in the midst of the body", code="client_closed_request") from None
+    if is_too_large:
+        raise _too_large(most)
     return b"".join(parts)
 
 

@@ -8,10 +8,10 @@ import pytest
 
 PUBLIC = {
     "trellm": """
-        AllOf AnyOf Beam BudgetError Cancellation Cancelled ConversionError Engine Gap Generation Generator GrammarError
-        Greedy GuideFileError Interrupted LanguageError LimitError Limits ModelError OptionError Ordered PatternError
-        Phrase Quote Sample SchemaError Span StateError Template TextSyntaxError TokenLogprob TrellmError Vocabulary
-        VocabularyError generate guides models
+        AllOf AnyOf Beam BudgetError Cancellation Cancelled ConversionError Engine Exact Gap Generation Generator
+        GrammarError Greedy GuideFileError Importance Interrupted LanguageError LimitError Limits ModelError OptionError
+        Ordered PatternError Phrase Quote SMC Sample SamplingError SchemaError Span StateError Template TextSyntaxError
+        TokenLogprob TrellmError Vocabulary VocabularyError generate guides models
     """,
     "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """

@@ -102,6 +102,7 @@ def test_weights_are_about_what_memory_a_value_takes(value: object) -> None:
 # Functions that few different arguments can ever be given
 FEW = {
     "_all": "none",
+    "_all_but": "vocabularies with their EOS",
     "_class": "patterns of ours",
     "_digest": "none",
     "_dtype_name": "the types of logits",

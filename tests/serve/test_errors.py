@@ -108,7 +108,8 @@ def test_other_media_types_are_refused(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/v1/chats", 404), ("GET", TEXT, 405), ("POST", "/", 404)]
+    ("method", "path", "status"),
+    [("GET", "/v1/chats", 404), ("GET", TEXT, 405), ("POST", "/", 405), ("POST", "/v1", 404)],
 )
 def test_addresses_that_there_are_not(server: Running, method: str, path: str, status: int) -> None:
     answer = server.http.request(method, path)

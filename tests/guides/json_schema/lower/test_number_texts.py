@@ -122,10 +122,23 @@ def scientific(scaled: int, exponent: int) -> set[str]:
     return {f"{mantissa}e{power:+03d}", f"{mantissa}E{power}", f"{mantissa}e{power + 1}", f"{mantissa}e{power - 1}"}
 
 
+def remainders(case: Number) -> int:
+    """How many remainders digits have by all factors, where zeros behind them are no digits."""
+    found = 1
+    for step in (*case.not_multiple_of, *(() if case.multiple_of is None else (case.multiple_of,))):
+        whole = F(step)
+        while whole.denominator % 2 == 0 or whole.denominator % 5 == 0:
+            whole *= 10
+        found *= int(re.sub("0+$", "", str(whole.numerator)))
+    return found
+
+
 def is_promised(case: Number, text: str) -> bool:
     """Whether the documentation promises that a member is accepted in this notation."""
     if not re.search("[eE]", text):
         return True
+    if "." in text and remainders(case) > 128:
+        return False
     if json.dumps(float(text)) == text:
         return case.notation != "integer"
     mantissa, exponent = re.split("[eE]", text)
