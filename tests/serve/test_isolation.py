@@ -46,7 +46,7 @@ def test_a_client_that_goes_away_frees_its_row(server: Running) -> None:
 def test_a_client_that_waits_and_goes_away(server: Running) -> None:
     """Without streaming, where nothing is written to find that out."""
     with pytest.raises(httpx.ReadTimeout):
-        server.http.post("/v1/completions", json={**LONG, "n": 4}, timeout=0.5)
+        server.http.post("/v1/completions", json={**LONG, "n": 16}, timeout=0.3)
     until(lambda: server.service.texts == 0)
     until(lambda: server.service.engine.held_bytes == 0)
 
