@@ -5,6 +5,7 @@ TRELLM_TEST_DEVICE=cuda in the environment runs all models of transformers on a 
 
 import copy
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [report for report in terminalreporter.getreports("skipped") if ABSENT in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(f"{len(skipped)} tests were skipped: {ABSENT}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; skipped with a reason where it or its driver is absent."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is absent")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium on this machine")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from trellm import models
 from trellm.serve import Settings
 
 from .conftest import PASSAGE, Running, running
 
 KEY = "a-key-of-this-server"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium; skipped with a reason where it or its driver is absent."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is absent")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("there is no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 class Opened:
@@ -195,8 +182,8 @@ def test_text_can_be_read_in_both_schemes(scheme: str, opened: Opened) -> None:
     assert (text < 80 and ground > 200) if scheme == "light" else (text > 200 and ground < 80)
 
 
-def test_a_key_is_asked_for_by_the_page(browser: Any, model: Any) -> None:
-    for server in running(model, Settings(keys=(KEY,), texts=8)):
+def test_a_key_is_asked_for_by_the_page(browser: Any) -> None:
+    for server in running(models.small(), Settings(keys=(KEY,), texts=8)):
         opened = Opened(browser, server)
         assert "Authorization" in opened.text("model")
         opened.page.fill("#key", KEY)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +19,6 @@ ATTACK = [
     "\n",
 ]
 TOKENS = [text.encode() for text in ATTACK] + [b"a", b" word", None]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium; skipped with a reason where it or its driver is absent."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is absent")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("there is no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 class Opened:
