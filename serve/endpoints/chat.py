@@ -11,13 +11,12 @@ from starlette.responses import Response
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import Constraint
-from ..errors import of_any
 from ..requests.chat import Chat
 from ..service import Service
 from .calling import delta_fields, finish_of, message_fields, prepared, read_whole, readers
-from .events import DONE, Answer, EventStream, event, while_connected
+from .events import Answer, EventStream, event, while_connected
 from .scores import of_chat, scores_of
-from .texts import REASONS, Begun, Prepared, begin, ours, usage
+from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
 
 async def chat(request: Request) -> Response:
@@ -30,14 +29,11 @@ async def chat(request: Request) -> Response:
 
     begun = await while_connected(request, begin(service, asked, 1, ("messages",), prepare))
     if asked.is_streamed:
-        return EventStream(_events(begun), begun.end)
-    try:
-        results = await while_connected(request, begun.results())
-    finally:
-        begun.end()
+        head = _head(begun, "chat.completion.chunk")
+        return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
+    results = await whole(request, begun)
     choices = [_choice(begun, index, result) for index, result in enumerate(results)]
-    total = usage(begun.prompt_tokens, sum(len(result.token_ids) for result in results))
-    return Answer(_head(begun, "chat.completion") | {"choices": choices, "usage": total})
+    return Answer(_head(begun, "chat.completion") | {"choices": choices, "usage": begun.usage})
 
 
 def _head(begun: Begun, kind: str) -> dict[str, Any]:
@@ -60,39 +56,29 @@ def _ours(result: Generation[Any]) -> dict[str, Any]:
     return {} if said is None else {"trellm": said}
 
 
-async def _events(begun: Begun) -> AsyncIterator[bytes]:
-    """The events of a streamed answer: the role, what is said, why it ends, and at last the usage."""
-    head = _head(begun, "chat.completion.chunk")
+async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
+    """The events of a streamed answer: the role, what is said, and why it ends."""
     counted = {"usage": None} if begun.asked.has_usage else {}
     several = readers(begun.plan, begun.choices)
-    tokens = 0
 
     def chunk(index: int, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish, **more}
         return event(head | {"choices": [choice]} | counted)
 
-    try:
-        yield b"".join(chunk(index, {"role": "assistant", "content": ""}) for index in range(begun.choices))
-        async for pieces in begun.pieces():
-            found: list[bytes] = []
-            for each in pieces:
-                reader = several[each.index] if several else None
-                deltas = [fields for delta in begun.deltas(each, reader) if (fields := delta_fields(delta)) is not None]
-                scores = of_chat(each.scores, begun.service.model.vocabulary)
-                if scores is not None:  # of all its tokens, at the first of what they came to
-                    found.append(chunk(each.index, deltas.pop(0) if deltas else {}, logprobs=scores))
-                found += [chunk(each.index, delta) for delta in deltas]
-                if each.result is not None:
-                    tokens += len(each.result.token_ids)
-                    finish = REASONS[each.result.finish_reason]
-                    if reader is not None:
-                        finish = finish_of(reader.message, each.result, begun.asked.budget)
-                    found.append(chunk(each.index, {}, finish, **_ours(each.result)))
-            if found:
-                yield b"".join(found)
-    except Exception as error:  # what went wrong with this request is its own
-        yield event(of_any(error).body)
-        return
-    if begun.asked.has_usage:
-        yield event(head | {"choices": [], "usage": usage(begun.prompt_tokens, tokens)})
-    yield DONE
+    yield b"".join(chunk(index, {"role": "assistant", "content": ""}) for index in range(begun.choices))
+    async for pieces in begun.pieces():
+        found: list[bytes] = []
+        for each in pieces:
+            reader = several[each.index] if several else None
+            deltas = [fields for delta in begun.deltas(each, reader) if (fields := delta_fields(delta)) is not None]
+            scores = of_chat(each.scores, begun.service.model.vocabulary)
+            if scores is not None:  # of all its tokens, at the first of what they came to
+                found.append(chunk(each.index, deltas.pop(0) if deltas else {}, logprobs=scores))
+            found += [chunk(each.index, delta) for delta in deltas]
+            if each.result is not None:
+                finish = REASONS[each.result.finish_reason]
+                if reader is not None:
+                    finish = finish_of(reader.message, each.result, begun.asked.budget)
+                found.append(chunk(each.index, {}, finish, **_ours(each.result)))
+        if found:
+            yield b"".join(found)

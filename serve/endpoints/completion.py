@@ -11,12 +11,11 @@ from starlette.responses import Response
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import Constraint
-from ..errors import of_any
 from ..requests.completion import Completion
 from ..service import Service
-from .events import DONE, Answer, EventStream, event, while_connected
+from .events import Answer, EventStream, event, while_connected
 from .scores import of_completion, scores_of
-from .texts import REASONS, Begun, Prepared, begin, ours, usage
+from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
 
 async def completion(request: Request) -> Response:
@@ -30,18 +29,15 @@ async def completion(request: Request) -> Response:
 
     begun = await while_connected(request, begin(service, asked, len(prompts), ("prompt",), prepare))
     if asked.is_streamed:
-        return EventStream(_events(begun), begun.end)
-    try:
-        results = await while_connected(request, begun.results())
-    finally:
-        begun.end()
+        head = _head(begun)
+        return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
+    results = await whole(request, begun)
     vocabulary = service.model.vocabulary
     choices = [
         _choice(index, result.text, of_completion(scores_of(result), vocabulary), result)
         for index, result in enumerate(results)
     ]
-    total = usage(begun.prompt_tokens, sum(len(result.token_ids) for result in results))
-    return Answer(_head(begun) | {"choices": choices, "usage": total})
+    return Answer(_head(begun) | {"choices": choices, "usage": begun.usage})
 
 
 def _head(begun: Begun) -> dict[str, Any]:
@@ -58,28 +54,18 @@ def _choice(
     return choice if said is None else choice | {"trellm": said}
 
 
-async def _events(begun: Begun) -> AsyncIterator[bytes]:
+async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
     """The events of a streamed answer."""
-    head = _head(begun)
     counted = {"usage": None} if begun.asked.has_usage else {}
     vocabulary = begun.service.model.vocabulary
-    tokens = 0
     sizes = [0] * begun.choices
-    try:
-        async for pieces in begun.pieces():
-            found: list[bytes] = []
-            for each in pieces:
-                tokens += 0 if each.result is None else len(each.result.token_ids)
-                scores = of_completion(each.scores, vocabulary, sizes[each.index])
-                sizes[each.index] += len(each.text)
-                if each.text or scores or each.result:
-                    choice = _choice(each.index, each.text, scores, each.result)
-                    found.append(event(head | {"choices": [choice]} | counted))
-            if found:
-                yield b"".join(found)
-    except Exception as error:  # what went wrong with this request is its own
-        yield event(of_any(error).body)
-        return
-    if begun.asked.has_usage:
-        yield event(head | {"choices": [], "usage": usage(begun.prompt_tokens, tokens)})
-    yield DONE
+    async for pieces in begun.pieces():
+        found: list[bytes] = []
+        for each in pieces:
+            scores = of_completion(each.scores, vocabulary, sizes[each.index])
+            sizes[each.index] += len(each.text)
+            if each.text or scores or each.result:
+                choice = _choice(each.index, each.text, scores, each.result)
+                found.append(event(head | {"choices": [choice]} | counted))
+        if found:
+            yield b"".join(found)

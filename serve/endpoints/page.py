@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -22,7 +22,7 @@ async def page(request: Request) -> Response:
 @cache
 def _page() -> tuple[str, str]:
     """The file, and what a browser may do with it: run its script and its style, as they are, and ask this server."""
-    text = (files(__package__ or __name__).joinpath("..", "page", "index.html")).read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "page" / "index.html").read_text(encoding="utf-8")
     script, style = (_hash(_inside(text, tag)) for tag in ("script", "style"))
     policy = (
         f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "

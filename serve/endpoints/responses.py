@@ -19,7 +19,7 @@ from ..service import Service
 from .calling import finish_of, prepared, read_whole, readers
 from .events import Answer, EventStream, event, while_connected
 from .items import Items
-from .texts import REASONS, Begun, Prepared, begin, ours
+from .texts import REASONS, Begun, Prepared, begin, ours, whole
 
 
 async def responses(request: Request) -> Response:
@@ -37,11 +37,7 @@ async def responses(request: Request) -> Response:
         raise renamed(error) from None
     if asked.stream:
         return EventStream(_events(begun, asked), begun.end)
-    try:
-        results = await while_connected(request, begun.results())
-    finally:
-        begun.end()
-    result = results[0]
+    result = (await whole(request, begun))[0]
     message = Message(result.text, None, ()) if begun.plan is None else read_whole(begun.plan, result)
     items = Items()
     for _ in items.of_message(message):

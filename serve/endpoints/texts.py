@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.requests import Request
+
 from ...engine.handle import Task
 from ...engine.options import Options, RunOptions
 from ...engine.prompts.given import Prompt
@@ -24,6 +26,7 @@ from ..requests.chat import Chat
 from ..requests.completion import Completion
 from ..service import Service, Ticket, Work
 from ..texts.run import Ended, Grown, Run
+from .events import DONE, event, while_connected
 
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 
@@ -66,6 +69,7 @@ class Begun:
     choices: int
     prompt_tokens: int
     key: str
+    output_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     since: float = field(default_factory=time.perf_counter)
 
@@ -74,6 +78,16 @@ class Begun:
         self.ticket.release()
         self.service.relay.cancel(self.run)
         self.service.metrics.request_seconds.observe(time.perf_counter() - self.since)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """How many tokens there were so far, those that end texts not counted."""
+        total = self.prompt_tokens + self.output_tokens
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.output_tokens,
+            "total_tokens": total,
+        }
 
     async def results(self) -> list[Generation[Any]]:
         """All texts, in order. Raises ApiError for what went wrong with one."""
@@ -95,6 +109,7 @@ class Begun:
             result = await asyncio.get_running_loop().run_in_executor(None, self.run.result, row)
         self.service.metrics.finished.labels(REASONS[result.finish_reason]).inc()
         self.service.metrics.output_tokens.inc(len(result.token_ids))
+        self.output_tokens += len(result.token_ids)
         return result
 
     def deltas(self, piece: Piece, reader: Reader | None) -> list[Delta]:
@@ -181,13 +196,28 @@ def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
         raise of_request(error) from None
 
 
-def usage(prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
-    """How many tokens there were, those that end texts not counted."""
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": output_tokens,
-        "total_tokens": prompt_tokens + output_tokens,
-    }
+async def whole(request: Request, begun: Begun) -> list[Generation[Any]]:
+    """All texts of a request that is not streamed, in order. Raises ApiError, and ClientDisconnect."""
+    try:
+        return await while_connected(request, begun.results())
+    finally:
+        begun.end()
+
+
+async def to_the_end(begun: Begun, head: dict[str, Any], events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The events of a streamed answer, then its usage if that was asked for; or what went wrong on the way.
+
+    head: what each event has
+    """
+    try:
+        async for data in events:
+            yield data
+    except Exception as error:  # what went wrong with this request is its own
+        yield event(of_any(error).body)
+        return
+    if begun.asked.has_usage:
+        yield event(head | {"choices": [], "usage": begun.usage})
+    yield DONE
 
 
 def ours(result: Generation[Any]) -> dict[str, Any] | None:
