@@ -26,7 +26,7 @@ from .path import Path, Walk
 from .potentials import Potentials
 from .readers import Readers
 from .rejection import first_accepted
-from .resampling import stratified, systematic
+from .resampling import places_of, stratified, systematic
 
 OUTSIDE = 1 / 16
 """How often a token is drawn after which the rest perhaps does not fit into the budget, where some surely do."""
@@ -183,9 +183,7 @@ class Particles:
             part = np.where(fits == is_outside, 0.0, chances)
             place, share = 0, 1.0
             if self._potentials is None or self._potentials.accepts is None:
-                sums = np.cumsum(part)
-                place = int(sums.searchsorted(self._uniform(particle, 0) * float(sums[-1]), side="right"))
-                place = min(place, int(np.flatnonzero(part)[-1]))
+                (place,) = places_of(part, np.array([self._uniform(particle, 0)]))
             else:
                 place, share = first_accepted(part, accepts, self._uniforms(particle))
             if place < 0:

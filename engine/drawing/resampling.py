@@ -15,7 +15,7 @@ def systematic(shares: NDArray[np.float64], count: int, uniforms: Sequence[float
 
     Source: J. Carpenter, P. Clifford, P. Fearnhead, "Improved particle filter for nonlinear problems" (1999).
     """
-    return _at(shares, (np.arange(count) + uniforms[0]) / count)
+    return places_of(shares, (np.arange(count) + uniforms[0]) / count)
 
 
 def stratified(shares: NDArray[np.float64], count: int, uniforms: Sequence[float]) -> list[int]:
@@ -23,10 +23,11 @@ def stratified(shares: NDArray[np.float64], count: int, uniforms: Sequence[float
 
     Source: G. Kitagawa, "Monte Carlo filter and smoother for non-Gaussian nonlinear state space models" (1996).
     """
-    return _at(shares, (np.arange(count) + np.asarray(uniforms[:count])) / count)
+    return places_of(shares, (np.arange(count) + np.asarray(uniforms[:count])) / count)
 
 
-def _at(shares: NDArray[np.float64], places: NDArray[np.float64]) -> list[int]:
+def places_of(shares: NDArray[np.float64], uniforms: NDArray[np.float64]) -> list[int]:
+    """The places that numbers in [0, 1) fall on, each as wide as its share; some share must be above 0."""
     sums = np.cumsum(shares)
-    found = sums.searchsorted(places * float(sums[-1]), side="right")
+    found = sums.searchsorted(uniforms * float(sums[-1]), side="right")
     return as_list(np.minimum(found, np.flatnonzero(shares)[-1]))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..decode.guide_cache import GuideCache
 from .path import Path
+from .resampling import places_of
 
 MOST_WEIGHTS = 1 << 21
 """So many probabilities a trie keeps, 20 bytes each; what does not fit is asked of the model again."""
@@ -56,9 +57,7 @@ class Node:
 
     def choose(self, uniform: float) -> int:
         """The place of a token, as likely as its weight; some weight must be above 0."""
-        sums = np.cumsum(self.weights)
-        slot = int(sums.searchsorted(uniform * float(sums[-1]), side="right"))
-        return min(slot, int(np.flatnonzero(self.weights)[-1]))
+        return places_of(self.weights, np.array([uniform]))[0]
 
     def forget(self) -> None:
         """Keep nothing but the bound, which is that of the mask's mass; what is behind is known to nobody then."""

@@ -29,7 +29,7 @@ class Node:
         self.children: dict[int, Node] = {}
 
 
-class Cars:
+class Attempts:
     """Attempts at texts of a guide within a budget. passes: forward passes behind the prompt so far."""
 
     def __init__(self, chances: Chances, guide: Any, budget: int, seed: int) -> None:
@@ -38,7 +38,6 @@ class Cars:
         self._guide = guide
         self._budget = budget
         self._random = np.random.default_rng(seed)
-        self._root: Node | None = None
 
     def draw(self, most: float = math.inf) -> tuple[int, ...] | None:
         """Attempts, until one comes to a text; None once there were more than `most` passes."""
@@ -46,6 +45,15 @@ class Cars:
             if (found := self._attempt()) is not None:
                 return found
         return None
+
+    def _attempt(self) -> tuple[int, ...] | None:
+        raise NotImplementedError
+
+
+class Cars(Attempts):
+    """Attempts at texts of a guide within a budget. passes: forward passes behind the prompt so far."""
+
+    _root: Node | None = None
 
     def _attempt(self) -> tuple[int, ...] | None:
         tokens: tuple[int, ...] = ()
@@ -83,22 +91,8 @@ class Cars:
         return found
 
 
-class Rejection:
+class Rejection(Attempts):
     """Texts of the model by itself, given up at the first illegal token. passes: as of `Cars`."""
-
-    def __init__(self, chances: Chances, guide: Any, budget: int, seed: int) -> None:
-        self.passes = 0
-        self._chances = chances
-        self._guide = guide
-        self._budget = budget
-        self._random = np.random.default_rng(seed)
-
-    def draw(self, most: float = math.inf) -> tuple[int, ...] | None:
-        """Attempts, until one comes to a text; None once there were more than `most` passes."""
-        while self.passes <= most:
-            if (found := self._attempt()) is not None:
-                return found
-        return None
 
     def _attempt(self) -> tuple[int, ...] | None:
         tokens: tuple[int, ...] = ()

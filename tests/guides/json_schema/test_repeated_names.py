@@ -17,7 +17,7 @@ from trellm.guides.json_schema.witness.strings import examples, few
 from trellm.guides.laws import check, knows_its_states
 from trellm.guides.protocol import DEAD, tokens_of
 
-from .test_unique_items import END, VOCABULARY
+from .test_unique_items import END, VOCABULARY, guide_of, reads
 
 THREE = {"type": "object", "minProperties": 3}
 SOME_OTHER = {"type": "object", "not": {"additionalProperties": {"type": "integer"}}}
@@ -28,17 +28,6 @@ REQUIRED = {"properties": {"a": {"const": 0}}, "required": ["a"], **THREE}
 NESTED = {"properties": {"a": {**THREE, "additionalProperties": {"type": "boolean"}}}, "additionalProperties": False}
 ITEMS = {"type": "array", "items": {"additionalProperties": {"enum": [1, 2]}, **THREE}, "uniqueItems": True}
 ENFORCED = [THREE, SOME_OTHER, PATTERNED, NUMBERED, REQUIRED, NESTED, {**ITEMS, "minItems": 2}]
-
-
-def guide_of(schema: Any, **options: Any) -> WatchingJSONGuide:
-    guide = JSONGuide(schema, VOCABULARY, **options)
-    assert isinstance(guide, WatchingJSONGuide)
-    return guide
-
-
-def reads(guide: JSONGuide, text: str) -> bool:
-    state = guide.read(guide.start, text.encode())
-    return state != DEAD and guide.is_accepting(state)
 
 
 @pytest.mark.parametrize(
