@@ -14,6 +14,7 @@ from ..tokenizers_adapter.text_stream import TextStream
 from .decode.randomness import row_key
 from .decode.requests import Job, requests_of
 from .decode.row import Certain, Request, Row
+from .diagnostics import Diagnostics
 from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
@@ -264,8 +265,17 @@ class Handle:
             del results[row.siblings or self._samples :]
             is_new = results[sample] is None
             results[sample] = result
+            self._compare(prompt)
             if is_new:
                 yield Finished(prompt, sample, result)
+
+    def _compare(self, prompt: int) -> None:
+        """Let the diagnostics of texts that were sampled for one prompt know of each other, when all are there."""
+        several = [result for result in self.found[prompt] if result is not None]
+        known = [result.diagnostics for result in several if result.diagnostics is not None]
+        if len(known) == self._samples > 1:
+            compared = zip(several, Diagnostics.together(known), strict=True)
+            self.found[prompt][:] = [replace(result, diagnostics=one) for result, one in compared]
 
 
 class _Stream:

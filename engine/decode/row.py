@@ -16,7 +16,7 @@ from ..drafts.trail import Trail
 from ..drawing.drawn import Drawn
 from ..memory.tables import BlockTable
 from ..models.protocol import BEGIN, Model
-from ..search import Beam, Search, Target
+from ..search import Beam, Sample, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, NOTHING, Bias, Suppressed
@@ -73,6 +73,15 @@ class Request:
     def is_plain(self) -> bool:
         """Whether a row chooses by the model's own scores, from all that its constraint allows."""
         return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
+
+    @property
+    def weighed_at(self) -> float | None:
+        """The temperature of sampling for which the masks' masses make up; None where they do not."""
+        search = self.search
+        if not self.is_plain or not isinstance(search, Sample):
+            return None
+        is_filtered = search.top_k is not None or search.top_p < 1 or search.min_p > 0
+        return None if is_filtered else search.temperature
 
     def is_plain_after(self, made: int) -> bool:
         """`is_plain` from now on, after `made` tokens of output, if the least number of them is reached."""

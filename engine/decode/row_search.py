@@ -188,7 +188,13 @@ class RowSearch:
             if row.request.diagnostics:
                 try:
                     row.traces += traces(
-                        logits[place : place + 1], [masks[place]], [0], [(row.state, row.left)], [token], [(score, raw)]
+                        logits[place : place + 1],
+                        [masks[place]],
+                        [0],
+                        [(row.state, row.left)],
+                        [token],
+                        [(score, raw)],
+                        row.request.weighed_at,
                     )
                 except ModelError as error:
                     row.error = error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
 
@@ -12,6 +12,7 @@ from ...errors import OptionError
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
 from ..stopping import FinishReason
+from .bias import Bias
 from .hints import LOW_MASS, Hint, hints
 from .page import STYLE, page, section
 from .step import COLUMNS, Step, Words
@@ -30,6 +31,9 @@ class Summary:
     log_feasible_mass: natural logarithm of the probability that the model alone would have stayed in the language
         along this path; raw_logprob - logprob, the log importance weight of a text sampled at temperature 1
     worst: the steps of the least feasible mass, below one half, least first; hints: what may be done
+    log_weight: log_feasible_mass at the temperature of `Sample`, the log importance weight of the text; None where
+        masks are not all that keeps texts from being the model's own, as with `Step.log_weight`
+    bias: what the texts that were sampled for the prompt say together of masked sampling; None for one alone
     """
 
     tokens: int
@@ -39,6 +43,8 @@ class Summary:
     log_feasible_mass: float
     worst: tuple[Step, ...]
     hints: tuple[Hint, ...]
+    log_weight: float | None = None
+    bias: Bias | None = None
 
     def __str__(self) -> str:
         lines = [
@@ -49,6 +55,8 @@ class Summary:
             lines.append(
                 "worst: " + ", ".join(f"token {step.position} (mass {step.feasible_mass:.2g})" for step in self.worst)
             )
+        if self.bias is not None:
+            lines.append(f"sampling: {self.bias}")
         return "\n".join([*lines, *(f"hint: {hint}" for hint in self.hints)])
 
 
@@ -62,6 +70,7 @@ class Diagnostics(Sequence[Step]):
     steps: tuple[Step, ...]
     finish_reason: FinishReason
     _words: Words = field(compare=False)
+    bias: Bias | None = None
 
     @classmethod
     def of(
@@ -84,6 +93,25 @@ class Diagnostics(Sequence[Step]):
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
 
+    @staticmethod
+    def together(several: Sequence[Diagnostics]) -> list[Diagnostics]:
+        """The diagnostics of all texts sampled for one prompt, each with their `bias`, where that is known."""
+        weights = [one._log_weight for one in several]
+        known = [weight for weight in weights if weight is not None]
+        if len(known) < max(2, len(several)):
+            return list(several)
+        bias = Bias.of(known)
+        return [replace(one, bias=bias) for one in several]
+
+    @property
+    def _log_weight(self) -> float | None:
+        found = 0.0
+        for step in self.steps:
+            if step.log_weight is None:
+                return None
+            found += step.log_weight
+        return found
+
     @cached_property
     def summary(self) -> Summary:
         """What the steps come to."""
@@ -96,7 +124,9 @@ class Diagnostics(Sequence[Step]):
             raw_logprob=sum(step.raw_logprob for step in steps),
             log_feasible_mass=sum(step.log_feasible_mass for step in steps),
             worst=tuple(low[:WORST]),
-            hints=hints(steps, self._words.guide, self.finish_reason),
+            hints=hints(steps, self._words.guide, self.finish_reason, self.bias),
+            log_weight=self._log_weight,
+            bias=self.bias,
         )
 
     def table(self, *columns: str) -> str:
@@ -145,7 +175,9 @@ class Diagnostics(Sequence[Step]):
 
     def to_section(self) -> str:
         """The part of a page that is about this text; `page.page` puts several under their titles."""
-        return section(self.steps, str(self.summary).split("\n", 1)[0], self.summary.hints)
+        lines = str(self.summary).split("\n")
+        said = [line for line in lines[1:] if line.startswith("sampling: ")]
+        return section(self.steps, "; ".join([lines[0], *said]), self.summary.hints)
 
     def _repr_html_(self) -> str:
         return f"<style>{STYLE}</style>{self.to_section()}"

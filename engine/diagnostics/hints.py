@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
@@ -11,14 +12,21 @@ from typing import Any, Literal
 from ...guides.explain.expectation import quoted
 from ...guides.protocol import DEAD, Guide
 from ..stopping import FinishReason
+from .bias import Bias, late
 from .step import Step
 
-Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface"]
+Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface", "sampling"]
 
 LOW_MASS = 0.5
+LATE_MASS = 0.1
 WANTED = 0.2
 SIMILAR = 0.75
 _SHOWN = 6
+_LATE = (
+    "where this text had parted from others the masks left it {mass:.2g} of its probability, and perhaps more to "
+    "others, so that masked sampling may draw other texts than the model would: sample 16 with diagnostics=True and "
+    "search=Sample(n=16) to see how far, or use search=Exact()"
+)
 
 _HEADLINES: dict[Kind, str] = {
     "budget": "the budget cut the text short",
@@ -50,8 +58,13 @@ class Hint:
         return self.text
 
 
-def hints(steps: Sequence[Step], guide: Guide | None, finish: FinishReason) -> tuple[Hint, ...]:
-    """What is recognised in a text; each step counts for one pattern, the most telling one."""
+def hints(
+    steps: Sequence[Step], guide: Guide | None, finish: FinishReason, bias: Bias | None = None
+) -> tuple[Hint, ...]:
+    """What is recognised in a text; each step counts for one pattern, the most telling one.
+
+    bias: of the texts that were sampled with it, which says more than its own steps do
+    """
     by_kind: dict[Kind, list[Step]] = {}
     for step in steps:
         if not step.leading_allowed and step.feasible_mass < LOW_MASS and step.leading_probability >= WANTED:
@@ -60,9 +73,22 @@ def hints(steps: Sequence[Step], guide: Guide | None, finish: FinishReason) -> t
                 by_kind.setdefault(kind, []).append(step)
     if finish == "length" and steps:
         by_kind.setdefault("budget", []).append(steps[-1])
-    return tuple(
-        Hint(kind, tuple(step.position for step in found), _words(kind, found)) for kind, found in by_kind.items()
+    return (
+        *(Hint(kind, tuple(step.position for step in found), _words(kind, found)) for kind, found in by_kind.items()),
+        *_sampling(steps, bias),
     )
+
+
+def _sampling(steps: Sequence[Step], bias: Bias | None) -> Iterator[Hint]:
+    """Whether sampling under masks is far from what the model would draw, as far as can be told."""
+    found = late(steps)
+    if found is None:
+        return
+    mass, positions = found
+    if bias is None and mass < math.log(LATE_MASS):
+        yield Hint("sampling", positions, _LATE.format(mass=math.exp(mass)))
+    elif bias is not None and bias.is_far:
+        yield Hint("sampling", positions, bias.advice)
 
 
 def _kind(steps: Sequence[Step], step: Step, guide: Guide | None) -> Kind | None:

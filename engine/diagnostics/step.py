@@ -53,6 +53,8 @@ class Step:
     feasible_mass: the raw probability of everything allowed, 1 without a constraint
     ends, leading_ends: whether they are EOS
     left: how many tokens `max_tokens` still allowed; state: of the guide, before the token
+    log_weight: log_feasible_mass at the temperature of `Sample`; None with its filters, with penalties and biases, and
+        with other searches, of which no weight makes up for the masks
     """
 
     position: int
@@ -71,6 +73,7 @@ class Step:
     leading_ends: bool
     left: int
     state: int
+    log_weight: float | None
     _words: Words = field(repr=False, compare=False)
 
     @classmethod
@@ -93,6 +96,7 @@ class Step:
             leading_ends=trace.leader in vocabulary.eos_ids,
             left=trace.left,
             state=trace.state,
+            log_weight=trace.log_weight,
             _words=words,
         )
 

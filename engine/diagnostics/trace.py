@@ -12,8 +12,9 @@ from torch import Tensor
 from ...errors import ModelError
 from ...guides.protocol import Mask
 from ...kernels.logits.mask import popcount
-from ...kernels.logits.select import masked_argmax
+from ...kernels.logits.select import logsumexp, masked_argmax
 from ..decode.arrays import as_list
+from ..decode.reading import stack_masks
 
 
 class Trace(NamedTuple):
@@ -25,6 +26,8 @@ class Trace(NamedTuple):
     leader, leading_logprob: the likeliest token of all, of equals the lowest, and its raw log-probability
     leader_allowed: whether it might have been chosen
     allowed: how many tokens were allowed; log_mass: the logarithm of their raw probability together
+    log_weight: the same at the temperature that the token was sampled with; None where it was not sampled, or not by
+        the model's own scores
     """
 
     state: int
@@ -38,6 +41,7 @@ class Trace(NamedTuple):
     leader_allowed: bool
     allowed: int
     log_mass: float
+    log_weight: float | None
 
 
 def traces(
@@ -47,11 +51,13 @@ def traces(
     places: Sequence[tuple[int, int]],
     tokens: Sequence[int],
     logprobs: Sequence[tuple[float, float]],
+    temperature: float | None = None,
 ) -> list[Trace]:
     """The traces of some tokens, each chosen from one of the rows of `logits`, float32 [n, V].
 
     masks: what was allowed in each row, uint32 [ceil(V / 32)], None where there is no constraint
     For each token: rows, its row; places, the state before it and the tokens left; logprobs, masked and raw.
+    temperature: that all tokens were sampled with, by the model's own scores; None where that is not how
     Raises ModelError where the logits are no distribution.
     """
     leaders: list[int] = as_list(masked_argmax(logits).tokens)
@@ -62,6 +68,7 @@ def traces(
     chosen = as_list(logits[list(rows), list(tokens)].double())
     ranks = _ranks(logits, rows, chosen)
     leading: list[float] = as_list(logits[range(len(leaders)), leaders].double())
+    weights = _weights(logits, masks, temperature)
     found: list[Trace] = []
     for i, (row, (logprob, raw)) in enumerate(zip(rows, logprobs, strict=True)):
         leader, mask = leaders[row], masks[row]
@@ -72,8 +79,20 @@ def traces(
             allows_leader = bool(mask[leader >> 5] >> np.uint32(leader & 31) & np.uint32(1))
             choice = (allows_leader, int(popcount(mask[None])[0]), min(0.0, raw - logprob))
         margin = raw + leading[row] - chosen[i]
-        found.append(Trace(*places[i], tokens[i], logprob, raw, ranks[i], leader, margin, *choice))
+        weight = choice[2] if temperature == 1 else weights[row]
+        found.append(Trace(*places[i], tokens[i], logprob, raw, ranks[i], leader, margin, *choice, weight))
     return found
+
+
+def _weights(logits: Tensor, masks: Sequence[Mask | None], temperature: float | None) -> list[float | None]:
+    """The logarithm of the mass of what is allowed in each row at a temperature; 1's is known by other means."""
+    if temperature is None or temperature == 1:
+        return [None] * len(masks)
+    scaled = logits / temperature
+    sums = logsumexp(scaled, stack_masks(masks, scaled))
+    masked: list[float] = as_list(sums.masked)
+    raws: list[float] = as_list(sums.raw)
+    return [0.0 if mask is None else min(0.0, some - raw) for mask, some, raw in zip(masks, masked, raws, strict=True)]
 
 
 def _ranks(logits: Tensor, rows: Sequence[int], values: Sequence[float]) -> list[int]:
