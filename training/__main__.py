@@ -36,6 +36,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=65_536, help="tokens of a step")
     parser.add_argument("--part", type=int, default=65_536, help="tokens that go through the network at once")
     parser.add_argument("--rate", type=float, default=3e-3, help="highest learning rate")
+    parser.add_argument("--optimiser", choices=["muon", "adamw"], default="muon", help="of the layers' matrices")
     parser.add_argument("--warmup", type=int, default=200, help="steps")
     parser.add_argument("--decay", type=float, default=0.1, help="of weights")
     parser.add_argument("--given", type=float, default=0.1, help="what a token of a prompt counts")
@@ -45,6 +46,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--validation", type=int, default=200, help="tasks of each kind")
     parser.add_argument("--compiled", action="store_true", help="compile the network")
     parser.add_argument("--start", type=Path, help="folder of a model to go on with")
+    parser.add_argument("--tokenizer", type=Path, help="folder of a model whose tokenizer to take, as a draft's must")
     parser.add_argument(
         "--first-chunk", type=int, default=0, help="where in the text to begin; with --start, elsewhere"
     )

@@ -1,4 +1,4 @@
-"""The loop: AdamW with warm-up and cosine, validation on what is held out, checkpoints, and a curve of the loss."""
+"""The loop: warm-up and cosine, validation on what is held out, checkpoints, and a curve of the loss."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from . import network as networks
 from . import tokenizer as tokenizers
 from .batches import ROWS, Workers
 from .curve import draw_curve
+from .optimiser import Optimiser
 from .text.documents import END, STOP
 from .validation import Validation
 
@@ -28,7 +29,7 @@ class Plan:
     documents: that the tokenizer is trained on
     given: how much a token of a prompt counts beside one of an answer
     validation: tasks of each kind
-    start: a folder whose model and tokenizer to go on with
+    start: a folder whose model and tokenizer to go on with; tokenizer: one whose tokenizer alone
     """
 
     out: Path
@@ -45,12 +46,14 @@ class Plan:
     part: int = 65_536
     rate: float = 3e-3
     warmup: int = 200
+    optimiser: Literal["muon", "adamw"] = "muon"
     decay: float = 0.1
     given: float = 0.1
     workers: int = 2
     validation: int = 200
     compiled: bool = False
     start: Path | None = None
+    tokenizer: Path | None = None
     first_chunk: int = 0
 
 
@@ -80,14 +83,7 @@ class Training:
             network = networks.make(size, width=plan.width, layers=plan.layers, seed=plan.seed, **ends)
         self.network: Any = network.to(self.device)
         self.network.train()
-        flat = [weight for weight in self.network.parameters() if weight.ndim < 2]
-        full = [weight for weight in self.network.parameters() if weight.ndim >= 2]
-        self.optimiser: Any = torch.optim.AdamW(
-            [{"params": full, "weight_decay": plan.decay}, {"params": flat, "weight_decay": 0.0}],
-            lr=plan.rate,
-            betas=(0.9, 0.95),
-            fused=self.device.type == "cuda",
-        )
+        self.optimiser = Optimiser(self.network, rate=plan.rate, decay=plan.decay, with_muon=plan.optimiser == "muon")
         self.weights = torch.tensor([0.0, plan.given, 1.0], device=self.device)
         torch.set_float32_matmul_precision("high")
         body, compiler = self.network.model, cast(Any, torch)
@@ -138,8 +134,6 @@ class Training:
             * min(1, (self.step + 1) / self.plan.warmup)
             * (0.01 + 0.99 * math.cos(done * math.pi / 2) ** 2)
         )
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
         parts = max(1, self.plan.batch // self.plan.part)
         total: Any = 0
         for _ in range(parts):
@@ -147,8 +141,8 @@ class Training:
             (loss / parts).backward()
             total = total + loss.detach() / parts
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.step(rate)
+        self.network.zero_grad(set_to_none=True)
         self.step += 1
         return total
 
@@ -191,13 +185,12 @@ class Training:
         return max(1, self.plan.part // (ROWS * self.plan.length)) * ROWS * self.plan.length
 
     def _tokenizer(self) -> Any:
-        """The tokenizer: of a checkpoint, of the start, or trained now."""
+        """The tokenizer: of the start, of another model, of a checkpoint, or trained now."""
         from tokenizers import Tokenizer
 
         file = self.plan.out / "tokenizer.json"
-        source = (
-            self.plan.checkpoint / "tokenizer.json" if self.plan.start is None else self.plan.start / "tokenizer.json"
-        )
+        given = self.plan.start or self.plan.tokenizer
+        source = (given or self.plan.checkpoint) / "tokenizer.json"
         loader: Any = Tokenizer
         tokenizer = (
             loader.from_file(str(source))
