@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .network import CONTEXT
 from .text.documents import END, Segments, drawn
 
 ROWS = 16
 """Rows of a chunk."""
+LONG = 8
+"""Of so many chunks one has rows of double length, where the context allows that, each with a longer document."""
 
 Chunk = tuple[NDArray[np.uint16], NDArray[np.uint8]]
 """Token ids [ROWS, length], and for each what it is: 0 padding, GIVEN or ANSWER."""
@@ -29,20 +32,34 @@ _ANY_ROOM = 24
 """A row with less room than this is full."""
 
 
+def has_long(length: int) -> bool:
+    """Whether some chunks have rows of double length: what short rows have no room for would not be learned."""
+    return 2 * length <= CONTEXT
+
+
+def shape(number: int, length: int) -> tuple[int, int]:
+    """Rows of a chunk, and their length."""
+    is_long = has_long(length) and number % LONG == LONG - 1
+    return (ROWS // 2, 2 * length) if is_long else (ROWS, length)
+
+
 def chunk(tokenizer: Any, seed: int, number: int, length: int, held_out: bool = False) -> Chunk:
     """Rows full of documents, each in one piece, the first at the row's beginning."""
     random = Random(f"{seed} {number} {held_out}")
     end: int = tokenizer.token_to_id(END)
-    ids = np.full((ROWS, length), end, np.uint16)
-    kinds = np.zeros((ROWS, length), np.uint8)
-    filled = [0] * ROWS
+    rows, room = shape(number, length)
+    ids = np.full((rows, room), end, np.uint16)
+    kinds = np.zeros((rows, room), np.uint8)
+    filled = [0] * rows
     failures = 0
     while failures < ROWS:
         for tokens, marks in encoded(tokenizer, [drawn(random, held_out) for _ in range(ROWS)]):
             size = len(tokens)
-            row = next((row for row in range(ROWS) if filled[row] + size <= length), None)
+            # Rows of double length begin with a document that is too long for others.
+            may_begin = room == length or size > length
+            row = next((row for row, used in enumerate(filled) if used + size <= room and (used or may_begin)), None)
             if row is None:
-                failures += min(filled) > length - _ANY_ROOM or size < length // 4
+                failures += all(filled) and (min(filled) > room - _ANY_ROOM or size < room // 4)
                 continue
             start = filled[row]
             ids[row, start : start + size] = tokens
@@ -77,6 +94,7 @@ class Workers:
             )
             for number, queue in enumerate(self._queues)
         ]
+        self._first = first
         self._next = 0
         self._length = length
         for process in self._processes:
@@ -85,6 +103,7 @@ class Workers:
     def take(self) -> Chunk:
         """The next chunk. Raises RuntimeError when its worker has ended."""
         worker = self._next % len(self._queues)
+        number = self._first + self._next
         self._next += 1
         while True:
             try:
@@ -93,8 +112,8 @@ class Workers:
             except Empty:
                 if not self._processes[worker].is_alive():
                     raise RuntimeError(f"worker {worker} ended, with code {self._processes[worker].exitcode}") from None
-        shape = (ROWS, self._length)
-        return np.frombuffer(ids, np.uint16).reshape(shape), np.frombuffer(kinds, np.uint8).reshape(shape)
+        sizes = shape(number, self._length)
+        return np.frombuffer(ids, np.uint16).reshape(sizes), np.frombuffer(kinds, np.uint8).reshape(sizes)
 
     def close(self) -> None:
         """End the processes."""

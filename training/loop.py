@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from . import network as networks
 from . import tokenizer as tokenizers
-from .batches import ROWS, Workers
+from .batches import ROWS, Workers, has_long
 from .curve import draw_curve
 from .optimiser import Optimiser
 from .text.documents import END, STOP
@@ -25,7 +25,8 @@ class Plan:
 
     minutes: of wall time, from the first step; the learning rate falls to nothing as they pass.
     steps: as many steps instead, which is repeatable
-    batch: tokens of a step; part: tokens that go through the network at once
+    length: tokens of a row; where it is at most half of the context some rows are twice as long, for long documents
+    batch: tokens of a step; part: tokens that go through the network at once, or one chunk where rows differ in length
     documents: that the tokenizer is trained on
     given: how much a token of a prompt counts beside one of an answer
     validation: tasks of each kind
@@ -41,15 +42,15 @@ class Plan:
     documents: int = 20_000
     width: int = 192
     layers: int = 8
-    length: int = 1024
-    batch: int = 65_536
-    part: int = 65_536
+    length: int = 512
+    batch: int = 16_384
+    part: int = 8_192
     rate: float = 3e-3
-    warmup: int = 200
+    warmup: int = 100
     optimiser: Literal["muon", "adamw"] = "muon"
     decay: float = 0.1
     given: float = 0.1
-    workers: int = 2
+    workers: int = 1
     validation: int = 200
     compiled: bool = False
     start: Path | None = None
@@ -84,6 +85,7 @@ class Training:
         self.network: Any = network.to(self.device)
         self.network.train()
         self.optimiser = Optimiser(self.network, rate=plan.rate, decay=plan.decay, with_muon=plan.optimiser == "muon")
+        self._is_low = self._has_low()
         self.weights = torch.tensor([0.0, plan.given, 1.0], device=self.device)
         torch.set_float32_matmul_precision("high")
         body, compiler = self.network.model, cast(Any, torch)
@@ -118,6 +120,13 @@ class Training:
             shown.close()
         self._finish(validation)
 
+    def _has_low(self) -> bool:
+        """Whether a CPU multiplies bfloat16 faster than float32; a network that is compiled is left as it is."""
+        import torch
+
+        asks: Any = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+        return self.device.type == "cpu" and not self.plan.compiled and asks is not None and bool(asks())
+
     def _progress(self) -> float:
         """How much of the training is done, up to 1."""
         if self.plan.steps is not None:
@@ -134,25 +143,24 @@ class Training:
             * min(1, (self.step + 1) / self.plan.warmup)
             * (0.01 + 0.99 * math.cos(done * math.pi / 2) ** 2)
         )
-        parts = max(1, self.plan.batch // self.plan.part)
         total: Any = 0
-        for _ in range(parts):
-            loss = self._loss(*self._batch(max(1, self.plan.part // (ROWS * self.plan.length))))
-            (loss / parts).backward()
-            total = total + loss.detach() / parts
+        for _ in range(self._parts):
+            loss = self._loss(*self._batch())
+            (loss / self._parts).backward()
+            total = total + loss.detach() / self._parts
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step(rate)
         self.network.zero_grad(set_to_none=True)
         self.step += 1
         return total
 
-    def _batch(self, chunks: int) -> tuple[Any, Any]:
+    def _batch(self) -> tuple[Any, Any]:
         """Token ids and what they are, [rows, length], on the device."""
         import numpy as np
         import torch
 
         library: Any = torch
-        taken = [self.workers.take() for _ in range(chunks)]
+        taken = [self.workers.take() for _ in range(self._chunks)]
         ids, kinds = (library.from_numpy(np.concatenate([pair[part] for pair in taken])) for part in (0, 1))
         if self.device.type == "cuda":
             ids, kinds = ids.view(torch.int16).pin_memory(), kinds.pin_memory()
@@ -160,29 +168,48 @@ class Training:
         return ids.to(torch.int64), kinds
 
     def _loss(self, ids: Any, kinds: Any) -> Any:
-        """Cross-entropy, a prompt's tokens counting less."""
-        import torch
+        """Cross-entropy, a prompt's tokens counting less.
+
+        The last token of a row is read too, so that products and attention have even sizes; nothing is asked of it.
+        """
         from torch.nn.functional import cross_entropy
 
-        weights = self.weights[kinds[:, 1:].long()].flatten()
+        weights = self.weights[kinds.long()].roll(-1, 1)
+        weights[:, -1] = 0
+        logits = self._logits(ids).flatten(0, 1).float()
+        losses = cross_entropy(logits, ids.roll(-1, 1).flatten(), reduction="none")
+        return (losses * weights.flatten()).sum() / weights.sum()
+
+    def _logits(self, ids: Any) -> Any:
+        """The logits of every place, [rows, length, V].
+
+        Attention is causal over whole rows: documents before it are distractors to a document.
+        """
+        import torch
+
+        if self._is_low:
+            from .passes import scores, states
+
+            return scores(states(self.network.model, ids), self.network.lm_head)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            # Without a mask, attention is causal over whole rows: documents before it are distractors to a document.
-            hidden = self.body(
-                input_ids=ids[:, :-1], attention_mask={"full_attention": None}, use_cache=False
-            ).last_hidden_state
-            logits = self.network.lm_head(hidden)
-        losses = cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
-        return (losses * weights).sum() / weights.sum()
+            hidden = self.body(input_ids=ids, attention_mask={"full_attention": None}, use_cache=False)
+            return self.network.lm_head(hidden.last_hidden_state)
 
     def _log(self, loss: float, shown: Any) -> None:
-        tokens = self.step * max(1, self.plan.batch // self.plan.part) * self._chunk_tokens()
+        tokens = self.step * self._parts * self._chunks * ROWS * self.plan.length
         row = {"step": self.step, "tokens": tokens, "seconds": round(self.spent, 1), "loss": round(loss, 4)}
         self.rows.append(row)
         shown.set_postfix_str(f"step {self.step:,}, loss {loss:.3f}, {tokens / max(self.spent, 1e-9):,.0f} tokens/s")
 
-    def _chunk_tokens(self) -> int:
-        """Tokens of a part."""
-        return max(1, self.plan.part // (ROWS * self.plan.length)) * ROWS * self.plan.length
+    @property
+    def _chunks(self) -> int:
+        """Chunks of a part."""
+        return 1 if has_long(self.plan.length) else max(1, self.plan.part // (ROWS * self.plan.length))
+
+    @property
+    def _parts(self) -> int:
+        """Parts of a step."""
+        return max(1, self.plan.batch // (self._chunks * ROWS * self.plan.length))
 
     def _tokenizer(self) -> Any:
         """The tokenizer: of the start, of another model, of a checkpoint, or trained now."""
@@ -205,9 +232,7 @@ class Training:
         """The chunk to go on with."""
         file = self.plan.checkpoint / "state.json"
         step = json.loads(file.read_text(encoding="utf-8"))["step"] if file.exists() else 0
-        return self.plan.first_chunk + step * self.plan.batch // self.plan.part * self._chunk_tokens() // (
-            ROWS * self.plan.length
-        )
+        return self.plan.first_chunk + step * self._parts * self._chunks
 
     def checkpoint(self) -> None:
         """Write all that it takes to go on; what was there stays whole until the new one is."""

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from trellm.training import batches
 from trellm.training import tokenizer as tokenizers
 from trellm.training.batches import ROWS, chunk
 from trellm.training.loop import Plan, Training
@@ -35,6 +37,29 @@ def test_rows_are_whole_documents(tokenizer: Any) -> None:
         assert (marks[:size] > 0).all() and not marks[size:].any()
         assert int(row[size - 1]) in ends and marks[size - 1] == ANSWER
     assert (kinds == GIVEN).any()
+
+
+def test_long_documents_have_rows_of_double_length(monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> None:
+    sizes = np.random.default_rng(1)
+
+    def numbered(_: Any, drawn: list[Any]) -> Iterator[tuple[list[int], list[int]]]:
+        """Documents of one token each, that is the document's length."""
+        for size in sizes.integers(20, 500, len(drawn)).tolist():
+            yield [size] * size, [ANSWER] * size
+
+    monkeypatch.setattr(batches, "encoded", numbered)
+    monkeypatch.setattr(batches, "drawn", lambda random, held_out: None)
+    found = [batches.chunk(tokenizer, 1, number, 256) for number in (7, 8)]
+    assert [ids.shape for ids, _ in found] == [(ROWS // 2, 512), (ROWS, 256)]
+    assert (found[0][0][:, 0] > 256).all() and (found[1][0] <= 256).all()
+    for ids, kinds in found:
+        assert (kinds > 0).mean() > 0.9
+        for row, marks in zip(ids, kinds, strict=True):
+            at = 0
+            while at < len(row) and marks[at]:
+                assert (row[at : at + row[at]] == row[at]).all(), "each in one piece"
+                at += int(row[at])
+    assert [batches.shape(number, 1024) for number in (7, 8)] == 2 * [(ROWS, 1024)], "the context has no room"
 
 
 def test_a_chunk_depends_on_seed_and_number_alone(tokenizer: Any) -> None:
