@@ -214,6 +214,9 @@ class Handle:
 
     def results(self) -> list[Any]:
         """The results so far, for each prompt; None for what is not finished."""
+        if self._options.diagnostics and self._samples > 1:
+            for prompt in range(len(self.found)):
+                self._compare(prompt)
         return [results[0] if self._samples == 1 else results for results in self.found]
 
     def saved(self) -> list[Any]:
@@ -265,7 +268,6 @@ class Handle:
             del results[row.siblings or self._samples :]
             is_new = results[sample] is None
             results[sample] = result
-            self._compare(prompt)
             if is_new:
                 yield Finished(prompt, sample, result)
 

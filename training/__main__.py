@@ -36,7 +36,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=16_384, help="tokens of a step")
     parser.add_argument("--part", type=int, default=8_192, help="tokens that go through the network at once")
     parser.add_argument("--rate", type=float, default=3e-3, help="highest learning rate")
-    parser.add_argument("--optimiser", choices=["muon", "adamw"], default="muon", help="of the layers' matrices")
+    parser.add_argument("--optimiser", choices=["muon", "adamw"], default="adamw", help="of the layers' matrices")
     parser.add_argument("--warmup", type=int, default=100, help="steps")
     parser.add_argument("--decay", type=float, default=0.1, help="of weights")
     parser.add_argument("--given", type=float, default=0.1, help="what a token of a prompt counts")

@@ -47,7 +47,7 @@ class Plan:
     part: int = 8_192
     rate: float = 3e-3
     warmup: int = 100
-    optimiser: Literal["muon", "adamw"] = "muon"
+    optimiser: Literal["muon", "adamw"] = "adamw"
     decay: float = 0.1
     given: float = 0.1
     workers: int = 1

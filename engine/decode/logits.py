@@ -22,16 +22,19 @@ def logits_of(model: Model, hidden: Hidden, rows: Sequence[int], ids: Tensor | N
         found: Any = model.logits(hidden, rows, ids)
     except RowError as error:
         raise ModelError(f"{error}, at {place(error.row)}") from None
-    where = place(rows[0]) if rows else "a step without rows"
+
+    def where() -> str:
+        return place(rows[0]) if rows else "a step without rows"
+
     if not isinstance(found, Tensor):
-        raise ModelError(f"the model returned {type(found).__name__} in place of a tensor of logits, at {where}")
+        raise ModelError(f"the model returned {type(found).__name__} in place of a tensor of logits, at {where()}")
     if found.is_nested or found.is_quantized:
         kind = "nested" if found.is_nested else "quantized"
-        raise ModelError(f"the model returned logits in a {kind} tensor, not as plain floats, at {where}")
+        raise ModelError(f"the model returned logits in a {kind} tensor, not as plain floats, at {where()}")
     expected = (len(rows), model.vocabulary.size if ids is None else len(ids))
     if tuple(found.shape) != expected:
-        raise ModelError(f"the model returned logits of shape {tuple(found.shape)}; expected {expected}, at {where}")
+        raise ModelError(f"the model returned logits of shape {tuple(found.shape)}; expected {expected}, at {where()}")
     if found.layout != torch.strided or found.device.type == "meta" or not found.dtype.is_floating_point:
         kind = f"{found.dtype}, {found.layout}, on {found.device}".replace("torch.", "")
-        raise ModelError(f"the model returned logits that are not plain floats ({kind}), at {where}")
+        raise ModelError(f"the model returned logits that are not plain floats ({kind}), at {where()}")
     return found if found.dtype == torch.float32 and found.stride(1) == 1 else found.float().contiguous()

@@ -60,6 +60,7 @@ class Attempts:
         self._running: list[Attempt] = []
         self._outcomes: dict[int, tuple[Path | None, float]] = {}  # of attempts that wait for earlier ones
         self._begun = 0
+        self._found = 0  # attempts that came to a text, those that wait among them
         self._settled = 0
         self._ideal = 0.0  # how many attempts without a trie the settled ones stand for
         self._asked: list[Node] = []
@@ -108,8 +109,9 @@ class Attempts:
             return []
         if self._trie.root.bound <= 0:
             raise SamplingError(
-                f"search=Exact(...): the model gives probability 0 to all texts of the constraint within max_tokens, "
-                f"at prompt {self.request.number}; see what it wants to say with search=Sample() and diagnostics=True",
+                "search=Exact(...): the model gives probability 0, or one too small to be told from it, to all texts "
+                f"of the constraint within max_tokens, at prompt {self.request.number}; see what it wants to say with "
+                "search=Sample() and diagnostics=True",
                 -math.inf,
             )
         if self._running:
@@ -161,7 +163,7 @@ class Attempts:
             token = int(ids[slot])
             child = node.children.get(token)
             if child is None:
-                child = node.children[token] = Node(self._walk.after(node.path, token), node, slot)
+                child = self._trie.child(node, token, slot, self._walk.after(node.path, token))
             if child.path.finish is not None:
                 return self._end(attempt, child.path)
             if child.path.is_dead:
@@ -175,6 +177,7 @@ class Attempts:
         """An attempt came to a text, or was given up."""
         self._running.remove(attempt)
         self._outcomes[attempt.number] = (path, attempt.begun)
+        self._found += path is not None
 
     def _settle(self) -> None:
         """Count the outcomes of attempts before which none is under way, in their order."""
@@ -189,10 +192,8 @@ class Attempts:
         """Begin attempts until enough of them wait for the model; those that need not are at their ends at once."""
         root = self._trie.root
         while not self.done and root.bound > 0 and self._begun < self._search.attempts * self._search.n:
-            waiting = sum(path is not None for path, _ in self._outcomes.values())
-            found = len(self.texts) + waiting
             ended = self._settled + len(self._outcomes)
-            wanted = math.ceil((self._search.n - found) * (ended + 1) / (found + 1))
+            wanted = math.ceil((self._search.n - self._found) * (ended + 1) / (self._found + 1))
             if len(self._running) >= min(self._search.parallel, wanted):
                 return
             key = row_key(self.request.key, self._begun)
@@ -220,7 +221,7 @@ class Attempts:
 
     def _gave_up(self, log_z: float) -> SamplingError:
         search = self._search
-        share = "too small to be estimated" if log_z == -math.inf else f"about {math.exp(log_z):.2g}"
+        share = "too small to be estimated" if log_z == -math.inf else f"about {_power(log_z)}"
         return SamplingError(
             f"search=Exact(...): {len(self.texts)} of {search.n} texts after {self._settled:,} attempts at prompt "
             f"{self.request.number}. The probability that the model by itself stays within the constraint and "
@@ -228,3 +229,9 @@ class Attempts:
             f"attempts={10 * search.attempts:,}",
             log_z,
         )
+
+
+def _power(log: float) -> str:
+    """The exponential of a number in two digits, also where a float is 0."""
+    whole = math.floor(log / math.log(10))
+    return f"{math.exp(log):.2g}" if whole > -300 else f"{math.exp(log - whole * math.log(10)):.2g}e{whole}"

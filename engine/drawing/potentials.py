@@ -6,10 +6,15 @@ import math
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from ...checks import shown
 from ...errors import OptionError
 from ..search import SMC
 from .path import Path
+
+GREATEST = 1e300
+"""Sums and differences of logarithms of weights stay finite."""
 
 
 class Potentials:
@@ -34,16 +39,17 @@ class Potentials:
             return False
         assert self.accepts is not None
         found: Any = self.accepts(path.said, path.finish is not None)
-        if not isinstance(found, bool) and type(found).__name__ not in ("bool_", "bool"):
+        if not isinstance(found, (bool, np.bool_)):
             raise OptionError(f"accepts: {shown(found)} is neither True nor False")
         return bool(found)
 
 
 def _log_weight(found: Any) -> float:
-    if isinstance(found, bool) or type(found).__name__ == "bool_":
+    if isinstance(found, (bool, np.bool_)):
         return 0.0 if found else -math.inf
-    if not isinstance(found, Real) or math.isnan(found) or found == math.inf:
+    if not isinstance(found, Real) or not (found == -math.inf or abs(found) <= GREATEST):
         raise OptionError(
-            f"potential: {shown(found)} is no weight; the natural logarithm of one, below infinity, or True or False"
+            f"potential: {shown(found)} is no weight; the natural logarithm of one, -inf or a number from "
+            f"-{GREATEST:g} to {GREATEST:g}, or True or False"
         )
     return float(found)

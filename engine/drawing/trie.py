@@ -18,7 +18,9 @@ from .path import Path
 from .resampling import places_of
 
 MOST_WEIGHTS = 1 << 21
-"""So many probabilities a trie keeps, 20 bytes each; what does not fit is asked of the model again."""
+"""So much a trie keeps, in probabilities of 20 bytes; what does not fit is asked of the model again."""
+A_NODE = 50
+"""What a node takes besides, about a kilobyte, and its text a probability for each token."""
 MOST_TRIES = 8
 
 
@@ -69,11 +71,20 @@ class Node:
 
 
 class Trie:
-    """All nodes that were met; `size` counts the probabilities that they keep."""
+    """All nodes that were met; `size` counts what they keep, in probabilities."""
 
     def __init__(self, first: Path) -> None:
         self.root = Node(first)
         self.size = 0
+
+    def child(self, node: Node, token: int, slot: int, path: Path) -> Node:
+        """A new node behind a token; apart from the trie where there is no room for it."""
+        size = A_NODE + len(path.tokens)
+        if self.size + size > MOST_WEIGHTS:
+            return Node(path)
+        self.size += size
+        found = node.children[token] = Node(path, node, slot)
+        return found
 
     def has_room(self, node: Node) -> bool:
         """Whether what a node has learnt may stay, and is counted; the root's always may."""

@@ -250,7 +250,7 @@ def test_bounds_only_fall_and_never_below_what_is_there(monkeypatch: pytest.Monk
 
 def test_what_does_not_fit_into_the_trie_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for next to nothing draws are as right, and take more tokens."""
-    monkeypatch.setattr(trie, "MOST_WEIGHTS", 6)
+    monkeypatch.setattr(trie, "MOST_WEIGHTS", 250)
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
     generator = generate.regex(MODEL, PATTERN)
     results: Any = generator.run([0], search=Exact(DRAWS), seed=5, max_tokens=3)
@@ -290,7 +290,7 @@ def test_a_mass_that_is_too_small_ends_with_its_estimate() -> None:
 
 def test_what_the_model_never_says() -> None:
     model = models.from_function(lambda ids: [0.0, -math.inf, 0.0, 0.0], ENDS)
-    with pytest.raises(SamplingError, match="probability 0 to all texts"):
+    with pytest.raises(SamplingError, match="probability 0, or one too small"):
         generate.regex(model, "a?b")([0], search=Exact(), max_tokens=4)
 
 
@@ -355,3 +355,29 @@ def test_references_are_right_and_take_more_passes(reference: type[Cars | Reject
     assert is_fair(Counter(VOCABULARY.decode(slow.draw() or ()).decode() for _ in range(count)), expected)
     ours: Any = generator.run([0], search=Exact(count, parallel=1), seed=1, max_tokens=3)
     assert ours[0].tokens_read * count < slow.passes / 2
+
+
+def test_nodes_count_and_not_only_their_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trie of many narrow nodes stays as small as one of few wide ones."""
+    made: list[trie.Trie] = []
+    start = trie.Trie.__init__
+
+    def remember(self: trie.Trie, first: Any) -> None:
+        start(self, first)
+        made.append(self)
+
+    def nodes(node: Node) -> int:
+        return 1 + sum(map(nodes, node.children.values()))
+
+    monkeypatch.setattr(trie.Trie, "__init__", remember)
+    monkeypatch.setattr(trie, "MOST_WEIGHTS", 1000)
+    generator = generate.regex(MODEL, "[abc]{1,8}1")
+    generator([0], search=Exact(20), max_tokens=9, seed=1)
+    assert 3 < nodes(made[0].root) <= 1000 / trie.A_NODE + 1
+
+
+def test_an_estimate_that_no_float_holds() -> None:
+    generator = generate.regex(models.from_function(wide_logits, ENDS), "(a|b){900}")
+    with pytest.raises(SamplingError, match=r"is about \d(\.\d)?e-3\d\d \(log_z=-7\d\d") as caught:
+        generator([0], search=Exact(attempts=20), max_tokens=900, seed=1)
+    assert caught.value.log_z < -745

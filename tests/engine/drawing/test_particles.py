@@ -237,11 +237,18 @@ def test_a_dead_potential_names_its_step() -> None:
 
 
 @pytest.mark.parametrize("name", ["potential", "accepts"])
-@pytest.mark.parametrize("value", [None, "yes", math.nan, math.inf])
+@pytest.mark.parametrize("value", [None, "yes", math.nan, math.inf, 10**400, 1j])
 def test_what_functions_must_return(name: str, value: Any) -> None:
     search = SMC(2, **{name: lambda text, complete: value})
     with pytest.raises(OptionError, match=name):
         generate.regex(MODEL, "a{3}")([0], search=search, max_tokens=3)
+
+
+def test_numpys_booleans_are_some() -> None:
+    generator = generate.regex(MODEL, "[abc]{3}")
+    for name in ("potential", "accepts"):
+        search = SMC(8, **{name: lambda text, complete: np.bool_("c" not in text)})
+        assert "c" not in "".join(generator([0], search=search, max_tokens=3, seed=1))
 
 
 def test_functions_see_whole_characters() -> None:
