@@ -73,7 +73,9 @@ class Optimiser:
     def __init__(self, network: Any, *, rate: float, decay: float, with_muon: bool) -> None:
         import torch
 
-        flat, full, matrices = [], [], []
+        flat: list[Any] = []
+        full: list[Any] = []
+        matrices: list[Any] = []
         for name, weight in network.named_parameters():
             (flat if weight.ndim < 2 else matrices if with_muon and ".layers." in name else full).append(weight)
         groups = [{"params": full, "weight_decay": decay}, {"params": flat, "weight_decay": 0.0}]

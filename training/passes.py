@@ -150,12 +150,12 @@ def _by_place(heads: Any, rows: int) -> Any:
 
 
 def _norm(inputs: Any, weight: Any, epsilon: float) -> Any:
-    return _Norm.apply(inputs, weight, epsilon)
+    return cast(Any, _Norm).apply(inputs, weight, epsilon)
 
 
 def _turned(heads: Any, turn: tuple[Any, Any]) -> Any:
-    return _Turned.apply(heads, *turn)
+    return cast(Any, _Turned).apply(heads, *turn)
 
 
 def _attend(queries: Any, keys: Any, values: Any) -> Any:
-    return _Attention.apply(queries, keys, values)
+    return cast(Any, _Attention).apply(queries, keys, values)

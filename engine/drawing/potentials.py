@@ -39,17 +39,23 @@ class Potentials:
             return False
         assert self.accepts is not None
         found: Any = self.accepts(path.said, path.finish is not None)
-        if not isinstance(found, (bool, np.bool_)):
+        if not _is_boolean(found):
             raise OptionError(f"accepts: {shown(found)} is neither True nor False")
         return bool(found)
 
 
 def _log_weight(found: Any) -> float:
-    if isinstance(found, (bool, np.bool_)):
+    if _is_boolean(found):
         return 0.0 if found else -math.inf
-    if not isinstance(found, Real) or not (found == -math.inf or abs(found) <= GREATEST):
+    value: Any = found
+    if not isinstance(found, Real) or not (value == -math.inf or abs(value) <= GREATEST):
         raise OptionError(
             f"potential: {shown(found)} is no weight; the natural logarithm of one, -inf or a number from "
             f"-{GREATEST:g} to {GREATEST:g}, or True or False"
         )
-    return float(found)
+    return float(value)
+
+
+def _is_boolean(found: Any) -> bool:
+    """Whether it is one of Python's or NumPy's."""
+    return isinstance(found, (bool, np.bool_))
