@@ -18,8 +18,13 @@ def main(arguments: list[str] | None = None) -> None:
     show.add_argument("--seed", type=int, default=1)
     show.add_argument("--held-out", action="store_true", help="of names, values and forms that are held out")
     _add_evaluate(commands.add_parser("evaluate", help="answer tasks that are held out"))
+    drafts = commands.add_parser("drafts", help="what a smaller model saves as a draft")
+    drafts.add_argument("folder", type=Path, help="of the model")
+    drafts.add_argument("draft", type=Path, help="of the smaller model")
+    drafts.add_argument("--tasks", type=int, default=60, help="of each kind")
+    drafts.add_argument("--save", type=Path, help="CSV to write")
     given = parser.parse_args(arguments)
-    {"train": _train, "evaluate": _evaluate, "show": _show}[given.command](given)
+    {"train": _train, "evaluate": _evaluate, "show": _show, "drafts": _drafts}[given.command](given)
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +40,8 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length", type=int, default=512, help="tokens of a row, or of some twice as many")
     parser.add_argument("--batch", type=int, default=16_384, help="tokens of a step")
     parser.add_argument("--part", type=int, default=8_192, help="tokens that go through the network at once")
-    parser.add_argument("--rate", type=float, default=3e-3, help="highest learning rate")
-    parser.add_argument("--optimiser", choices=["muon", "adamw"], default="adamw", help="of the layers' matrices")
+    parser.add_argument("--rate", type=float, default=4e-3, help="highest learning rate")
+    parser.add_argument("--optimiser", choices=["muon", "adamw"], default="muon", help="of the layers' matrices")
     parser.add_argument("--warmup", type=int, default=100, help="steps")
     parser.add_argument("--decay", type=float, default=0.1, help="of weights")
     parser.add_argument("--given", type=float, default=0.1, help="what a token of a prompt counts")
@@ -77,6 +82,19 @@ def _evaluate(given: argparse.Namespace) -> None:
     torch.set_num_threads(1)  # so that processor time is that of the work, not of threads that wait for one another
     model = models.transformers(str(given.folder), dtype="float32")
     evaluate(model, given.tasks, given.ways or ("trellm", "no constraint"), given.kinds or KINDS, given.save)
+
+
+def _drafts(given: argparse.Namespace) -> None:
+    import torch
+
+    from ..engine import models
+    from .drafting import compare, write
+
+    torch.set_num_threads(1)
+    model, draft = (models.transformers(str(folder), dtype="float32") for folder in (given.folder, given.draft))
+    rows = compare(model, draft, given.tasks)
+    if given.save is not None:
+        write(rows, given.save)
 
 
 def _show(given: argparse.Namespace) -> None:

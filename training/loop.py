@@ -45,9 +45,9 @@ class Plan:
     length: int = 512
     batch: int = 16_384
     part: int = 8_192
-    rate: float = 3e-3
+    rate: float = 4e-3
     warmup: int = 100
-    optimiser: Literal["muon", "adamw"] = "adamw"
+    optimiser: Literal["muon", "adamw"] = "muon"
     decay: float = 0.1
     given: float = 0.1
     workers: int = 1
