@@ -1,12 +1,12 @@
 """Decoding on a GPU: our tokens a second, beside transformers' and beside what its memory could give.
 
     python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json schemas]
-        [--tokens 128] [--rounds 3] [--peers] [--save]
+        [--tokens 256] [--rounds 3] [--peers] [--save]
 
 Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the
-median of --rounds runs after a warm one.
+median of --rounds runs after three warm ones, in which all states are met and all graphs are captured.
 
-free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of records by one schema for all rows
+free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of at least five records by one schema for all rows
 schemas             the same with a schema of its own for each row
 bandwidth           the bytes of the weights a step reads (keys are few here) by what a step took, beside what a copy
                     from the device's memory to itself reaches in the same run
@@ -29,6 +29,7 @@ SHAPES = {
 }
 TIED = {"0.6B", "4B"}
 WIDTH = 151_936
+WARM = 3
 PROMPT = "Number {}: give me one record of a person, in words of your own, and nothing else."
 RECORD: dict[str, Any] = {
     "type": "object",
@@ -44,9 +45,9 @@ RECORD: dict[str, Any] = {
 
 
 def records(number: int | None = None) -> dict[str, Any]:
-    """A list of any number of records, with a number in names that no other schema has."""
+    """A list of records, with a number in names that no other schema has."""
     names = {f"{name}{'' if number is None else number}": each for name, each in RECORD["properties"].items()}
-    return {"type": "array", "items": RECORD | {"properties": names, "required": list(names)}}
+    return {"type": "array", "minItems": 5, "items": RECORD | {"properties": names, "required": list(names)}}
 
 
 def make_model(shape: str) -> Any:
@@ -96,12 +97,12 @@ def median(run: Callable[[], int], rounds: int) -> float:
     import torch
 
     found: list[float] = []
-    for number in range(rounds + 1):
+    for number in range(-WARM, rounds):
         torch.cuda.synchronize()
         begin = time.perf_counter()
         tokens = run()
         torch.cuda.synchronize()
-        if number:
+        if number >= 0:
             found.append(tokens / (time.perf_counter() - begin))
     return statistics.median(found)
 

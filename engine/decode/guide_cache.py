@@ -182,6 +182,14 @@ class GuideCache:
                 return True
         return False
 
+    def enough(self, state: int) -> int | None:
+        """With how many tokens, that is known of a state by `fits`, the text can be completed; None if nothing is."""
+        return self._enough.get(state)
+
+    def beyond(self, state: int) -> tuple[GuideCache, int]:
+        """What a state is one of, and which it is there, whatever prompt stands before it."""
+        return self, state
+
     def _guide_fits(self, state: int, left: int) -> bool:
         if self._quick_fits is not None:
             return self._quick_fits(state, left)
@@ -250,6 +258,10 @@ class BehindPrompt(GuideCache):
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""
         return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
+
+    def beyond(self, state: int) -> tuple[GuideCache, int]:
+        """What a state is one of: of the constraint itself once the prompt's end is spelt."""
+        return (self, state) if state < self._begin else (self._guide_cache, state - self._begin)
 
 
 _REMEMBERED = 1 << 20

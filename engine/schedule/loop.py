@@ -138,10 +138,9 @@ class Loop:
         """What lets rows go on by themselves, where the model's device can do that."""
         if not isinstance(self._pool, BlockPool):
             return None
-        records = Records(LANES)
+        records = Records(LANES, self.model.vocabulary.size)
         backend = backend_of(self.model, self._memory, records)
-        size = self.model.vocabulary.size
-        return None if backend is None else Lanes(self._rows, self._pool, backend, records, size)
+        return None if backend is None else Lanes(self._rows, self._pool, backend, records, self.model.vocabulary)
 
     def _make_drafter(self) -> Drafter | None:
         """What guesses how rows go on, where the model can read guesses."""
