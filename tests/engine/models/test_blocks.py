@@ -154,7 +154,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: t
             torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=tolerance, atol=tolerance)
         _, logits, text = seen[-1]
         expected = network(torch.tensor([text]), use_cache=False).logits[0, -1].float()
-        torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(logits.cpu(), expected.cpu(), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt_oss", "deepseek_v3", "gptj", "bloom"])
@@ -164,7 +164,7 @@ def test_half_precision_is_near(name: str, tokenizer: Any) -> None:
     model = DecoderModel(network, tokenizer)
     for _, logits, text in random_history(model, 5):
         expected = network(torch.tensor([text]), use_cache=False).logits[0, -1].float()
-        assert (logits - expected).abs().max() < 0.08 * expected.abs().max()
+        assert (logits.cpu() - expected).abs().max() < 0.08 * expected.abs().max()
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt_oss", "llama4"])
@@ -252,7 +252,7 @@ def test_rotary_scaling_by_length_ends_the_context(tokenizer: Any) -> None:
         text = [5, 9, *range(46)]
         states = model.forward([Chunk(table, text), Chunk(short, text[:9])], model.make_memory(4))
         for state, ids in zip(states, (text, text[:9]), strict=True):
-            torch.testing.assert_close(state, last_state(network, ids), rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(state.cpu(), last_state(network, ids), rtol=1e-3, atol=1e-3)
 
 
 def test_attention_that_chooses_tokens_is_run_one_by_one_without_a_cache(tokenizer: Any) -> None:
@@ -267,7 +267,7 @@ def test_attention_that_chooses_tokens_is_run_one_by_one_without_a_cache(tokeniz
         logits = model.logits(states, [0, 1, 2], None)
         for row, text in zip(logits, texts, strict=True):
             expected = network(torch.tensor([text]), use_cache=False).logits[0, -1]
-            torch.testing.assert_close(row, expected, rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(row.cpu(), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
