@@ -210,6 +210,8 @@ class Row(Reader):
     trace: of that search, if asked for
     steps: forward passes that read it; trail: what guesses of how it goes on are made by
     drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
+    may_wait: whether it may sit out steps until its constraint has found out what may follow; waits: whether it does
+    closing: what leaves room to finish, if that was found out already for the next token
     error: what went wrong with this text alone
     """
 
@@ -230,6 +232,9 @@ class Row(Reader):
     steps: int = 0
     trail: Trail | None = None
     drawn: Drawn | None = None
+    may_wait: bool = False
+    waits: bool = False
+    closing: Mask | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 

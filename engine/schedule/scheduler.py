@@ -95,7 +95,7 @@ class Scheduler:
         leads: Leads = {}
         prompts: list[Entry] = []
         for entry in list(self.running):
-            if entry.gave_up or entry.work.done:
+            if entry.gave_up or entry.waits or entry.work.done:
                 continue
             readers = entry.work.readers
             if any(len(reader.pending) > SHORT for reader in readers):
@@ -208,7 +208,8 @@ class Scheduler:
             # Read again, a text that was broken off may turn out to be at its end.
             if not entry.work.done:
                 texts += entry.width
-                self._read_on(entry, plan, leads)
+                if not entry.waits:
+                    self._read_on(entry, plan, leads)
         for call in calls:
             while call.is_waiting and self._left(call, plan):
                 request = call.requests[call.begun]
@@ -219,7 +220,8 @@ class Scheduler:
                 self.running.append(entry)
                 if not entry.work.done:
                     texts += entry.width
-                    self._read_on(entry, plan, leads)
+                    if not entry.waits:
+                        self._read_on(entry, plan, leads)
 
     def _has_room(self, texts: int, blocks: int) -> bool:
         """Whether one more may join, with which there are so many texts, and that needs so many blocks."""
