@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -272,7 +272,7 @@ class Engine:
         self._loop.step(most, self._is_wanted)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _held(self) -> Generator[None]:
         """A block in which no step is taken; then those who wait for one look whether it is theirs."""
         try:
             with self._lock:

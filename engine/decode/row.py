@@ -152,7 +152,8 @@ class Request:
 
     def guide_cache(self, state: int) -> GuideCache | None:
         """What holds in a state; None if anything may follow."""
-        return None if self.start.is_free and state >= self.start.tail else self.start.guide_cache
+        start = self.start
+        return None if start.is_free and state >= start.tail else start.guide_cache
 
     @property
     def may_be_cut(self) -> bool:
@@ -261,4 +262,5 @@ class Row(Reader):
     @property
     def guide_cache(self) -> GuideCache | None:
         """What holds now; None if anything may follow."""
-        return self.request.guide_cache(self.state)
+        start = self.request.start
+        return None if start.is_free and self.state >= start.tail else start.guide_cache

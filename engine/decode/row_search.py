@@ -13,7 +13,7 @@ from ...guides.protocol import Mask
 from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
-from ..search import UNUSABLE, Beam, Search, Target
+from ..search import UNUSABLE, Beam, Greedy, Search, Target
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
@@ -170,7 +170,8 @@ class RowSearch:
 
     def is_tight(self, row: Row) -> bool:
         """Whether a row may choose only from what leaves room to finish."""
-        return row.guide_cache is not None and row.guide_cache.tight(row.state, row.left)
+        guide_cache = row.guide_cache
+        return guide_cache is not None and guide_cache.tight(row.state, row.left)
 
     def closing_mask(self, row: Row) -> Mask:
         """What leaves room to finish, under the row's constraint."""
@@ -201,7 +202,8 @@ class RowSearch:
             if each.ids is None:
                 wide.append(i)
                 continue
-            column = request.search.pick(reading.some_logits(i, each.ids), None, [_draw(reading.texts[i], attempt)])[0]
+            draws = _draws(request.search, [reading.texts[i]], attempt)
+            column = request.search.pick(reading.some_logits(i, each.ids), None, draws)[0]
             tokens[i] = column if column == UNUSABLE else int(each.ids[column])
         if wide:
             found = reading.logits(wide)
@@ -210,7 +212,7 @@ class RowSearch:
                 rows = [reading.texts[i] for i in several]
                 logits = _changed(found if len(several) == len(wide) else found[places], rows)
                 masks = stack_masks([_mask(allowed[i]) for i in several], logits)
-                picked = search.pick(logits, masks, [_draw(row, attempt) for row in rows])
+                picked = search.pick(logits, masks, _draws(search, rows, attempt))
                 tokens.update(zip(several, picked, strict=True))
         for i, token in tokens.items():
             if token == UNUSABLE:
@@ -345,8 +347,11 @@ def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
     return found
 
 
-def _draw(row: Row, attempt: int) -> float:
-    return uniform(row.request.key, len(row.tokens), attempt)
+def _draws(search: Search, rows: Sequence[Row], attempt: int) -> list[float]:
+    """A random number for each row; any will do for a search that looks at none."""
+    if type(search) is Greedy:
+        return [0.0] * len(rows)
+    return [uniform(row.request.key, len(row.tokens), attempt) for row in rows]
 
 
 def _mask(allowed: Allowed | None) -> Mask | None:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..decode.row import Reader
+from ..decode.row import Reader, Row
 from ..memory.pool import Pool
 from ..memory.tables import BLOCK, Chunk
 from .call import Call, Entry, Work
@@ -97,7 +97,15 @@ class Scheduler:
         for entry in list(self.running):
             if entry.gave_up or entry.waits or entry.work.done:
                 continue
-            readers = entry.work.readers
+            work = entry.work
+            if isinstance(work, Row) and len(work.pending) <= SHORT:
+                # As below, and quicker: most that runs is this.
+                if self._pool.has_slack(work.table, len(work.pending)) or self._make_room(entry):
+                    plan.writing.add(entry.call)
+                    if work.pending:
+                        plan.add(entry, work, work.pending)
+                continue
+            readers = work.readers
             if any(len(reader.pending) > SHORT for reader in readers):
                 prompts.append(entry)
             elif all(self._pool.has_slack(each.table, len(each.pending)) for each in readers) or self._make_room(entry):
