@@ -191,12 +191,12 @@ class Engine:
         self._check_not_leading()
         call.waiting += 1
         try:
+            seen = self._loop.steps
             if self.is_started:
                 with self._news:
-                    seen = self._loop.steps
                     self._news.wait_for(lambda: self._is_over(call) or (every_step and self._loop.steps != seen))
             else:
-                self._take_part(call, 1 if every_step else AHEAD)
+                self._take_part(call, seen if every_step else None)
         finally:
             call.waiting = max(0, call.waiting - 1)  # a fork has nobody waiting
         if self._is_closed and not call.outcomes:
@@ -285,13 +285,20 @@ class Engine:
         """Whether who waits for a call has something to look at."""
         return bool(call.outcomes) or call.done or self._is_closed
 
-    def _take_part(self, call: Call, most: int) -> None:
-        """Take a step; or, where another thread does, find out what a text of the call waits for, if one does."""
+    def _take_part(self, call: Call, seen: int | None) -> None:
+        """Take a step; or, where another thread does, find out what a text of the call waits for, if one does.
+
+        seen: after how many steps the caller looked, for one that wants to look after each
+        """
+
+        def has_news() -> bool:
+            return self._is_over(call) or (seen is not None and self._loop.steps != seen)
+
         with self._news:
-            self._news.wait_for(lambda: self._is_over(call) or call.to_prepare() or self._takes_lead())
+            self._news.wait_for(lambda: has_news() or call.to_prepare() or self._takes_lead())
         try:
             if self._lock._is_owned() and not self._is_over(call):
-                self._step(most)
+                self._step(AHEAD if seen is None else 1)
         finally:
             if self._lock._is_owned():
                 self._lock.release()
