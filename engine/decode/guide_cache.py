@@ -55,6 +55,7 @@ class GuideCache:
         self.sparse_head_limit = sparse_head_limit
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
+        self._quoting = guide if isinstance(guide, Quoting) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self._allowed: dict[int, Allowed] = {}
@@ -105,7 +106,7 @@ class GuideCache:
 
     def ahead(self, state: int) -> bytes:
         """What follows in the document that is quoted, where only one place of it is meant; else nothing."""
-        return self.guide.ahead(state) if isinstance(self.guide, Quoting) else b""
+        return b"" if self._quoting is None else self._quoting.ahead(state)
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
