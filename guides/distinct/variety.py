@@ -204,6 +204,10 @@ class Variety:
             note(self._zeros, [state], known)
         return known
 
+    def loops_on(self, state: int, letters: bytes) -> bool:
+        """Whether each of some bytes leads from a state of the chart to itself."""
+        return bool((self._automaton.transitions(state)[list(letters)] == state).all())
+
     def _variety_of(self, state: int, choices: Any) -> int:
         """A product of how many of the bytes lead to one state each time: texts of those are as many values."""
         found = 1
