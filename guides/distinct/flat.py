@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LimitError
-from ...kernels import distinct as kernel
 from ...kernels.answers import DEAD, EXPAND, FULL
 from ...kernels.chart.ways import TokenBytes
+from ...kernels.distinct import layout, places, strings
 from ...kernels.jit.calling import call, entry_of
 from ..limits import Meter, spend
 from .effects import Effects, Unsafe
@@ -55,36 +55,36 @@ class Flat:
         self._spots: list[Spot] = []
         self._written: dict[int, Written] = {}
         self.signatures: dict[int, int] = {}
-        self.told = kernel.Told(
+        self.told = layout.Told(
             heads.spelt,
             tokens,
             np.zeros(8, np.int64),
             np.zeros((AT_FIRST, 8), np.int32),
             np.zeros((AT_FIRST, 6), np.int32),
             np.zeros((AT_FIRST, 3), np.int32),
-            np.full(AT_FIRST, kernel.NONE, np.int32),
+            np.full(AT_FIRST, layout.NONE, np.int32),
             np.zeros((AT_FIRST, 2), np.int32),
             np.zeros((AT_FIRST, 4), np.int32),
-            np.full((4 * AT_FIRST, 4), kernel.NONE, np.int32),
+            np.full((4 * AT_FIRST, 4), layout.NONE, np.int32),
         )
         self.looks = memoryview(self.told.looks)  # type: ignore[arg-type]  # single numbers are quicker this way
-        self.told.sizes[kernel.HITS] = 1
-        trails.nothing.flat = self._run(kernel.begin)
-        self.step = entry_of(kernel.step, self.told, DEAD, 0)
+        self.told.sizes[layout.HITS] = 1
+        trails.nothing.flat = self._run(strings.begin)
+        self.step = entry_of(places.step, self.told, DEAD, 0)
 
     def slow_step(self, place: int, token: int) -> int:
         """As `kernels.distinct.step`, with room for it, and with sets that are copied where that is needed."""
-        answer = call(kernel.step, self.told, place, token)
+        answer = call(places.step, self.told, place, token)
         if answer not in (FULL, EXPAND):
             return answer
         with self._meter:
             if answer == EXPAND:
-                node = self._run(kernel.step_copying, place, token)
-                self._fork(self.told.places.item(place, kernel.SET), node)
-            return self._run(kernel.step, place, token)
+                node = self._run(places.step_copying, place, token)
+                self._fork(self.told.places.item(place, layout.SET), node)
+            return self._run(places.step, place, token)
 
     def __contains__(self, place: int) -> bool:
-        return 0 <= place < self.told.sizes.item(kernel.PLACES)
+        return 0 <= place < self.told.sizes.item(layout.PLACES)
 
     @property
     def held_bytes(self) -> int:
@@ -104,7 +104,7 @@ class Flat:
     def _grow(self, wanted: int) -> None:
         """Make room for as much again of what there is, and for so many bytes of strings."""
         told, sizes = self.told, self.told.sizes.tolist()
-        if sizes[kernel.PLACES] >= self._meter.limits.states:
+        if sizes[layout.PLACES] >= self._meter.limits.states:
             raise LimitError(
                 f"the constraint has led through more than {self._meter.limits.states:,} states; simplify it, or raise "
                 "states= of its limits=Limits(...)"
@@ -112,32 +112,32 @@ class Flat:
         self._meter.check_memory(self.held_bytes)
         spend(sum(sizes))
         try:
-            told.sizes[kernel.BUSY] = 1
+            told.sizes[layout.BUSY] = 1
             table = told.table
-            rows = rows_for(4 * (sizes[kernel.ENTRIES] + wanted), len(table))
+            rows = rows_for(4 * (sizes[layout.ENTRIES] + wanted), len(table))
             if rows > len(table):
-                table = np.full((rows, 4), kernel.NONE, np.int32)
-                call(kernel.rehash, told.table, table)
-            looks = larger(told.looks, sizes[kernel.PLACES] + 1, kernel.NONE)
+                table = np.full((rows, 4), layout.NONE, np.int32)
+                call(layout.rehash, told.table, table)
+            looks = larger(told.looks, sizes[layout.PLACES] + 1, layout.NONE)
             self.told = replace(
                 told,
-                nodes=larger(told.nodes, sizes[kernel.NODES] + wanted),
-                sets=larger(told.sets, sizes[kernel.SETS] + 2),
-                places=larger(told.places, sizes[kernel.PLACES] + 1),
+                nodes=larger(told.nodes, sizes[layout.NODES] + wanted),
+                sets=larger(told.sets, sizes[layout.SETS] + 2),
+                places=larger(told.places, sizes[layout.PLACES] + 1),
                 looks=looks,
-                moves=larger(told.moves, sizes[kernel.MOVES] + 1),
+                moves=larger(told.moves, sizes[layout.MOVES] + 1),
                 table=table,
             )
             self.looks = memoryview(looks)  # type: ignore[arg-type]
         finally:
-            told.sizes[kernel.BUSY] = 0
+            told.sizes[layout.BUSY] = 0
 
     def _fork(self, held: int, node: int) -> int:
         """The set with one more string, which it does not go on with yet where it is."""
-        size = call(kernel.size_of, self.told, held, node)
+        size = call(strings.size_of, self.told, held, node)
         spend(4 * size)
-        texts = np.zeros(self.told.sets.item(held, kernel.COUNT), np.int32)
-        return self._run(kernel.fork, held, node, texts, np.zeros(size, np.uint8))
+        texts = np.zeros(self.told.sets.item(held, layout.COUNT), np.int32)
+        return self._run(strings.fork, held, node, texts, np.zeros(size, np.uint8))
 
     def note(self, place: int, signature: int) -> None:
         """Note the signature of a place's mask, of all that have it."""
@@ -149,14 +149,14 @@ class Flat:
 
     def trail(self, place: int) -> Trail:
         """The trail of a place."""
-        spot, places = self.spot(place), self.told.places
-        node, held = places.item(place, kernel.NODE), places.item(place, kernel.SET)
+        spot = self.spot(place)
+        node, held = (self.told.places.item(place, column) for column in (layout.NODE, layout.SET))
         kind = self._trails.shapes[spot.shape][0][0]
         written = self._written_in(held)
         name, length = None, written.count
         if kind is OBJECT and spot.mode in _VALUES:
-            name, length = self._text(self.told.sets.item(held, kernel.TEXT)), length - 1
-        differs = node != kernel.NONE
+            name, length = self._text(self.told.sets.item(held, layout.TEXT)), length - 1
+        differs = node != layout.NONE
         is_other = not differs and spot.mode in (TEXT, WORD)  # some value, which matters to nobody
         text = self._text(node) if differs else b"" if is_other else None
         frame = Frame(None, kind, written, spot.shape, length=length, name=name)
@@ -166,28 +166,28 @@ class Flat:
 
     def spot(self, place: int) -> Spot:
         """The spot of a place."""
-        return self._spots[self.told.places.item(place, kernel.SPOT)]
+        return self._spots[self.told.places.item(place, layout.SPOT)]
 
     def _text(self, node: int) -> bytes:
         buffer = np.zeros(LONG, np.uint8)
-        size = call(kernel.bytes_of, self.told, node, buffer)
+        size = call(strings.bytes_of, self.told, node, buffer)
         if size > len(buffer):
             spend(size)
             buffer = np.zeros(size, np.uint8)
-            call(kernel.bytes_of, self.told, node, buffer)
+            call(strings.bytes_of, self.told, node, buffer)
         return buffer[len(buffer) - size :].tobytes()
 
     def _written_in(self, held: int) -> Written:
         """The strings of a set."""
         todo: list[int] = []
         at = held
-        while at not in self._written and self.told.sets.item(at, kernel.COUNT):
+        while at not in self._written and self.told.sets.item(at, layout.COUNT):
             todo.append(at)
-            at = self.told.sets.item(at, kernel.BEFORE)
+            at = self.told.sets.item(at, layout.BEFORE)
         found = self._written.get(at, self._trails.nothing)
         for each in reversed(todo):
             spend(100)
-            found = found.adding(self._text(self.told.sets.item(each, kernel.TEXT)))
+            found = found.adding(self._text(self.told.sets.item(each, layout.TEXT)))
             found.flat = each
         if len(self._written) >= FEW_KEPT:
             self._written.clear()
@@ -207,7 +207,7 @@ class Flat:
         if written.flat < 0:
             return None
         text = np.frombuffer(joined(trail.text), np.uint8)
-        return self._run(kernel.enter, number, written.flat, text)
+        return self._run(places.enter, number, written.flat, text)
 
     def _follow(self, before: Written | None, written: Written) -> None:
         """Note the set of what has been written, as far as it is that which was there before and a few strings more."""
@@ -215,8 +215,8 @@ class Flat:
             value, after = before.next
             if not isinstance(value, bytes) or after.count > written.count:
                 return
-            node = self._run(kernel.find, before.flat, np.frombuffer(value, np.uint8))
-            held = self._run(kernel.add, before.flat, node)
+            node = self._run(strings.find, before.flat, np.frombuffer(value, np.uint8))
+            held = self._run(strings.add, before.flat, node)
             if held == EXPAND:
                 held = self._fork(before.flat, node)
             after.flat = held
@@ -230,9 +230,9 @@ class Flat:
                 if len(self._spots) >= len(self.told.spots):
                     self.told = replace(self.told, spots=larger(self.told.spots, len(self._spots) + 1))
                 differs = (trail.frame.kind is ARRAY and spot.mode == TEXT) or spot.mode == NAME_TEXT
-                flags = kernel.DIFFERS if differs else 0
+                flags = layout.DIFFERS if differs else 0
                 if spot.mode in STRINGS and self._ways.variety.loops_on(spot.state, LETTERS):
-                    flags |= kernel.LOOPS
+                    flags |= layout.LOOPS
                 self.told.spots[len(self._spots)] = (flags, 0)
                 spot.flat = len(self._spots)
                 self._spots.append(spot)
@@ -262,15 +262,15 @@ class Flat:
         if simple is None or number is None or simple.mode != trail.mode:
             return
         assert data.startswith(simple.more) and data.endswith(simple.begin or b"")
-        ending = self._ending(spot) if simple.ends else kernel.GOES_ON
-        begin = kernel.NONE
+        ending = self._ending(spot) if simple.ends else layout.GOES_ON
+        begin = layout.NONE
         if simple.begin is not None and self._differs(number):
             begin = len(data) - len(simple.begin)
-        self._run(kernel.learn, spot.flat, token, number, ending, len(simple.more), begin)
+        self._run(places.learn, spot.flat, token, number, ending, len(simple.more), begin)
 
     def _learn_end(self, spot: Spot, token: int, data: bytes, after: int) -> None:
         """As `learn`, of a token with the end of the container."""
-        more, rest, ending = b"", data, kernel.GOES_ON
+        more, rest, ending = b"", data, layout.GOES_ON
         if spot.mode in (TEXT, NAME_TEXT):
             more, quote, rest = data.partition(b'"')
             if not quote or b"\\" in more:
@@ -280,26 +280,26 @@ class Flat:
             return
         # Nothing else may begin in the token that would have to be looked at.
         if rest.lstrip(SPACE)[:1] in (b"]", b"}") and not set(rest) & set(b'[{"'):
-            self._run(kernel.learn, spot.flat, token, kernel.NONE, ending, len(more), after)
+            self._run(places.learn, spot.flat, token, layout.NONE, ending, len(more), after)
 
     def _ending(self, spot: Spot) -> int:
         assert spot.flat is not None
-        return kernel.ENDS_THIS if self._differs(spot.flat) else kernel.ENDS_OTHER
+        return layout.ENDS_THIS if self._differs(spot.flat) else layout.ENDS_OTHER
 
     def _differs(self, number: int) -> bool:
         """Whether the string in progress at a spot must differ."""
-        return bool(self.told.spots.item(number, kernel.FLAGS) & kernel.DIFFERS)
+        return bool(self.told.spots.item(number, layout.FLAGS) & layout.DIFFERS)
 
     def learn_spot(self, spot: Spot, unsafe: Unsafe) -> None:
         """Note that the tokens which may be refused at a spot are known, if all depends on whole strings they have."""
         if spot.flat is None or spot.flat < 0 or unsafe.words is None:
             return
-        if self.told.spots[spot.flat, kernel.FLAGS] & kernel.DIFFERS and not self._ways.variety.is_robust(spot.state):
+        if self.told.spots[spot.flat, layout.FLAGS] & layout.DIFFERS and not self._ways.variety.is_robust(spot.state):
             return
         wholes = [*unsafe.wholes, *unsafe.named]
         longest = max((len(each) for each in wholes if isinstance(each, bytes)), default=0)
-        self.told.spots[spot.flat, kernel.FLAGS] |= kernel.KNOWN | (kernel.WHOLES if wholes else 0)
-        self.told.spots[spot.flat, kernel.LONGEST] = longest
+        self.told.spots[spot.flat, layout.FLAGS] |= layout.KNOWN | (layout.WHOLES if wholes else 0)
+        self.told.spots[spot.flat, layout.LONGEST] = longest
 
 
 def larger(array: NDArray[Any], wanted: int, value: int = 0) -> NDArray[Any]:

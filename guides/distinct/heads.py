@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.distinct import CHILD, RESTS, WHOLE, Spelt, rehash
-from ...kernels.distinct import NONE as NOTHING
+from ...kernels.distinct.layout import CHILD, RESTS, WHOLE, Spelt, rehash
+from ...kernels.distinct.layout import NONE as NOTHING
 from ...tokenizers_adapter import Vocabulary
 from ..locks import new_lock
 from .words import word_of

@@ -8,7 +8,7 @@ from ...kernels.answers import DEAD
 from ...kernels.chart.interning import HI, LO
 from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
 from ...kernels.chart.ways import follow
-from ...kernels.distinct import LEFT
+from ...kernels.distinct.layout import LEFT
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
