@@ -41,7 +41,7 @@ _MODES = {ARRAY: (FIRST, ITEM, AFTER, TEXT), OBJECT: (NAME, NAME_TEXT, AFTER, *_
 class Flat:
     """The flat places of one guide, by their numbers without FIRST_FLAT; hold the automaton's lock.
 
-    told: all there is of them; step: `kernels.distinct.step`, without the lock
+    told: all there is of them; step: `kernels.distinct.places.step_on`, without the lock
     looks: of each place a number that those of equal masks have in common, or -1; signatures: of these masks
     """
 
@@ -69,19 +69,19 @@ class Flat:
         )
         self.looks = memoryview(self.told.looks)  # type: ignore[arg-type]  # single numbers are quicker this way
         self.told.sizes[layout.HITS] = 1
-        trails.nothing.flat = self._run(strings.begin)
-        self.step = entry_of(places.step, self.told, DEAD, 0)
+        trails.nothing.flat = self._run(strings.empty_set)
+        self.step = entry_of(places.step_on, self.told, DEAD, 0)
 
     def slow_step(self, place: int, token: int) -> int:
-        """As `kernels.distinct.step`, with room for it, and with sets that are copied where that is needed."""
-        answer = call(places.step, self.told, place, token)
+        """As `kernels.distinct.places.step_on`, with room for it, and with sets copied where that is needed."""
+        answer = call(places.step_on, self.told, place, token)
         if answer not in (FULL, EXPAND):
             return answer
         with self._meter:
             if answer == EXPAND:
                 node = self._run(places.step_copying, place, token)
                 self._fork(self.told.places.item(place, layout.SET), node)
-            return self._run(places.step, place, token)
+            return self._run(places.step_on, place, token)
 
     def __contains__(self, place: int) -> bool:
         return 0 <= place < self.told.sizes.item(layout.PLACES)
@@ -216,7 +216,7 @@ class Flat:
             if not isinstance(value, bytes) or after.count > written.count:
                 return
             node = self._run(strings.find, before.flat, np.frombuffer(value, np.uint8))
-            held = self._run(strings.add, before.flat, node)
+            held = self._run(strings.add_string, before.flat, node)
             if held == EXPAND:
                 held = self._fork(before.flat, node)
             after.flat = held

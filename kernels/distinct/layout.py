@@ -41,7 +41,7 @@ GOES_ON, ENDS_OTHER, ENDS_THIS = range(3)
 KIND, ONE, OTHER, VALUE = range(4)
 CHILD, MOVE, FORK, HITTING, FIRST_SPOT = range(5)
 LEFT = -16
-"""`step` answers with LEFT - state where a token leads outside, to a state of the chart."""
+"""`step_on` answers with LEFT - state where a token leads outside, to a state of the chart."""
 # Roots of `Spelt`
 WHOLE, RESTS = range(2)
 
@@ -115,7 +115,7 @@ def rehash(old: Ints, new: Ints) -> None:
 
 
 @inner_njit
-def has_room(told: Told, more: Int) -> bool:
+def has_space(told: Told, more: Int) -> bool:
     """Whether so many bytes of strings, and what comes with them, have room."""
     sizes = told.sizes
     return (
@@ -128,7 +128,7 @@ def has_room(told: Told, more: Int) -> bool:
 
 
 @inner_njit
-def number_of(told: Told, kind: Int, one: Int, other: Int, which: Int) -> tuple[Int, bool]:
+def value_of(told: Told, kind: Int, one: Int, other: Int, which: Int) -> tuple[Int, bool]:
     """The value of a key, and whether it is new: then it is the next of what `sizes` counts."""
     slot = slot_of(told.table, kind, one, other)
     known = np.int64(told.table[slot, VALUE])

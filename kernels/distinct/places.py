@@ -41,9 +41,9 @@ from .layout import (
     VALUE,
     WHOLES,
     Told,
-    has_room,
-    number_of,
+    has_space,
     slot_of,
+    value_of,
 )
 from .strings import added, extended
 
@@ -61,12 +61,12 @@ def look_of(told: Told, spot: Int, node: Int, held: Int) -> Int:
             inner = np.int64(told.nodes[node, INNER])
         if inner != NONE and told.spelt.depth[inner] > told.spots[spot, LONGEST]:
             inner = np.int64(NONE)
-    found, _ = number_of(told, -FIRST_SPOT - spot, hit, inner, LOOKS)
+    found, _ = value_of(told, -FIRST_SPOT - spot, hit, inner, LOOKS)
     return found
 
 
 @inner_njit
-def place_of(told: Told, spot: Int, node: Int, held: Int) -> Int:
+def interned_place(told: Told, spot: Int, node: Int, held: Int) -> Int:
     """The number of a place."""
     places = told.places
     here = np.int64(NONE)
@@ -79,7 +79,7 @@ def place_of(told: Told, spot: Int, node: Int, held: Int) -> Int:
         told.sizes[PLACES] += 1
         told.nodes[node, HERE] = place
     else:
-        place, is_new = number_of(told, FIRST_SPOT + spot, node, held, PLACES)
+        place, is_new = value_of(told, FIRST_SPOT + spot, node, held, PLACES)
     if is_new:
         places[place, SPOT] = spot
         places[place, NODE] = node
@@ -91,20 +91,20 @@ def place_of(told: Told, spot: Int, node: Int, held: Int) -> Int:
 @njit
 def enter(told: Told, spot: Int, held: Int, data: Bytes) -> Int:
     """The place of a set where a string has come to some bytes, if its spot has one that must differ; or FULL."""
-    if not has_room(told, len(data)):
+    if not has_space(told, len(data)):
         return FULL
     node = np.int64(NONE)
     if told.spots[spot, FLAGS] & DIFFERS:
         node = extended(told, np.int64(told.sets[held, ROOT]), data, 0, len(data))
-    return place_of(told, spot, node, held)
+    return interned_place(told, spot, node, held)
 
 
 @njit
 def learn(told: Told, spot: Int, token: Int, after: Int, ending: Int, more: Int, begin: Int) -> Int:
     """Note what a token does at a spot; its number, or FULL."""
-    if not has_room(told, 0):
+    if not has_space(told, 0):
         return FULL
-    move, _ = number_of(told, MOVE, spot, token, MOVES)
+    move, _ = value_of(told, MOVE, spot, token, MOVES)
     told.moves[move, AFTER] = after
     told.moves[move, ENDING] = ending
     told.moves[move, MORE] = more
@@ -113,7 +113,7 @@ def learn(told: Told, spot: Int, token: Int, after: Int, ending: Int, more: Int,
 
 
 @njit(nogil=False)
-def step(told: Told, place: Int, token: Int) -> Int:
+def step_on(told: Told, place: Int, token: Int) -> Int:
     """The place after a token; DEAD if it ends a string that is there; from LEFT down what is outside; or a code.
 
     Other threads wait until it has answered: so nobody has to take a lock.
@@ -123,12 +123,12 @@ def step(told: Told, place: Int, token: Int) -> Int:
     spot = np.int64(told.places[place, SPOT])
     node, held = np.int64(told.places[place, NODE]), np.int64(told.places[place, SET])
     first, last = np.int64(told.tokens.start[token]), np.int64(told.tokens.start[token + 1])
-    if not has_room(told, last - first):
+    if not has_space(told, last - first):
         return FULL
     if told.spots[spot, FLAGS] & LOOPS and told.spelt.is_plain[token]:
         if node != NONE:
             node = extended(told, node, told.tokens.data, first, last)
-        return place_of(told, spot, node, held)
+        return interned_place(told, spot, node, held)
     move = np.int64(told.table[slot_of(told.table, MOVE, spot, token), VALUE])
     if move == NONE:
         return UNREADY
@@ -147,16 +147,16 @@ def step(told: Told, place: Int, token: Int) -> Int:
         node = extended(told, node, told.tokens.data, first, last)
     else:
         node = extended(told, np.int64(told.sets[held, ROOT]), told.tokens.data, first + begun, last)
-    return place_of(told, after, node, held)
+    return interned_place(told, after, node, held)
 
 
 @njit
 def step_copying(told: Told, place: Int, token: Int) -> Int:
-    """The node of the string that a token ends, where the set must be copied before `step`; or FULL."""
+    """The node of the string that a token ends, where the set must be copied before `step_on`; or FULL."""
     spot = np.int64(told.places[place, SPOT])
     move = np.int64(told.table[slot_of(told.table, MOVE, spot, token), VALUE])
     first = np.int64(told.tokens.start[token])
     more = np.int64(told.moves[move, MORE])
-    if not has_room(told, more):
+    if not has_space(told, more):
         return FULL
     return extended(told, np.int64(told.places[place, NODE]), told.tokens.data, first, first + more)

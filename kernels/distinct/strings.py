@@ -35,9 +35,9 @@ from .layout import (
     WHOLE,
     Told,
     fill,
-    has_room,
-    number_of,
+    has_space,
     slot_of,
+    value_of,
 )
 
 
@@ -64,7 +64,7 @@ def child(told: Told, node: Int, byte: Int) -> Int:
     elif nodes[onward, BYTE] == byte:
         found, is_new = onward, False
     else:
-        found, is_new = number_of(told, CHILD, node, byte, NODES)
+        found, is_new = value_of(told, CHILD, node, byte, NODES)
     if is_new:
         inner = np.int64(nodes[node, INNER])
         if inner != NONE:
@@ -82,7 +82,7 @@ def extended(told: Told, node: Int, data: Bytes, first: Int, last: Int) -> Int:
 
 
 @inner_njit
-def mark(told: Told, node: Int, number: Int) -> None:
+def write_string(told: Told, node: Int, number: Int) -> None:
     """Write a string, which so many came before."""
     nodes = told.nodes
     nodes[node, NUMBER] = number
@@ -130,7 +130,7 @@ def hit_after(told: Told, hit: Int, node: Int) -> Int:
     inner = np.int64(told.nodes[node, INNER])
     if inner == NONE or not told.spelt.is_end[inner]:
         return hit
-    found, _ = number_of(told, HITTING, hit, inner, HITS)
+    found, _ = value_of(told, HITTING, hit, inner, HITS)
     return found
 
 
@@ -139,7 +139,7 @@ def grown(told: Told, held: Int, node: Int) -> Int:
     """The newest set below its root with one more string."""
     sets = told.sets
     count = np.int64(sets[held, COUNT])
-    mark(told, node, count)
+    write_string(told, node, count)
     hit = hit_after(told, np.int64(sets[held, HIT]), node)
     after = new_set(told, np.int64(sets[held, ROOT]), count + 1, held, node, hit)
     sets[held, NEXT] = after
@@ -209,14 +209,14 @@ def fork(told: Told, held: Int, node: Int, texts: Ints, buffer: Bytes) -> Int:
 
     texts: int32 [the set's count], written to; buffer: uint8, as long as all the strings
     """
-    if not has_room(told, len(buffer)):
+    if not has_space(told, len(buffer)):
         return FULL
     root, count, at = new_root(told), len(texts), held
     for number in range(count - 1, -1, -1):
         texts[number] = told.sets[at, TEXT]
         at = np.int64(told.sets[at, BEFORE])
     for number in range(count):
-        mark(told, copied(told, root, np.int64(texts[number]), buffer), number)
+        write_string(told, copied(told, root, np.int64(texts[number]), buffer), number)
     sets = told.sets
     base = new_set(
         told, root, count, np.int64(sets[held, BEFORE]), np.int64(sets[held, TEXT]), np.int64(sets[held, HIT])
@@ -228,7 +228,7 @@ def fork(told: Told, held: Int, node: Int, texts: Ints, buffer: Bytes) -> Int:
 
 
 @njit
-def begin(told: Told) -> Int:
+def empty_set(told: Told) -> Int:
     """The empty set, below a new root."""
     return new_set(told, new_root(told), 0, NONE, NONE, 0)
 
@@ -236,12 +236,12 @@ def begin(told: Told) -> Int:
 @njit
 def find(told: Told, held: Int, data: Bytes) -> Int:
     """The node of a string below the root of a set; or FULL."""
-    if not has_room(told, len(data)):
+    if not has_space(told, len(data)):
         return FULL
     return extended(told, np.int64(told.sets[held, ROOT]), data, 0, len(data))
 
 
 @njit
-def add(told: Told, held: Int, node: Int) -> Int:
+def add_string(told: Told, held: Int, node: Int) -> Int:
     """As `added`, or FULL."""
-    return added(told, held, node) if has_room(told, 0) else FULL
+    return added(told, held, node) if has_space(told, 0) else FULL
