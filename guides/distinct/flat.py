@@ -103,7 +103,7 @@ class Flat:
 
     def _grow(self, wanted: int) -> None:
         """Make room for as much again of what there is, and for so many bytes of strings."""
-        told, sizes = self.told, self.told.sizes.tolist()
+        sizes = self.told.sizes.tolist()
         if sizes[layout.PLACES] >= self._meter.limits.states:
             raise LimitError(
                 f"the constraint has led through more than {self._meter.limits.states:,} states; simplify it, or raise "
@@ -111,26 +111,36 @@ class Flat:
             )
         self._meter.check_memory(self.held_bytes)
         spend(sum(sizes))
+        self._replace(
+            nodes=(sizes[layout.NODES] + wanted, 0),
+            sets=(sizes[layout.SETS] + 2, 0),
+            places=(sizes[layout.PLACES] + 1, 0),
+            looks=(sizes[layout.PLACES] + 1, layout.NONE),
+            moves=(sizes[layout.MOVES] + 1, 0),
+            table=(2 * (sizes[layout.ENTRIES] + wanted), layout.NONE),
+        )
+
+    def _replace(self, **wanted: tuple[int, int]) -> None:
+        """Put larger arrays in the place of some, with room for twice as many rows as are wanted, of some value.
+
+        A thread that steps meanwhile, without the lock, finds those before busy, then and for ever.
+        """
+        told = self.told
         try:
             told.sizes[layout.BUSY] = 1
-            table = told.table
-            rows = rows_for(4 * (sizes[layout.ENTRIES] + wanted), len(table))
-            if rows > len(table):
-                table = np.full((rows, 4), layout.NONE, np.int32)
+            new = {name: larger(getattr(told, name), *how) for name, how in wanted.items()}
+            table = new.get("table", told.table)
+            if table is not told.table:
+                table[:] = layout.NONE
                 call(layout.rehash, told.table, table)
-            looks = larger(told.looks, sizes[layout.PLACES] + 1, layout.NONE)
-            self.told = replace(
-                told,
-                nodes=larger(told.nodes, sizes[layout.NODES] + wanted),
-                sets=larger(told.sets, sizes[layout.SETS] + 2),
-                places=larger(told.places, sizes[layout.PLACES] + 1),
-                looks=looks,
-                moves=larger(told.moves, sizes[layout.MOVES] + 1),
-                table=table,
-            )
-            self.looks = memoryview(looks)  # type: ignore[arg-type]
+            sizes = told.sizes.copy()
+            sizes[layout.BUSY] = 0
+            after = replace(told, sizes=sizes, **new)
+            self.looks = memoryview(after.looks)  # type: ignore[arg-type]
+            self.told = after
         finally:
-            told.sizes[layout.BUSY] = 0
+            if self.told is told:
+                told.sizes[layout.BUSY] = 0
 
     def _fork(self, held: int, node: int) -> int:
         """The set with one more string, which it does not go on with yet where it is."""
@@ -228,14 +238,15 @@ class Flat:
             spot.flat = -1
             if self._is_flat(spot, trail):
                 if len(self._spots) >= len(self.told.spots):
-                    self.told = replace(self.told, spots=larger(self.told.spots, len(self._spots) + 1))
+                    self._replace(spots=(len(self._spots), 0))
                 differs = (trail.frame.kind is ARRAY and spot.mode == TEXT) or spot.mode == NAME_TEXT
                 flags = layout.DIFFERS if differs else 0
                 if spot.mode in STRINGS and self._ways.variety.loops_on(spot.state, LETTERS):
                     flags |= layout.LOOPS
                 self.told.spots[len(self._spots)] = (flags, 0)
-                spot.flat = len(self._spots)
+                number = len(self._spots)
                 self._spots.append(spot)
+                spot.flat = number
         return spot.flat if spot.flat >= 0 else None
 
     def _is_flat(self, spot: Spot, trail: Trail) -> bool:

@@ -88,7 +88,7 @@ def interned_place(told: Told, spot: Int, node: Int, held: Int) -> Int:
     return place
 
 
-@njit
+@njit(nogil=False)
 def enter(told: Told, spot: Int, held: Int, data: Bytes) -> Int:
     """The place of a set where a string has come to some bytes, if its spot has one that must differ; or FULL."""
     if not has_space(told, len(data)):
@@ -99,7 +99,7 @@ def enter(told: Told, spot: Int, held: Int, data: Bytes) -> Int:
     return interned_place(told, spot, node, held)
 
 
-@njit
+@njit(nogil=False)
 def learn(told: Told, spot: Int, token: Int, after: Int, ending: Int, more: Int, begin: Int) -> Int:
     """Note what a token does at a spot; its number, or FULL."""
     if not has_space(told, 0):
@@ -114,10 +114,7 @@ def learn(told: Told, spot: Int, token: Int, after: Int, ending: Int, more: Int,
 
 @njit(nogil=False)
 def step_on(told: Told, place: Int, token: Int) -> Int:
-    """The place after a token; DEAD if it ends a string that is there; from LEFT down what is outside; or a code.
-
-    Other threads wait until it has answered: so nobody has to take a lock.
-    """
+    """The place after a token; DEAD if it ends a string that is there; from LEFT down what is outside; or a code."""
     if place < 0 or place >= told.sizes[PLACES] or told.sizes[BUSY]:
         return UNREADY
     spot = np.int64(told.places[place, SPOT])
@@ -150,7 +147,7 @@ def step_on(told: Told, place: Int, token: Int) -> Int:
     return interned_place(told, after, node, held)
 
 
-@njit
+@njit(nogil=False)
 def step_copying(told: Told, place: Int, token: Int) -> Int:
     """The node of the string that a token ends, where the set must be copied before `step_on`; or FULL."""
     spot = np.int64(told.places[place, SPOT])

@@ -203,7 +203,7 @@ def size_of(told: Told, held: Int, node: Int) -> Int:
     return found
 
 
-@njit
+@njit(nogil=False)
 def fork(told: Told, held: Int, node: Int, texts: Ints, buffer: Bytes) -> Int:
     """The set with one more string, below another root; FULL if there is no room.
 
@@ -227,13 +227,13 @@ def fork(told: Told, held: Int, node: Int, texts: Ints, buffer: Bytes) -> Int:
     return after
 
 
-@njit
+@njit(nogil=False)
 def empty_set(told: Told) -> Int:
     """The empty set, below a new root."""
     return new_set(told, new_root(told), 0, NONE, NONE, 0)
 
 
-@njit
+@njit(nogil=False)
 def find(told: Told, held: Int, data: Bytes) -> Int:
     """The node of a string below the root of a set; or FULL."""
     if not has_space(told, len(data)):
@@ -241,7 +241,7 @@ def find(told: Told, held: Int, data: Bytes) -> Int:
     return extended(told, np.int64(told.sets[held, ROOT]), data, 0, len(data))
 
 
-@njit
+@njit(nogil=False)
 def add_string(told: Told, held: Int, node: Int) -> Int:
     """As `added`, or FULL."""
     return added(told, held, node) if has_space(told, 0) else FULL
