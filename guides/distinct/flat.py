@@ -174,6 +174,16 @@ class Flat:
         trail.spot = spot
         return trail
 
+    def bare(self, place: int) -> Trail:
+        """A trail as in a place where nothing has been written, not even of what is in progress."""
+        spot = self.spot(place)
+        kind = self._trails.shapes[spot.shape][0][0]
+        name = b"" if kind is OBJECT and spot.mode in _VALUES else None
+        frame = Frame(None, kind, self._trails.nothing, spot.shape, name=name)
+        trail = Trail(frame, spot.mode, b"" if spot.mode in STRINGS or spot.mode == WORD else None)
+        trail.spot = spot
+        return trail
+
     def spot(self, place: int) -> Spot:
         """The spot of a place."""
         return self._spots[self.told.places.item(place, layout.SPOT)]
@@ -260,38 +270,42 @@ class Flat:
         names = self._ways.variety.room(spot.state, mode, frame.kind)
         return names is not None and not names
 
-    def learn(self, place: int, token: int, data: bytes, after: int, trail: Trail | None) -> None:
-        """Note what a token does at the spot of a place, if it is simple: it leads to a chart's state with a trail."""
-        spot = self.spot(place)
+    def learn(self, before: Trail, token: int, data: bytes, after: int, trail: Trail | None) -> bool:
+        """Note what a token does at the spot of a bare trail, after which there is a chart's state with a trail.
+
+        False if that is not simple, and so may depend on more than the spot.
+        """
+        spot: Spot = before.spot
         if trail is None:
-            self._learn_end(spot, token, data, after)
-            return
-        before = self.trail(place)
+            return self._learn_end(spot, token, data, after)
         if trail.frame.parent is not None or trail.frame.kind is not before.frame.kind:
-            return
+            return False
         simple, number = self._effects.look_simple(before, token), self._number(trail.spot, trail)
         if simple is None or number is None or simple.mode != trail.mode:
-            return
+            return False
         assert data.startswith(simple.more) and data.endswith(simple.begin or b"")
         ending = self._ending(spot) if simple.ends else layout.GOES_ON
         begin = layout.NONE
         if simple.begin is not None and self._differs(number):
             begin = len(data) - len(simple.begin)
         self._run(places.learn, spot.flat, token, number, ending, len(simple.more), begin)
+        return True
 
-    def _learn_end(self, spot: Spot, token: int, data: bytes, after: int) -> None:
+    def _learn_end(self, spot: Spot, token: int, data: bytes, after: int) -> bool:
         """As `learn`, of a token with the end of the container."""
         more, rest, ending = b"", data, layout.GOES_ON
         if spot.mode in (TEXT, NAME_TEXT):
             more, quote, rest = data.partition(b'"')
             if not quote or b"\\" in more:
-                return
+                return False
             ending = self._ending(spot)
         elif spot.mode == WORD:
-            return
+            return False
         # Nothing else may begin in the token that would have to be looked at.
-        if rest.lstrip(SPACE)[:1] in (b"]", b"}") and not set(rest) & set(b'[{"'):
-            self._run(places.learn, spot.flat, token, layout.NONE, ending, len(more), after)
+        if rest.lstrip(SPACE)[:1] not in (b"]", b"}") or set(rest) & set(b'[{"'):
+            return False
+        self._run(places.learn, spot.flat, token, layout.NONE, ending, len(more), after)
+        return True
 
     def _ending(self, spot: Spot) -> int:
         assert spot.flat is not None

@@ -287,13 +287,30 @@ class RememberingGuide(LiftedGuide):
         with self._lock, self._meter:
             if self._automaton.is_crowded:
                 self._automaton.collect()
-            place, data = self._place(state), self._vocabulary.tokens[token] or b""
-            found = self._place_after(place, token)
-            after = self._number(state, data, found)
-            if state >= FIRST_FLAT and self._flat is not None and found is not None:
-                self._flat.learn(state - FIRST_FLAT, token, data, *found)
+            data = self._vocabulary.tokens[token] or b""
+            if self._flat is not None and self._learnt(self._flat, state - FIRST_FLAT, token, data):
+                return self._flat_step(self._flat, state - FIRST_FLAT, token)
+            after = self._number(state, data, self._place_after(self._place(state), token))
             self._note_steps([state << 32 | token], after)
             return after
+
+    def _learnt(self, flat: Flat, place: int, token: int, data: bytes) -> bool:
+        """Whether it is known from now on what a token does at such flat places."""
+        if place not in flat:
+            return False
+        bare = flat.bare(place)
+        found = self._place_after((bare.spot.state, bare), token)
+        if found is None:
+            return False
+        after, trail = found
+        if trail is not None:
+            trail.spot = self._moves.spot(after, trail)
+        return flat.learn(bare, token, data, after, trail)
+
+    def _flat_step(self, flat: Flat, place: int, token: int) -> int:
+        """As `advance`, where what the token does is known."""
+        after = flat.slow_step(place, token)
+        return FIRST_FLAT + after if after >= 0 else DEAD if after == DEAD else LEFT - after
 
     def _place_after(self, place: Place, token: int) -> Place | None:
         """The state after a token; None if it is not allowed."""

@@ -222,6 +222,7 @@ class Variety:
             best = int(np.argmax(counts))
             found *= int(counts[best])
             state = int(targets[best])
+            found *= self._variety.get((state, choices is _DIGITS), 1)
             if found >= MANY:
                 break
         return min(found, MANY)
@@ -247,7 +248,7 @@ class Variety:
             if not place[1]:
                 after[0x22] = -1
             behind, after[0x5C] = int(after[0x5C]), -1
-            found = {(target, False) for target in np.unique(after[after >= 0]).tolist()}
+            found = {(target, False) for target in set(after[after >= 0].tolist())}
             if behind >= 0:
                 found.add((behind, not place[1]))
             todo += found - before.keys()
