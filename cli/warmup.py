@@ -153,6 +153,7 @@ def _guide_thunks() -> Thunks:
             for token in text:
                 guide.mask(state)
                 state = guide.advance(state, token)
+        guide.read(guide.read(guide.start, b'["'), b'a"')
 
     def make_room(guide: RegexGuide) -> None:
         state, states = guide.read(guide.start, b"a"), [guide.start]
