@@ -1,6 +1,6 @@
 """Decoding on a GPU: our tokens a second, beside transformers' and beside what its memory could give.
 
-    python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json schemas]
+    python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json schemas seen unseen]
         [--tokens 256] [--rounds 3] [--peers] [--save]
 
 Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the
@@ -8,6 +8,8 @@ median of --rounds runs after three warm ones, in which all states are met and a
 
 free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of at least five records by one schema for all rows
 schemas             the same with a schema of its own for each row
+seen, unseen        free text for all rows but one, which has a schema that was met before, or one that nobody met: how
+                    long the others take
 bandwidth           the bytes of the weights a step reads (keys are few here) by what a step took, beside what a copy
                     from the device's memory to itself reaches in the same run
 """
@@ -15,6 +17,7 @@ bandwidth           the bytes of the weights a step reads (keys are few here) by
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -122,6 +125,8 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
             return sum(len(handle.result().token_ids) for handle in handles)
 
         return run
+    if kind in ("seen", "unseen"):
+        return beside(model, prompts, tokens, is_new=kind == "unseen")
     makers: dict[str, Callable[[], Any]] = {
         "free": lambda: generate.text(model),
         "regex": lambda: generate.regex(model, r"([A-Za-z]+[ .,])*"),
@@ -129,6 +134,23 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
     }
     generator = makers[kind]()
     return lambda: sum(len(each.token_ids) for each in generator.run(prompts, max_tokens=tokens, batch_size=batch))
+
+
+def beside(model: Any, prompts: list[str], tokens: int, is_new: bool) -> Callable[[], int]:
+    """All but the last of some prompts go on freely; that one has a schema, another each time if `is_new`."""
+    from trellm import Engine, generate
+
+    engine, text = Engine.of(model), generate.text(model)
+    numbers = itertools.count(1000) if is_new else itertools.repeat(1000)
+
+    def run() -> int:
+        handles = [engine.submit(text, prompt, max_tokens=tokens) for prompt in prompts[:-1]]
+        last = engine.submit(generate.json(model, records(next(numbers))), prompts[-1], max_tokens=tokens)
+        found = sum(len(handle.result().token_ids) for handle in handles)
+        last.cancel()
+        return found
+
+    return run
 
 
 def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Callable[[], int]:
