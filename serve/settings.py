@@ -25,6 +25,7 @@ class Settings:
     choices: texts of one request; tools: functions of one request
     output_tokens: of a text whose request does not say, as far as the context has room
     limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
+    compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
     compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
     kept_bytes: what compiled constraints may hold until the longest unused are forgotten
     drain_seconds: how long requests may go on after SIGTERM
@@ -41,6 +42,7 @@ class Settings:
     output_tokens: int = 4096
     limits: Limits = field(default_factory=lambda: Limits(memory=256 << 20))
     compile_seconds: float = 10.0
+    compile_share: float = 0.2
     compilers: int = 2
     compiling: int = 64
     kept_bytes: int = 1 << 30
@@ -54,6 +56,9 @@ class Settings:
             whole(getattr(self, name), name, 1, MOST_BYTES)
         for name in ("texts", "choices", "tools", "output_tokens", "compilers", "compiling"):
             whole(getattr(self, name), name)
+        share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
+        if not 0 < share <= 1:
+            raise OptionError(f"compile_share={share!r}: a number above 0, up to 1")
         for name in ("compile_seconds", "drain_seconds"):
             value = number(getattr(self, name), name, "a number of seconds above 0")
             if value <= 0 or math.isinf(value):

@@ -19,22 +19,26 @@ from ...guides.limits import Cancellation
 from ..errors import busy
 from ..metrics import Metrics
 from ..settings import Settings
+from .turns import Turns
 
 T = TypeVar("T")
 MOST_KEPT = 1024
 MOST_REFUSALS = 256
 UNKNOWN_BYTES = 1 << 20
+BURST = 0.1
+"""Seconds of compilation at full speed, whatever runs beside it."""
 
 
 class _Work(Generic[T]):
     """Something that is being made, and for how many."""
 
-    def __init__(self, make: Callable[[], T], seconds: float) -> None:
-        self.stop = Cancellation()
+    def __init__(self, make: Callable[[], T], seconds: float, turns: Turns) -> None:
+        self.stop = Cancellation(turns.breathe)
         self.waiting = 0
         self.future: asyncio.Future[T]
         self._make = make
         self._seconds = seconds
+        self._turns = turns
         self.is_late = False
 
     def run(self) -> T:
@@ -42,6 +46,7 @@ class _Work(Generic[T]):
         timer = threading.Timer(self._seconds, self._end)
         timer.daemon = True
         timer.start()
+        self._turns.begin()
         try:
             with self.stop:
                 return self._make()
@@ -61,10 +66,14 @@ class _Work(Generic[T]):
 
 
 class Compiler:
-    """Makes what requests need of constraints. All but `close` is for the event loop."""
+    """Makes what requests need of constraints. All but `close` is for the event loop.
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    is_busy: whether texts are being written, which compilation would hold up
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, is_busy: Callable[[], bool] = lambda: False) -> None:
         self._settings = settings
+        self._turns = Turns(is_busy, settings.compile_share, BURST)
         self._metrics = metrics
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
         self._works: dict[Hashable, _Work[Any]] = {}
@@ -104,7 +113,7 @@ class Compiler:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> _Work[T]:
-        work: _Work[T] = _Work(make, self._settings.compile_seconds)
+        work: _Work[T] = _Work(make, self._settings.compile_seconds, self._turns)
         begun = time.perf_counter()
         work.future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._works[key] = work
