@@ -19,6 +19,7 @@ class Entry:
     number: which of its call's; arrival: the how-manieth of the engine's; work: how far it has come
     gave_up: whether it waits without memory
     steps: forward passes that read several texts for it; a single text counts its own
+    is_again: whether it reads what it has read before, since its memory was taken
     """
 
     call: Call
@@ -27,6 +28,12 @@ class Entry:
     work: Work
     gave_up: bool = False
     steps: int = 0
+    is_again: bool = False
+
+    def find(self, tokens: int) -> None:
+        """Note tokens of its prompt that it need not read, since another text has."""
+        if not self.is_again:
+            self.call.found[self.number] = self.call.found.get(self.number, 0) + tokens
 
     @property
     def width(self) -> int:
@@ -46,6 +53,7 @@ class Call:
     """Requests of one caller, of which at most `limit` texts run at once; taken up in their order.
 
     begun: how many were taken up; entries: those on their way; outcomes: those that are done and not yet taken
+    found: by request, how many tokens of prompts were in memory when they were to be read
     Each change is one assignment, so that whatever breaks off a step leaves enough to go on from: see `Engine`.
     """
 
@@ -55,6 +63,7 @@ class Call:
         self.begun = 0
         self.entries: dict[int, Entry] = {}
         self.outcomes: dict[int, Outcome] = {}
+        self.found: dict[int, int] = {}
         self.is_cancelled = False
         self._taken: set[int] = set()
 

@@ -35,15 +35,13 @@ class Turns:
         """Count the work of this thread from now on."""
         self._local.used = time.thread_time()
 
+    def end(self) -> None:
+        """Count the rest of this thread's work, without waiting."""
+        self._count()
+
     def breathe(self) -> None:
         """Count what this thread has worked since it was last asked, and wait a little if that was too much."""
-        used = time.thread_time()
-        with self._lock:
-            now = time.monotonic()
-            self._left = min(self._burst, self._left + self._share * (now - self._since)) - (used - self._local.used)
-            self._since = now
-            left = self._left
-        self._local.used = used
+        left = self._count()
         if left >= 0:
             return
         if self._is_busy():
@@ -51,3 +49,13 @@ class Turns:
         else:
             with self._lock:
                 self._left = max(self._left, 0.0)  # what held up nobody is no debt
+
+    def _count(self) -> float:
+        """What is left in the bucket, without what this thread has worked since it last counted."""
+        used = time.thread_time()
+        with self._lock:
+            now = time.monotonic()
+            self._left = min(self._burst, self._left + self._share * (now - self._since)) - (used - self._local.used)
+            self._since = now
+            self._local.used = used
+            return self._left

@@ -118,14 +118,6 @@ async def _planned(
         raise of_request(error, ("tools",) if asked.tools else ("trellm", "thinking")) from None
 
 
-def read_whole(plan: Plan, result: Generation[Any]) -> Message:
-    """A finished answer as messages have it."""
-    reader = plan.reader()
-    reader.feed(result.token_ids)
-    reader.finish()
-    return reader.message
-
-
 def message_fields(message: Message) -> dict[str, Any]:
     """An answer's message."""
     said: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}

@@ -22,6 +22,7 @@ class Script:
         self._reading, self._scanner, self._push, self._new_id = reading, scanner, push, new_id
         self._content = Prose(strip=False)
         self._calls = 0
+        self.is_thinking = reading.thinks == "open" and reading.family.thinking is not None
         self._known: dict[Frame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = reading.spelling.data
 
@@ -42,7 +43,9 @@ class Script:
 
     def _think(self, end: bytes) -> Reads:
         prose = Prose(strip=True)
+        self.is_thinking = True
         yield from self._scanner.until([end], lambda data: self._give(ReasoningDelta(prose.push(data))))
+        self.is_thinking = False
         self._give(ReasoningDelta(prose.end(keep=False)))
         self._content.strip = True
 
