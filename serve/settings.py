@@ -9,6 +9,7 @@ from pathlib import Path
 from ..checks import number, text_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
+from .forms.tools import MOST_TOOLS
 
 MOST_BYTES = 1 << 32
 KEY_LENGTH = 8
@@ -38,7 +39,7 @@ class Settings:
     body_bytes: int = 4 << 20
     texts: int = 1024
     choices: int = 128
-    tools: int = 1024
+    tools: int = MOST_TOOLS
     output_tokens: int = 4096
     limits: Limits = field(default_factory=lambda: Limits(memory=256 << 20))
     compile_seconds: float = 10.0

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from ...errors import TrellmError
 from ...guides.quoting.source import Span
 from ...tokenizers_adapter.text_stream import TextStream
 from ..constraints.constraint import Constraint
-from ..errors import ApiError, Place, of_any, of_constraint, of_request
+from ..errors import ApiError, Place, of_any, of_constraint, of_request, param_of
 from ..forms import ContentDelta, Delta, Message, Plan, Reader
 from ..requests.chat import Chat
 from ..requests.completion import Completion
@@ -183,6 +183,8 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     ticket = service.admit(prompts * asked.texts)
     try:
         prepared = await prepare(constraint)
+        if prepared.plan is not None:  # which knows where content ends, and that calls do not end there
+            options = replace(options, stop=())
         work = Work(
             prompts=[prompt for prompt in prepared.prompts for _ in range(copies)],
             options=options,
@@ -210,7 +212,8 @@ def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
     if constraint.kind and (asked.stop or asked.stop_token_ids):
         name = "stop" if asked.stop else "stop_token_ids"
         raise ApiError(
-            f"{name} would cut a constrained output short of what was asked for; say in the constraint where it ends",
+            f"{name} together with {param_of(constraint.place)} would cut the output short of what was asked for; say "
+            "in the constraint where it ends",
             (name,),
         )
     try:

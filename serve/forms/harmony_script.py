@@ -26,6 +26,7 @@ class HarmonyScript:
         self._ends = [self._data(end) for end in _ENDS if end not in reading.spelling.ends]
         self._calls = 0
         self.is_thinking = reading.thinks == "open"
+        self.is_stopped = False
         self._said: set[type[Delta]] = set()
 
     def run(self) -> Reads:

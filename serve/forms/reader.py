@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from .deltas import Delta, Message, joined, message_of
 from .harmony_script import HarmonyScript
@@ -55,7 +56,7 @@ class Reader:
     @property
     def message(self) -> Message:
         """All that was read so far."""
-        return message_of(self._all)
+        return replace(message_of(self._all), stopped=self._script.is_stopped)
 
     def _go_on(self) -> list[Delta]:
         if self._steps is not None and next(self._steps, self) is self:

@@ -25,6 +25,8 @@ class Script:
         self.is_thinking = reading.thinks == "open" and reading.family.thinking is not None
         self._known: dict[Frame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = reading.spelling.data
+        self.is_stopped = False
+        self._stops = [text.encode() for text in reading.asked.stop]
 
     def run(self) -> Reads:
         """Read all."""
@@ -38,8 +40,9 @@ class Script:
         else:
             if reading.asked.callable:
                 yield from self._at_start()
-            yield from self._scanner.until([], self._say)
+            self.is_stopped = (yield from self._scanner.until(self._stops, self._say)) is not None
         self._say_last(keep=True)
+        yield from self._scanner.until([], lambda _: None)
 
     def _think(self, end: bytes) -> Reads:
         prose = Prose(strip=True)
@@ -52,12 +55,13 @@ class Script:
     def _triggered(self, trigger: bytes) -> Reads:
         """Content in which a marker begins calls."""
         heads = {self._head(frame)[len(trigger) :]: frame for frame in self._reading.family.frames}
-        while (yield from self._scanner.until([trigger], self._say)) is not None:
+        while (found := (yield from self._scanner.until([trigger, *self._stops], self._say))) == trigger:
             head = yield from self._scanner.match(heads)
             if head is None:
                 self._say(trigger)
             else:
                 yield from self._framed(heads[head], trigger + head)
+        self.is_stopped = found is not None
 
     def _at_start(self) -> Reads:
         """Calls, if the text begins as one."""
