@@ -29,6 +29,7 @@ class Settings:
     compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
     compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
     kept_bytes: what compiled constraints may hold until the longest unused are forgotten
+    request_seconds: how long a request may take to come, to the last byte of its body, until its connection is closed
     drain_seconds: how long requests may go on after SIGTERM
     """
 
@@ -47,6 +48,7 @@ class Settings:
     compilers: int = 2
     compiling: int = 64
     kept_bytes: int = 1 << 30
+    request_seconds: float = 60.0
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:
@@ -60,7 +62,7 @@ class Settings:
         share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
         if not 0 < share <= 1:
             raise OptionError(f"compile_share={share!r}: a number above 0, up to 1")
-        for name in ("compile_seconds", "drain_seconds"):
+        for name in ("compile_seconds", "request_seconds", "drain_seconds"):
             value = number(getattr(self, name), name, "a number of seconds above 0")
             if value <= 0 or math.isinf(value):
                 raise OptionError(f"{name}={value!r}: a number of seconds above 0")
