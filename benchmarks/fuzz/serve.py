@@ -1,13 +1,13 @@
-"""An adversary of the server: malformed and malicious requests, each of which must be answered, or end, and harm nobody.
+"""An adversary of the server: malformed and malicious requests, each of which must be answered or end, harming none.
 
     python benchmarks/fuzz/serve.py [--cases 1000] [--seed 0] [--only bodies|bytes|sockets]
 
 A server of the small model in this process, on a loopback port. bodies: valid requests of all endpoints in which some
 values are exchanged for others of any kind, fields are added, left out and doubled; bytes: such requests with bytes
-changed; sockets: requests that are broken off, slow, wrongly framed, or have strange headers. An answer must be JSON, an
-event stream or text with a status that says whose fault it is; a 500 is nobody's. In the end no text may be on its way,
-no memory held, and a usual request must be answered as before. Prints how many there were of each status, and what was
-wrong; exits with 1 if anything was.
+changed; sockets: requests that are broken off, slow, wrongly framed, or have strange headers. An answer must be JSON,
+an event stream or text with a status that says whose fault it is; a 500 is nobody's. In the end no text may be on its
+way, no memory held, and a usual request must be answered as before. Prints how many there were of each status, and
+what was wrong; exits with 1 if anything was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ CHATS: list[dict[str, Any]] = [
     {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
     {"trellm": {"extract": {"context": "It rains in Oslo."}, "trace": True}},
     {"n": 2, "logprobs": True, "top_logprobs": 2, "stream": True, "stream_options": {"include_usage": True}},
-    {"messages": [*CHAT, {"role": "assistant", "content": "Yes."}, {"role": "user", "content": [{"type": "text", "text": "No?"}]}]},
+    {"messages": [*CHAT, {"role": "assistant", "content": "Yes."},
+                  {"role": "user", "content": [{"type": "text", "text": "No?"}]}]},
 ]  # fmt: skip
 TEXTS: list[dict[str, Any]] = [
     {"regex": "[a-c]{1,9}"},
@@ -58,8 +59,9 @@ BASES: list[tuple[str, dict[str, Any]]] = [
 VALUES: list[Any] = [
     *(None, True, False, 0, -1, 1, 2, 1 << 31, 1 << 63, -(1 << 63), 10**40, 0.5, -0.0, 1e308, 1e-320, 3.0),
     *("", " ", "a", "auto", "small", "\0", "\u2028", "\U0001f468\u200d\U0001f469", "é́", "\ufeff", "a" * 5000, "{", "("),
-    *("[a-z]+", "(a*)*b", "\\d{1000}", "(?=a)", 'root ::= root | "a"', "start: start", "#/$defs/a", "..", "%s", "<think>"),
-    *([], [[]], [None], {}, {"": {}}, {"type": "object"}, {"$ref": "#"}, {"$ref": "file:///etc/passwd"}, {"type": "token"}),
+    *("[a-z]+", "(a*)*b", "\\d{1000}", "(?=a)", 'root ::= root | "a"', "start: start", "..", "%s", "<think>"),
+    *("#/$defs/a", [], [[]], [None], {}, {"": {}}, {"type": "object"}, {"$ref": "#"}),
+    *({"type": "token"}, {"$ref": "file:///etc/passwd"}),
     *({"type": "function"}, {"not": {}}, [1] * 300, ["a"] * 300, {"enum": []}, {"pattern": "("}, {"role": "user"}),
 ]  # fmt: skip
 FINE = {200, 400, 401, 404, 405, 413, 415, 429, 431, 503}
@@ -77,10 +79,8 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def nested(seed: random.Random) -> Any:
     """Something deep."""
     found: Any = seed.choice([1, "a", {}])
-    for _ in range(seed.choice([5, 60, 200, 300, 600])):
-        found = seed.choice([lambda inner: [inner], lambda inner: {"items": inner}, lambda inner: {"not": inner}])(
-            found
-        )
+    for _ in range(seed.choice([5, 60, 200, 270])):
+        found = seed.choice([[found], {"items": found}, {"not": found}])
     return found
 
 
@@ -185,10 +185,8 @@ class Adversary:
         path, body = copy.deepcopy(self.seed.choice(BASES))
         body |= {"stream": self.seed.random() < 0.5} if path.startswith("/v1") else {}
         data = json.dumps(body | ({"max_tokens": 200} if "max_tokens" in body else {})).encode()
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
-        whole = head.encode() + data
+        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+        whole = head.encode() + b"\r\n\r\n" + data
         end = self.seed.choice([self.seed.randrange(len(whole)), len(whole), len(whole)])
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as client:
             client.sendall(whole[:end])

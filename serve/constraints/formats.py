@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from ...checks import brief, items_of, shown
@@ -123,8 +124,7 @@ class Formats:
             raise place.error(f"the style {brief(style)} is not supported; there are {known}", "style")
         if any_order:
             raise place.error(f"not supported with the style {style!r}; parameters come in order", "any_order")
-        ways = tuple(self._parameters(place, schema, each) for each in several)
-        return _before(OneOf(ways) if len(ways) > 1 else ways[0], ends)
+        return _before(OneOf(tuple(self._parameters(place, schema, each) for each in several)), ends)
 
     def _parameters(self, place: Place, schema: Any, form: Parameters) -> Piece:
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
@@ -201,7 +201,7 @@ class Formats:
         given_begin, content, given_end = (place.take(name) for name in ("begin", "content", "end"))
         place.end()
         begin = self._marker(place, given_begin, "begin")
-        several = [given_end] if isinstance(given_end, str | dict) else items_of(given_end)
+        several: Sequence[Any] | None = [given_end] if isinstance(given_end, str | dict) else items_of(given_end)
         if not several:
             raise place.error("a text, a list of texts, or a token", "end")
         markers = tuple(self._marker(place, each, "end") for each in several)
@@ -276,7 +276,7 @@ class Formats:
 
     def _dispatch_tokens(self, place: Place, ends: Ends) -> Piece:
         excluded = self._tokens(place, "exclude_tokens", may_be_empty=True)
-        return self._ruled(place, tuple(excluded), ends, lambda value, *names: self._token_id(place, value, *names))
+        return self._ruled(place, tuple(excluded), ends, partial(self._token_id, place))
 
     def _ruled(self, place: Place, refused: Ends, ends: Ends, marker: Callable[..., Marker]) -> Piece:
         exits: dict[Marker, Piece] = {}
