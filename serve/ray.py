@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 from ..checks import number, whole
@@ -111,7 +112,11 @@ def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: st
     Requests on their way are finished first. Raises OptionError for a port that Ray cannot listen on.
     """
     end = threading.Event()
-    before = {each: signal.signal(each, lambda *_: end.set()) for each in (signal.SIGTERM, signal.SIGINT)}
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        end.set()
+
+    before = {each: signal.signal(each, ended) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         started = start(application, host=host, port=port, name=name)
         end.wait()

@@ -96,6 +96,5 @@ def _plain(value: Any) -> Any:
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    return str(value)
+    dump: Any = getattr(value, "model_dump", None)  # of pydantic's models
+    return str(value) if dump is None else dump(mode="json")

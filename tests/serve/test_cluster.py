@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import re
 import types
 from collections.abc import AsyncIterator, Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +17,7 @@ from trellm.errors import OptionError
 from trellm.serve import Settings
 from trellm.serve import ray as public
 from trellm.serve.cluster import door as doors
-from trellm.serve.cluster import packages
+from trellm.serve.cluster import packages, routing
 from trellm.serve.cluster.loading import described, loaded
 from trellm.serve.cluster.replica import Ask, Replica, Start
 from trellm.serve.cluster.routing import PREFIX, SPARE, prefix_of, ranked
@@ -292,6 +295,43 @@ def test_what_is_wrong_is_said_before_ray_is_asked(monkeypatch: pytest.MonkeyPat
     for arguments, said in (({"replica": 2}, "replica"), ({"settings": {"nam": "x"}}, "nam")):
         with pytest.raises(OptionError, match=rf"arguments of trellm.serve.ray:build.*{said}"):
             build(arguments)
+
+
+class Deployed:
+    """What Ray Serve makes of a class: remembers what it was told."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def options(self, **given: Any) -> "Deployed":
+        self.given = given
+        return self
+
+    def bind(self, *arguments: Any) -> "Deployed":
+        self.arguments = arguments
+        return self
+
+
+def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    yaml: Any = pytest.importorskip("yaml")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    service = yaml.safe_load(block)
+    (application,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    module, _, name = application["import_path"].partition(":")
+    assert getattr(import_module(module), name) is build
+    monkeypatch.setattr(public, "ray", {"ray.serve": types.SimpleNamespace(deployment=Deployed)}.__getitem__)
+    door = build(application["args"])
+    assert door.kind is doors.Door and door.given["num_replicas"] == 2
+    replica, settings, tries = door.arguments
+    assert replica.kind is Replica and replica.given["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 1}
+    scale = replica.given["autoscaling_config"]
+    assert (scale["min_replicas"], scale["max_replicas"], scale["target_ongoing_requests"]) == (1, 8, 32)
+    assert settings == Settings(name="qwen", texts=4096) == replica.arguments[1] and tries == 3
+    assert replica.arguments[0] == described("Qwen/Qwen3-8B", "cuda", "bfloat16")
+    assert replica.given["request_router_config"] == {"request_router_class": public.ROUTER}
+    assert public.ROUTER.rpartition(".")[0] == routing.__name__ and hasattr(routing, "__getattr__")
+    assert build({"replicas": 2}).arguments[0].given["num_replicas"] == 2
 
 
 def test_without_ray_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
