@@ -136,7 +136,10 @@ async def one_by_one(urls: Sequence[str], count: int = 100) -> list[float]:
 async def beside(url: str) -> list[float]:
     """The same of a server behind Ray, and of one by itself in a process beside it."""
     port = free_port()
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "trellm", "serve", "--port", str(port))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "trellm", "serve", "--port", str(port)),
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as Ray sets it for replicas of one core
+    )
     alone = f"http://127.0.0.1:{port}"
     try:
         async with httpx.AsyncClient(base_url=alone) as client:
@@ -209,17 +212,16 @@ def main() -> None:
     ray: Any = import_module("ray")
     ray.init(num_cpus=2, object_store_memory=100 << 20, include_dashboard=False, logging_level="warning",
              log_to_driver=False, _node_ip_address="127.0.0.1")  # fmt: skip
+    runs = [("no kill", 3, False), ("a replica killed", 3, True), ("a replica killed, tried once", 1, True)]
+    rows: list[dict[str, Any]] = []
     try:
-        rows = [
-            measured("no kill", 3, False, given.requests, given.clients),
-            measured("a replica killed", 3, True, given.requests, given.clients),
-            measured("a replica killed, tried once", 1, True, given.requests, given.clients),
-        ]
+        for name, tries, is_killed in runs:
+            rows.append(measured(name, tries, is_killed, given.requests, given.clients))
+            if given.save:
+                save("ray_serve", rows, ["ray", "torch", "transformers", "numba"])
     finally:
         ray.shutdown()
     show(rows)
-    if given.save:
-        save("ray_serve", rows, ["ray", "torch", "transformers", "numba"])
 
 
 if __name__ == "__main__":

@@ -138,11 +138,12 @@ def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: 
 
 
 def stop(name: str, is_all: bool) -> None:
-    """End an application. is_all: and Ray Serve, and Ray in this process"""
+    """End an application, and Ray Serve where it serves no other. is_all: and Ray in this process"""
     library, serve = ray(), ray("ray.serve")
     serve.delete(name)
-    if is_all:
+    if not serve.status().applications:
         serve.shutdown()
+    if is_all:
         library.shutdown()
 
 

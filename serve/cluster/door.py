@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 from ..bodies import DROPPED
 from ..endpoints.events import Answer, event
 from ..errors import SERVER, ApiError, busy
-from ..guard import HEADER_BYTES
 from ..settings import Settings
 from .packages import ray
 from .replica import Ask, Start
@@ -57,13 +56,6 @@ class Door:
     async def _read(self, request: Request) -> Ask:
         """The request, with no more of its body than shows that it is too large. Raises ApiError."""
         headers = tuple((name, value) for name, value in request.scope["headers"] if name not in _HOP)
-        if sum(len(name) + len(value) for name, value in headers) > HEADER_BYTES:
-            raise ApiError(
-                f"the headers have more than {HEADER_BYTES:,} bytes",
-                status=431,
-                code="headers_too_large",
-                headers={"Connection": "close"},
-            )
         parts: list[bytes] = []
         size = 0
         try:
@@ -87,9 +79,10 @@ class Door:
         for number in range(1, self._tries + 1):
             held: list[Start | bytes] = []
             is_sent = False
-            answers = self._replicas.remote(ask, key)
+            answers: Any = None
             is_done = False
             try:
+                answers = self._replicas.remote(ask, key)
                 async for piece in answers:
                     held.append(piece if number == 1 else _with_tries(piece, number))
                     if is_sent or (len(held) > 1 and _is_stream(held[0])):
@@ -115,7 +108,7 @@ class Door:
                 self._again.inc()
                 _LOG.warning("a replica was lost; %s %s is given to another", ask.method, ask.path)
             finally:
-                if not is_done:
+                if not is_done and answers is not None:
                     answers.cancel()
 
 
