@@ -85,6 +85,12 @@ def busy(message: str, seconds: int = 1) -> ApiError:
     )
 
 
+def too_long(message: str, context: int, place: Place = ()) -> ApiError:
+    """A prompt for which the context has no room. Clients that shorten it and ask again know that by OpenAI's words."""
+    said = f"{message}. This model's maximum context length is {context} tokens"
+    return ApiError(said, place, code="context_length_exceeded")
+
+
 def of_constraint(error: TrellmError, place: Place) -> ApiError:
     """What is wrong with a constraint, which stands at a place of the request."""
     if isinstance(error, SchemaError):
@@ -110,8 +116,8 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
         return ApiError(str(error), place, status=503, kind=SERVER, code="cancelled")
     if isinstance(error, ModelError):
         return ApiError(str(error), status=500, kind=SERVER, code="model_error")
-    if isinstance(error, OptionError) and "context of" in str(error):
-        return ApiError(str(error), place, code="context_length_exceeded")
+    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", str(error))):
+        return too_long(str(error), int(found[1]), place)
     if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
         return of_constraint(error, place)
     if isinstance(error, ToolError):

@@ -55,6 +55,7 @@ class GuideCache:
         self.sparse_head_limit = sparse_head_limit
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
+        self._quoting = guide if isinstance(guide, Quoting) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self._allowed: dict[int, Allowed] = {}
@@ -105,7 +106,7 @@ class GuideCache:
 
     def ahead(self, state: int) -> bytes:
         """What follows in the document that is quoted, where only one place of it is meant; else nothing."""
-        return self.guide.ahead(state) if isinstance(self.guide, Quoting) else b""
+        return b"" if self._quoting is None else self._quoting.ahead(state)
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
@@ -182,6 +183,14 @@ class GuideCache:
                 return True
         return False
 
+    def enough(self, state: int) -> int | None:
+        """With how many tokens, that is known of a state by `fits`, the text can be completed; None if nothing is."""
+        return self._enough.get(state)
+
+    def beyond(self, state: int) -> tuple[GuideCache, int]:
+        """What a state is one of, and which it is there, whatever prompt stands before it."""
+        return self, state
+
     def _guide_fits(self, state: int, left: int) -> bool:
         if self._quick_fits is not None:
             return self._quick_fits(state, left)
@@ -250,6 +259,10 @@ class BehindPrompt(GuideCache):
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""
         return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
+
+    def beyond(self, state: int) -> tuple[GuideCache, int]:
+        """What a state is one of: of the constraint itself once the prompt's end is spelt."""
+        return (self, state) if state < self._begin else (self._guide_cache, state - self._begin)
 
 
 _REMEMBERED = 1 << 20

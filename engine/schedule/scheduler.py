@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..decode.row import Reader
+from ..decode.row import Reader, Row
 from ..memory.pool import Pool
 from ..memory.tables import BLOCK, Chunk
 from .call import Call, Entry, Work
@@ -95,9 +95,17 @@ class Scheduler:
         leads: Leads = {}
         prompts: list[Entry] = []
         for entry in list(self.running):
-            if entry.gave_up or entry.work.done:
+            if entry.gave_up or entry.waits or entry.work.done:
                 continue
-            readers = entry.work.readers
+            work = entry.work
+            if isinstance(work, Row) and len(work.pending) <= SHORT:
+                # As below, and quicker: most that runs is this.
+                if self._pool.has_slack(work.table, len(work.pending)) or self._make_room(entry):
+                    plan.writing.add(entry.call)
+                    if work.pending:
+                        plan.add(entry, work, work.pending)
+                continue
+            readers = work.readers
             if any(len(reader.pending) > SHORT for reader in readers):
                 prompts.append(entry)
             elif all(self._pool.has_slack(each.table, len(each.pending)) for each in readers) or self._make_room(entry):
@@ -208,7 +216,8 @@ class Scheduler:
             # Read again, a text that was broken off may turn out to be at its end.
             if not entry.work.done:
                 texts += entry.width
-                self._read_on(entry, plan, leads)
+                if not entry.waits:
+                    self._read_on(entry, plan, leads)
         for call in calls:
             while call.is_waiting and self._left(call, plan):
                 request = call.requests[call.begun]
@@ -219,7 +228,8 @@ class Scheduler:
                 self.running.append(entry)
                 if not entry.work.done:
                     texts += entry.width
-                    self._read_on(entry, plan, leads)
+                    if not entry.waits:
+                        self._read_on(entry, plan, leads)
 
     def _has_room(self, texts: int, blocks: int) -> bool:
         """Whether one more may join, with which there are so many texts, and that needs so many blocks."""

@@ -24,10 +24,14 @@ from ..errors import ApiError, Place, of_any, of_constraint, of_request
 from ..forms import ContentDelta, Delta, Plan, Reader
 from ..requests.chat import Chat
 from ..requests.completion import Completion
+from ..requests.constrained import Ours
 from ..service import Service, Ticket, Work
 from ..texts.run import Ended, Grown, Run
 from .events import DONE, event, while_connected
 
+SHORT = 512
+"""A text of fewer tokens, without anything of our own about it, is read where it is: another thread costs more."""
+_PLAIN = Ours()
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 
 
@@ -103,7 +107,8 @@ class Begun:
         if ended.row is None:
             raise of_any(ended.error or RuntimeError())
         row = ended.row
-        if row.request.start.guide_cache is None:
+        is_plain = row.request.start.guide_cache is None or (self.asked.trellm == _PLAIN and len(row.tokens) < SHORT)
+        if is_plain:
             result = self.run.result(row)
         else:  # places of quotations, and conditions that are looked at in the end, may take a while
             result = await asyncio.get_running_loop().run_in_executor(None, self.run.result, row)
