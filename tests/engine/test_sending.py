@@ -22,7 +22,7 @@ from trellm.guides import RegexGuide
 from trellm.guides.limits import Limits
 from trellm.tokenizers_adapter import Vocabulary
 
-TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3
+TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3 + "Sent."
 PROMPT = "the cat "
 ADDRESS: dict[str, Any] = {"type": "object", "properties": {"a": {"enum": ["b", "c"]}}, "required": ["a"]}
 
