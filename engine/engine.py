@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 from ..checks import shown, whole
@@ -43,6 +44,8 @@ class Engine:
         taken.
     texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where it holds up no
         text of another call that is being written, and where it does; a chunk is by default 32 on the CPU, else 512.
+    step_seconds: of the last step that the engine's own thread took
+
     No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all; the others
     find out meanwhile what their constraints have to. After `start()` two threads of its own do. Usable in a `with`
     block, which closes it.
@@ -69,6 +72,7 @@ class Engine:
         self._preparer: threading.Thread | None = None
         self._watchers: list[Callable[[], None]] = []
         self._is_closed = False
+        self.step_seconds = 0.0
         _engines.add(self)
         before = _engine_of(model)
         if before is None or not before._leads:
@@ -115,6 +119,16 @@ class Engine:
     def held_bytes(self) -> int:
         """How much memory the texts on their way hold, what several share counted once."""
         return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much memory holds what no text on its way has, and a text to come may begin with."""
+        return self._loop.kept_blocks * self.model.block_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory there is for keys, values and states."""
+        return self._blocks * self.model.block_bytes + self._slots * self.model.state_bytes
 
     def start(self) -> Engine:
         """Let a thread of the engine's own take the steps, until it is closed.
@@ -336,7 +350,9 @@ class Engine:
                     return
             try:
                 with self._lock:
+                    begin = perf_counter()
                     self._step(AHEAD_STARTED)
+                    self.step_seconds = perf_counter() - begin
                 for told in self._watchers:
                     told()
             except BaseException as error:

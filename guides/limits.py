@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -72,9 +73,13 @@ class Cancellation:
 
     `stop.cancel()` makes whatever call is at work raise `Cancelled` within some milliseconds, and every later one in
     the block; the guides stay as they were.
+
+    breathe: called in the working thread about every millisecond of work that Python counts; it may wait, so that
+        others get on meanwhile
     """
 
-    def __init__(self) -> None:
+    def __init__(self, breathe: Callable[[], None] | None = None) -> None:
+        self.breathe = breathe
         self._meters: weakref.WeakSet[Meter] = weakref.WeakSet()
         self._outer: Cancellation | None = None
         self.cancelled = False
@@ -216,6 +221,8 @@ class Meter:
 
     def look(self) -> None:
         """Add up what was spent. Raises LimitError or Cancelled when that is enough."""
+        if self._cancellation is not None and self._cancellation.breathe is not None:
+            self._cancellation.breathe()
         view = self._view
         spent = view[SPENT] = min(view[SPENT] + self.uncounted, 2**62)
         self.uncounted = 0

@@ -19,6 +19,7 @@ from ..errors import (
     TextSyntaxError,
     TrellmError,
 )
+from .constraints.format_place import FormatError
 from .forms import ToolError
 
 INVALID = "invalid_request_error"
@@ -101,6 +102,8 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
         return ApiError(
             str(error), place, code=code, offset=error.offset, line=error.line, column=error.column, reason=error.reason
         )
+    if isinstance(error, FormatError):
+        return ApiError(str(error), (*place, *error.steps), code="invalid_structural_tag")
     if isinstance(error, LanguageError):
         return ApiError(str(error), place, code="impossible_constraint")
     return of_request(error, place)

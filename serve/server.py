@@ -10,6 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ..errors import OptionError
+from .connection import connection_of
 from .guard import HEADER_BYTES
 from .settings import Settings
 
@@ -26,7 +27,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",  # whose limit of headers is known
+                http=connection_of(settings.request_seconds),  # of h11, whose limit of headers is known
                 ws="none",
                 h11_max_incomplete_event_size=HEADER_BYTES,
                 timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),

@@ -74,7 +74,7 @@ class Service:
         self.metrics = metrics
         self.engine = Engine.of(model) if memory is None else Engine(model, memory=memory)
         self.engine.start()
-        self.compiler = Compiler(settings, metrics)
+        self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy)
         self.relay = Relay(self.engine, metrics)
         self.form = Form.of(model)
         self.created = int(time.time())

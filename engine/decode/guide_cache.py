@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,16 @@ class Allowed(NamedTuple):
     mask: Mask | None = None
     forced: int = -1
     ends: bool = False
+
+
+class Masking:
+    """What masks have taken in this process, over all guides.
+
+    Threads may count at once: what one of them adds in the midst of another's addition may be lost, which is rare.
+    """
+
+    count = 0
+    seconds = 0.0
 
 
 class GuideCache:
@@ -91,7 +102,10 @@ class GuideCache:
         """What `state` allows; remembered, up to a million listed ids."""
         found = self._allowed.get(state)
         if found is None:
+            begin = perf_counter()
             found = self.listed(self.guide.mask(state))._replace(mask=None)
+            Masking.seconds += perf_counter() - begin
+            Masking.count += 1
             self._listed += 1 if found.ids is None else len(found.ids)
             if self._listed > _REMEMBERED:
                 self._allowed.clear()
@@ -113,7 +127,10 @@ class GuideCache:
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
+        begin = perf_counter()
         mask = (self.guide.mask(state) if left is None else mask_within(self.guide, state, left)).copy()
+        Masking.seconds += perf_counter() - begin
+        Masking.count += 1
         if stop_ids:
             stops = np.zeros_like(mask)
             for token in stop_ids:

@@ -21,6 +21,7 @@ class Entry:
     gave_up: whether it waits without memory
     steps: forward passes that read several texts for it; a single text counts its own
     preparation: what it waits for, sitting out steps
+    is_again: whether it reads what it has read before, since its memory was taken
     """
 
     call: Call
@@ -30,6 +31,12 @@ class Entry:
     gave_up: bool = False
     steps: int = 0
     preparation: Preparation | None = None
+    is_again: bool = False
+
+    def find(self, tokens: int) -> None:
+        """Note tokens of its prompt that it need not read, since another text has."""
+        if not self.is_again:
+            self.call.found[self.number] = self.call.found.get(self.number, 0) + tokens
 
     @property
     def width(self) -> int:
@@ -55,6 +62,7 @@ class Call:
 
     begun: how many were taken up; entries: those on their way; outcomes: those that are done and not yet taken
     waiting: how many threads wait for an outcome, and find out meanwhile what its texts wait for
+    found: by request, how many tokens of prompts were in memory when they were to be read
     Each change is one assignment, so that whatever breaks off a step leaves enough to go on from: see `Engine`.
     """
 
@@ -64,6 +72,7 @@ class Call:
         self.begun = 0
         self.entries: dict[int, Entry] = {}
         self.outcomes: dict[int, Outcome] = {}
+        self.found: dict[int, int] = {}
         self.is_cancelled = False
         self.waiting = 0
         self._taken: set[int] = set()

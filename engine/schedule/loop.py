@@ -74,6 +74,11 @@ class Loop:
         return self._pool.held
 
     @property
+    def kept_blocks(self) -> int:
+        """How many blocks nobody holds, and texts may begin with."""
+        return self._pool.kept
+
+    @property
     def held_slots(self) -> int:
         """How many states the texts on their way have."""
         return 0 if self._pool.slots is None else self._pool.slots.held
@@ -190,7 +195,7 @@ class Loop:
                 if not is_ended:
                     # Beams may have been left half continued; their search comes to the same again.
                     again = self._again(entry) if isinstance(work, Row) else self._start(work.request, _source(work))
-                    left.append(Entry(call, number, entry.arrival, again, True, entry.steps))
+                    left.append(Entry(call, number, entry.arrival, again, True, entry.steps, is_again=True))
                     call.entries[number] = left[-1]
                 else:
                     self._finish(entry)

@@ -150,7 +150,7 @@ class Scheduler:
         self.running.remove(entry)
         for reader in entry.work.readers:
             self._pool.release(reader.table)
-        entry.gave_up = True
+        entry.gave_up = entry.is_again = True
         entry.work = self._again(entry)
         self.back.appendleft(entry)
 
@@ -173,8 +173,11 @@ class Scheduler:
             begin = None if reader.table.tokens or last else (reader.table.node, tuple(reader.pending))
             if begin in leads:
                 plan.twins.append((entry, reader, leads[begin]))
+                entry.find(len(reader.pending))
                 continue
-            del reader.pending[: self._pool.adopt(reader.table, reader.pending)]
+            if adopted := self._pool.adopt(reader.table, reader.pending):
+                del reader.pending[:adopted]
+                entry.find(adopted)
             count = min(left, len(reader.pending) - last)
             if self._pool.missing(reader.table, count) > self._pool.available:
                 count = self._gives_way(entry, reader, count, plan)
