@@ -13,6 +13,7 @@ from torch import Tensor
 from ...errors import ModelError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
+from ..sending.origin import Sendable
 from .blocks.masks import AttentionMasks
 from .blocks.packed import PackedReader
 from .blocks.padded import EqualReader, PaddedReader, Reader, WholeReader
@@ -33,7 +34,7 @@ _TEXT = [0, 1, 2, 3, 1, 0, 3]
 _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
 
 
-class DecoderModel:
+class DecoderModel(Sendable):
     """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both.
 
     cache: False computes every step from the whole text, which works for any decoder.
