@@ -1,6 +1,6 @@
 """Decoding on a GPU: our tokens a second, beside transformers' and beside what its memory could give.
 
-    python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json schemas ...]
+    python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json ...]
         [--tokens 256] [--rounds 3] [--peers] [--save]
 
 Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the

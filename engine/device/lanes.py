@@ -225,7 +225,8 @@ class Lanes:
         answer = self._backend.answer(begun.handle)
         is_riding, lanes = self._riders.is_riding, self._lanes
         valid = begun.riders[begun.eras == self._eras[begun.riders]]
-        riders, afoot = valid[is_riding[valid]], valid[~is_riding[valid]].tolist()
+        riders = valid[is_riding[valid]]
+        afoot: list[int] = valid[~is_riding[valid]].tolist()
         chosen = [Part(lanes[number], 1, True, lanes[number].era, resumes=True) for number in afoot]
         parts = [part for part in begun.parts if part.era == part.lane.era]
         if parts:

@@ -75,7 +75,7 @@ class Riders:
         if not count:
             return None, flying
         last = int(self._last[number])
-        made = self._tokens[number, :count].tolist()
+        made: list[int] = self._tokens[number, :count].tolist()
         read = row.pending + made[:-1]
         self._pool.recognise(row.table, read)
         row.table.tokens += read
