@@ -12,6 +12,8 @@ prefill     15 prompts of 100 tokens and one of 4,000 together, beside the sum o
 prefix      8 prompts that begin with the same 2,000 tokens, beside one of them; Beam(8) behind 4,000 tokens, its memory
             beside that of one row
 arrivals    the time between tokens of 8 texts: its median, and p99 while prompts of 4,000 tokens arrive
+joins       the same while a text joins whose JSON Schema nobody has met, with patterns that take long: their masks are
+            found out beside the steps, by the thread of who waits for them (callers) or one of the engine's (started)
 host        us a step of a model that costs nothing and has 257 tokens: what the engine itself takes
 """
 
@@ -20,14 +22,17 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from recording import pin_to_one_core, save, show
 
 PROMPT = "Give me one record of a person, and nothing else."
 WORDS = "the whale and the sea are here with men who go on board of ships and never come again "
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 RECORD = {
     "type": "object",
     "properties": {
@@ -203,6 +208,59 @@ class Bench:
             },
         ]
 
+    def joins(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for mode in ("callers", "started"):
+            quiet = [self._between_tokens(mode, joining=False) for _ in range(self.rounds)]
+            busy = [self._between_tokens(mode, joining=True) for _ in range(self.rounds)]
+            middle = statistics.median(statistics.median(each) for each in quiet)
+            for name, value in (
+                ("median, nobody else", middle),
+                ("longest, nobody else", statistics.median(each[-1] for each in quiet)),
+                ("median while new schemas join", statistics.median(statistics.median(each) for each in busy)),
+                ("longest while new schemas join", statistics.median(each[-1] for each in busy)),
+            ):
+                found.append(
+                    {"measured": "joins", "what": f"{mode}: {name}", "ms": 1e3 * value, "/ median": value / middle}
+                )
+        return found
+
+    def _between_tokens(self, mode: str, *, joining: bool) -> list[float]:
+        """Seconds between the tokens of one of 8 free texts, ascending; the schema's text joins after some."""
+        from trellm import Engine, generate
+
+        patterns = [f"[{''.join(self.random.sample(LETTERS, 3))}]{{{n % 7 + 2}}}.*{n}" for n in range(30)]
+        items = {"anyOf": [{"type": "string", "pattern": pattern} for pattern in patterns]}
+        schema = {"type": "array", "items": items, "minItems": 2, "maxItems": 4}
+        generator = generate.json(self.model, schema)
+        with Engine(self.model) as engine:
+            if mode == "started":
+                engine.start()
+            prompts = [self.prompt(100) for _ in range(8)]
+            handle = engine.submit(self.free, prompts, max_tokens=100, batch_size=8, heal=False)
+            joined: list[threading.Thread] = []
+            taken: list[float] = []
+            last = time.perf_counter()
+            for piece in handle.pieces():
+                if piece.prompt != 0:
+                    continue
+                now = time.perf_counter()
+                taken.append(now - last)
+                last = now
+                if joining and len(taken) == 10:
+                    joined.append(threading.Thread(target=self._joined, args=(engine, generator)))
+                    joined[0].start()
+            for thread in joined:
+                thread.join()
+        return sorted(taken[5:])
+
+    def _joined(self, engine: Any, generator: Any) -> None:
+        """A text under a schema, to its end; or as far as it comes within the limits of work."""
+        from trellm import LimitError
+
+        with suppress(LimitError):
+            engine.submit(generator, self.prompt(10), max_tokens=200, heal=False).result()
+
     def host(self) -> list[dict[str, Any]]:
         from trellm import Vocabulary, generate
         from trellm.engine.models.function import FunctionModel
@@ -241,7 +299,9 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tokenizer", help="a folder with a tokenizer, or a name on the Hub")
-    parser.add_argument("--only", nargs="*", default=["alone", "batch", "prefill", "prefix", "arrivals", "host"])
+    parser.add_argument(
+        "--only", nargs="*", default=["alone", "batch", "prefill", "prefix", "arrivals", "joins", "host"]
+    )
     parser.add_argument("--batches", nargs="*", type=int, default=[8, 32])
     parser.add_argument("--longest", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,13 +1,15 @@
 """Decoding on a GPU: our tokens a second, beside transformers' and beside what its memory could give.
 
-    python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json schemas]
-        [--tokens 128] [--rounds 3] [--peers] [--save]
+    python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json ...]
+        [--tokens 256] [--rounds 3] [--peers] [--save]
 
 Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the
-median of --rounds runs after a warm one.
+median of --rounds runs after three warm ones, in which all states are met and all graphs are captured.
 
-free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of records by one schema for all rows
+free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of at least five records by one schema for all rows
 schemas             the same with a schema of its own for each row
+seen, unseen        free text for all rows but one, which has a schema that was met before, or one that nobody met: how
+                    long the others take
 bandwidth           the bytes of the weights a step reads (keys are few here) by what a step took, beside what a copy
                     from the device's memory to itself reaches in the same run
 """
@@ -15,6 +17,7 @@ bandwidth           the bytes of the weights a step reads (keys are few here) by
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -29,6 +32,7 @@ SHAPES = {
 }
 TIED = {"0.6B", "4B"}
 WIDTH = 151_936
+WARM = 3
 PROMPT = "Number {}: give me one record of a person, in words of your own, and nothing else."
 RECORD: dict[str, Any] = {
     "type": "object",
@@ -44,9 +48,9 @@ RECORD: dict[str, Any] = {
 
 
 def records(number: int | None = None) -> dict[str, Any]:
-    """A list of any number of records, with a number in names that no other schema has."""
+    """A list of records, with a number in names that no other schema has."""
     names = {f"{name}{'' if number is None else number}": each for name, each in RECORD["properties"].items()}
-    return {"type": "array", "items": RECORD | {"properties": names, "required": list(names)}}
+    return {"type": "array", "minItems": 5, "items": RECORD | {"properties": names, "required": list(names)}}
 
 
 def make_model(shape: str) -> Any:
@@ -96,12 +100,12 @@ def median(run: Callable[[], int], rounds: int) -> float:
     import torch
 
     found: list[float] = []
-    for number in range(rounds + 1):
+    for number in range(-WARM, rounds):
         torch.cuda.synchronize()
         begin = time.perf_counter()
         tokens = run()
         torch.cuda.synchronize()
-        if number:
+        if number >= 0:
             found.append(tokens / (time.perf_counter() - begin))
     return statistics.median(found)
 
@@ -121,6 +125,8 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
             return sum(len(handle.result().token_ids) for handle in handles)
 
         return run
+    if kind in ("seen", "unseen"):
+        return beside(model, prompts, tokens, is_new=kind == "unseen")
     makers: dict[str, Callable[[], Any]] = {
         "free": lambda: generate.text(model),
         "regex": lambda: generate.regex(model, r"([A-Za-z]+[ .,])*"),
@@ -128,6 +134,23 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
     }
     generator = makers[kind]()
     return lambda: sum(len(each.token_ids) for each in generator.run(prompts, max_tokens=tokens, batch_size=batch))
+
+
+def beside(model: Any, prompts: list[str], tokens: int, is_new: bool) -> Callable[[], int]:
+    """All but the last of some prompts go on freely; that one has a schema, another each time if `is_new`."""
+    from trellm import Engine, generate
+
+    engine, text = Engine.of(model), generate.text(model)
+    numbers = itertools.count(1000) if is_new else itertools.repeat(1000)
+
+    def run() -> int:
+        handles = [engine.submit(text, prompt, max_tokens=tokens) for prompt in prompts[:-1]]
+        last = engine.submit(generate.json(model, records(next(numbers))), prompts[-1], max_tokens=tokens)
+        found = sum(len(handle.result().token_ids) for handle in handles)
+        last.cancel()
+        return found
+
+    return run
 
 
 def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Callable[[], int]:

@@ -31,7 +31,10 @@ def cases() -> dict[str, Case]:
     some = {f"property {index}": index for index in range(0, 100, 7)}
     numbers = {"type": "integer"}
     names = [f"name {index * 7919}" for index in range(10_000)]
+    strings = [f"{index * 7919 % 1000} of a thousand" for index in range(1000)]
     return {
+        "1,000 strings": ({"type": "array", "items": text}, strings),
+        "1,000 strings that differ": ({"type": "array", "items": text, "uniqueItems": True}, strings),
         "enum of 10,000": (
             {"enum": [f"value {index * 7919} of many" for index in range(10_000)]},
             "value 7919 of many",

@@ -1,7 +1,7 @@
 """Random walks through the guides of JSON schemas: does everything that can be generated validate, and end in time?
 
-    python benchmarks/json_walks.py TOKENIZER DATA.jsonl.gz [--walks N] [--every N] [--only WORD] [--order any]
-        [--whitespace any] [--escapes any] [--seconds N] [--log FILE] [--save]
+    python benchmarks/json_walks.py TOKENIZER DATA.jsonl.gz [--walks N] [--every N] [--count N] [--only WORD]
+        [--order any] [--whitespace any] [--escapes any] [--seconds N] [--log FILE] [--save]
 
 DATA has one {"id", "schema", ...} a line. Every walk has a budget between the distance of the start and 80 tokens
 more and asks the guide as the decode loop does. Every other walk takes all allowed tokens with the same probability,
@@ -288,6 +288,7 @@ def main() -> None:
     parser.add_argument("--walks", type=int, default=20)
     parser.add_argument("--every", type=int, default=1, help="only every Nth schema")
     parser.add_argument("--first", type=int, default=0, help="the first schema")
+    parser.add_argument("--count", type=int, help="only so many schemas")
     parser.add_argument("--only", default="", help="only schemas with this in their id")
     parser.add_argument("--seconds", type=int, default=60, help="limit for one schema")
     parser.add_argument("--log", default="", help="keep the outcomes here, and go on behind those that are there")
@@ -305,6 +306,7 @@ def main() -> None:
     with gzip.open(arguments.data, "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
     chosen = [r for r in records[arguments.first :: arguments.every] if arguments.only in r["id"]]
+    chosen = chosen[: arguments.count]
     walk_schema({"properties": {"a": {"type": "string"}}}, vocabulary, len(SLACK), {})  # loads the kernels
     log = Log(arguments.log, {"walks": arguments.walks, **options})
     for record in chosen:

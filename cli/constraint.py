@@ -12,12 +12,13 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import click
 
+from .files.reading import read_file
 from .flags import Number, Text
+from .tags import Tag, guide_of, read_tags
 
 if TYPE_CHECKING:
     from ..guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
@@ -44,7 +45,7 @@ _FLAGS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
 
 @dataclass(frozen=True)
 class Constraint:
-    """What was asked for; at most one of pattern, choices, kind, grammar, structure and documents is given.
+    """What was asked for; at most one of pattern, choices, kind, grammar, structure, documents and tags is given.
 
     pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
     grammar: the text of a grammar, with its `syntax` and its `start` rule
@@ -52,6 +53,7 @@ class Constraint:
         the `spelling` of numbers, `resources`, further schemas by URI, and whether keywords may be `unenforced`
     contexts: texts that a structure or a grammar quotes from, by name
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
+    tags: markers in free text, and what is between them
     limits: what the guide may take, None for the default
     """
 
@@ -74,6 +76,7 @@ class Constraint:
     documents: tuple[str, ...] = ()
     boundary: Boundary | None = None
     none_text: str | None = None
+    tags: tuple[Tag, ...] = ()
     limits: Limits | None = None
 
     def __post_init__(self) -> None:
@@ -84,6 +87,7 @@ class Constraint:
             "--grammar": self.grammar,
             "--schema or --pydantic": self.structure,
             "--extract": self.documents or None,
+            "--tag": self.tags or None,
         }
         given = [name for name, value in options.items() if value is not None]
         if len(given) > 1:
@@ -106,21 +110,26 @@ class Constraint:
     def is_free(self) -> bool:
         """Whether nothing was asked for."""
         given = (self.pattern, self.kind, self.grammar, self.structure)
-        return given == (None,) * 4 and not self.choices and not self.documents
+        return given == (None,) * 4 and not self.choices and not self.documents and not self.tags
 
     @property
     def may_quote(self) -> bool:
         """Whether parts of the text may be quotations, with places."""
         return self.structure is not None or self.grammar is not None
 
-    def guide(self, vocabulary: Vocabulary, *, as_read: bool = False) -> LiftedGuide | SubstringGuide:
+    def guide(
+        self, vocabulary: Vocabulary, *, as_read: bool = False, special: Callable[[str], int | None] | None = None
+    ) -> LiftedGuide | SubstringGuide:
         """The guide of the constraint; there must be one.
 
         as_read: JSON may be written in every way that means the same, unless options say otherwise
+        special: the token without bytes that a marker is, if it is one
         """
         from ..guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
 
         limits = self.limits
+        if self.tags:
+            return guide_of(self.tags, vocabulary, limits, special)
         if self.documents:
             boundary = self.boundary or "word"
             return SubstringGuide(
@@ -200,7 +209,7 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         show_default=True,
         help="Whose syntax --regex has: Python's re, or JavaScript's with its u flag, as in JSON Schema.",
     )
-    @click.option("--grammar", metavar="FILE", callback=_read_file, help="The text follows the grammar in this file.")
+    @click.option("--grammar", metavar="FILE", callback=read_file, help="The text follows the grammar in this file.")
     @click.option(
         "--syntax",
         type=click.Choice(["lark", "gbnf"]),
@@ -263,6 +272,16 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         help="What such a piece consists of. [default: word]",
     )
     @click.option("--none-text", metavar="TEXT", type=Text(), help="A refusal that --extract allows besides.")
+    @click.option(
+        "--tag",
+        "tags",
+        nargs=3,
+        metavar="BEGIN FILE END",
+        multiple=True,
+        callback=read_tags,
+        help="Free text, in which what is between these markers is as the file says: a schema in .json, a grammar in "
+        '.lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeat the option.',
+    )
     @click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK)
     @click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY)
     @click.option("--max-seconds", metavar="SECONDS", type=Number(0, above=True), help=_MAX_SECONDS)
@@ -282,6 +301,7 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
             "documents",
             "boundary",
             "none_text",
+            "tags",
         )
         limits = _limits(given.pop("max_work"), given.pop("max_memory"), given.pop("max_seconds"))
         constraint = Constraint(*(given.pop(name) for name in names), limits=limits)
@@ -294,7 +314,7 @@ def structure_options(function: Callable[P, R]) -> Callable[P, R]:
     """Give a subcommand the options that say what JSON text should be; it gets one value, `structure`."""
 
     @click.option(
-        "--schema", metavar="FILE", callback=_read_file, help="JSON that satisfies the JSON Schema in this file."
+        "--schema", metavar="FILE", callback=read_file, help="JSON that satisfies the JSON Schema in this file."
     )
     @click.option(
         "--pydantic", metavar="MODULE:CLASS", callback=_python_type, help="JSON of this pydantic model or type."
@@ -334,22 +354,12 @@ def _flags(context: click.Context, parameter: click.Parameter, letters: str) -> 
     return int(functools.reduce(lambda left, right: left | right, (_FLAGS[letter] for letter in letters), 0))
 
 
-def _read_file(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError too
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None
-
-
 def _read_resources(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for argument in given:
         uri, _, path = argument.rpartition("=")
         try:
-            schema: Any = json.loads(_read_file(context, parameter, path) or "")
+            schema: Any = json.loads(read_file(context, parameter, path) or "")
         except (ValueError, RecursionError) as error:
             raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
         named = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
@@ -366,9 +376,9 @@ def _read_contexts(context: click.Context, parameter: click.Parameter, given: tu
         name, equals, path = argument.partition("=")
         if not equals or not name or name in found:
             raise click.BadParameter(f"{argument!r} names no context of its own; write NAME=FILE")
-        found[name] = _read_file(context, parameter, path) or ""
+        found[name] = read_file(context, parameter, path) or ""
     return found
 
 
 def _read_files(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_read_file(context, parameter, path) or "" for path in paths)
+    return tuple(read_file(context, parameter, path) or "" for path in paths)

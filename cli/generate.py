@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -174,7 +175,7 @@ def make_generator(
     chatting: Chatting | None = None,
 ) -> Generator[Any]:
     """The named model under the constraint. memory: bytes of its engine, None for the default"""
-    from ..engine.decode.after import After
+    from ..engine.decode.after import After, special_token
     from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
@@ -183,7 +184,8 @@ def make_generator(
     model = load_model(name, device, dtype)
     if memory is not None:
         Engine(model, memory=memory)
-    guide = None if constraint.is_free else constraint.guide(model.vocabulary)
+    special = partial(special_token, model)
+    guide = None if constraint.is_free else constraint.guide(model.vocabulary, special=special)
     limits = constraint.limits
     after = None if chatting is None else After.of(chatting.after, chatting.thinking)
     if isinstance(guide, SubstringGuide):

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import click
 
 from .ending import ending
 from .flags import Number, Size
-from .models import load_model
+from .models import ZIP, load_model
 from .warmup import warm
 
+if TYPE_CHECKING:
+    from ..serve.settings import Settings
+
 EXTRA = "starlette, uvicorn, pydantic and prometheus_client are needed: pip install 'trellm[serve]'"
+
+
+def _replicas(context: click.Context, parameter: click.Parameter, given: str | None) -> int | tuple[int, int] | None:
+    """A number, or the least and the most."""
+    if given is None:
+        return None
+    read = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", given)
+    if read is None or int(read[2] or read[1]) < max(1, int(read[1])):
+        raise click.BadParameter(f"{given!r}: how many, such as 2, or the least and the most, such as 1-8")
+    return int(read[1]) if read[2] is None else (int(read[1]), int(read[2]))
 
 
 @click.command()
@@ -52,6 +68,11 @@ EXTRA = "starlette, uvicorn, pydantic and prometheus_client are needed: pip inst
     show_default=True,
     help="How long requests may go on after SIGTERM.",
 )
+@click.option("--ray", is_flag=True, help="Serve by Ray: replicas of the model, on all machines of its cluster.")
+@click.option(
+    "--replicas", metavar="N | LEAST-MOST", callback=_replicas, help="With --ray: how many, as load asks. [default: 1]"
+)
+@click.option("--gpus", type=Number(0), help="With --ray: GPUs that each replica is reserved, such as 1 or 0.5.")
 def serve(
     model: str | None,
     host: str,
@@ -70,15 +91,20 @@ def serve(
     max_constraint_memory: int | None,
     compile_seconds: float,
     drain_seconds: float,
+    ray: bool,
+    replicas: int | tuple[int, int] | None,
+    gpus: float | None,
 ) -> int:
     """Serve MODEL over HTTP, as OpenAI's clients speak it; by default the small model of the package.
 
     \b
         trellm serve
         trellm serve Qwen/Qwen3-8B --memory 20GB --api-key-file keys.txt
+        trellm serve Qwen/Qwen3-8B --ray --replicas 1-8 --gpus 1
 
     The server answers /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics
-    and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md has all of it.
+    and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md has all of it,
+    and docs/scale.md what is to be known of --ray.
     """
     try:
         from ..serve.application import application
@@ -104,6 +130,10 @@ def serve(
         compile_seconds=compile_seconds,
         drain_seconds=drain_seconds,
     )
+    if ray:
+        return _by_ray(model, settings, host, port, replicas or 1, gpus or 0, memory, device, dtype)
+    if replicas is not None or gpus is not None:
+        raise click.UsageError("--replicas and --gpus are for replicas of Ray; add --ray")
     listening = listen(host, port)
     warm(lambda name, seconds: None)
     loaded = models.small(device=device) if model is None else load_model(model, device, dtype)
@@ -114,4 +144,31 @@ def serve(
             run(application(loaded, settings, memory=memory), settings, listening)
         except KeyboardInterrupt:  # of either signal, once all that ran is done
             return end.code
+    return 0
+
+
+def _by_ray(
+    model: str | None,
+    settings: Settings,
+    host: str,
+    port: int,
+    replicas: int | tuple[int, int],
+    gpus: float,
+    memory: int | None,
+    device: str | None,
+    dtype: str | None,
+) -> int:
+    """The same behind Ray Serve, until a signal ends it."""
+    from ..serve.ray import deployment, run
+
+    if port == 0:
+        raise click.UsageError("--port 0 with --ray: Ray needs to be told a port")
+    if model is not None and model.startswith(ZIP):
+        raise click.UsageError(f"{model} with --ray: replicas load models of transformers, or the small one")
+    made = deployment(
+        model, settings, replicas=replicas, gpus=gpus, memory=memory, device=device, dtype=dtype,
+        queued=settings.texts,
+    )  # fmt: skip
+    click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
+    run(made, host=host, port=port)
     return 0

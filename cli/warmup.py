@@ -146,6 +146,15 @@ def _guide_thunks() -> Thunks:
         guide = JSONGuide({"minimum": 2}, vocabulary)
         guide.mask(guide.start)
 
+    def write_different_strings() -> None:
+        guide = JSONGuide({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, vocabulary)
+        for text in (b'["ab","b"]', b'["ab","b"]', b'["b","b'):
+            state = guide.start
+            for token in text:
+                guide.mask(state)
+                state = guide.advance(state, token)
+        guide.read(guide.read(guide.start, b'["'), b'a"')
+
     def make_room(guide: RegexGuide) -> None:
         state, states = guide.read(guide.start, b"a"), [guide.start]
         for token in b'a"a"':
@@ -169,5 +178,6 @@ def _guide_thunks() -> Thunks:
         ("guides: quoting in JSON", quote_in_json),
         ("guides: objects of JSON", write_object),
         ("guides: numbers of JSON", count),
+        ("guides: strings that differ", write_different_strings),
         ("guides: making room", lambda: make_room(guides['[^"]*"[^"]*"'])),
     ]

@@ -7,7 +7,9 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 from ..checks import shown, whole
@@ -42,8 +44,11 @@ class Engine:
         taken.
     texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where it holds up no
         text of another call that is being written, and where it does; a chunk is by default 32 on the CPU, else 512.
-    No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all. After
-    `start()` a thread of its own does. Usable in a `with` block, which closes it.
+    step_seconds: of the last step that the engine's own thread took
+
+    No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all; the others
+    find out meanwhile what their constraints have to. After `start()` two threads of its own do. Usable in a `with`
+    block, which closes it.
     Raises OptionError.
     """
 
@@ -64,8 +69,10 @@ class Engine:
         self._entering: deque[Call] = deque()
         self._news = threading.Condition(new_lock())
         self._thread: threading.Thread | None = None
+        self._preparer: threading.Thread | None = None
         self._watchers: list[Callable[[], None]] = []
         self._is_closed = False
+        self.step_seconds = 0.0
         _engines.add(self)
         before = _engine_of(model)
         if before is None or not before._leads:
@@ -98,7 +105,7 @@ class Engine:
     def step(self) -> bool:
         """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
         self._check_not_leading()
-        with self._lock:
+        with self._held():
             self._step()
             return self.is_busy
 
@@ -113,12 +120,28 @@ class Engine:
         """How much memory the texts on their way hold, what several share counted once."""
         return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much memory holds what no text on its way has, and a text to come may begin with."""
+        return self._loop.kept_blocks * self.model.block_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory there is for keys, values and states."""
+        return self._blocks * self.model.block_bytes + self._slots * self.model.state_bytes
+
     def start(self) -> Engine:
-        """Let a thread of the engine's own take the steps, until it is closed."""
+        """Let a thread of the engine's own take the steps, until it is closed.
+
+        Another finds out what takes long of constraints, so that only their own texts wait for it.
+        """
         with self._news:
             self._check_open()
             if not self.is_started:
                 self._thread = threading.Thread(target=self._serve, name="trellm engine", daemon=True)
+                self._preparer = threading.Thread(target=self._prepare_all, name="trellm constraints", daemon=True)
+                self._preparer.start()
+                self._loop.waiting.is_attended = True
                 self._thread.start()
         return self
 
@@ -135,8 +158,10 @@ class Engine:
         with self._news:
             self._is_closed = True
             self._news.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        for thread in (self._thread, self._preparer):
+            if thread is not None and thread is not threading.current_thread():
+                self._loop.stop_waiting()
+                thread.join()
         with self._lock:
             for call in [*self._entering, *self._loop.calls]:
                 call.is_cancelled = True
@@ -178,16 +203,16 @@ class Engine:
         every_step: return after each step, for what has become certain in it
         """
         self._check_not_leading()
-        if self.is_started:
-            with self._news:
-                seen = self._loop.steps
-                self._news.wait_for(
-                    lambda: call.outcomes or call.done or self._is_closed or (every_step and self._loop.steps != seen)
-                )
-        else:
-            with self._lock:
-                if not call.outcomes and not call.done and not self._is_closed:
-                    self._step(1 if every_step else AHEAD)
+        call.waiting += 1
+        try:
+            seen = self._loop.steps
+            if self.is_started:
+                with self._news:
+                    self._news.wait_for(lambda: self._is_over(call) or (every_step and self._loop.steps != seen))
+            else:
+                self._take_part(call, seen if every_step else None)
+        finally:
+            call.waiting = max(0, call.waiting - 1)  # a fork has nobody waiting
         if self._is_closed and not call.outcomes:
             raise Cancelled("the engine was closed before this was finished")
 
@@ -199,7 +224,7 @@ class Engine:
 
     def certain(self, call: Call) -> dict[int, Certain]:
         """What the texts of requests on their way will begin with, whatever comes."""
-        with self._lock:
+        with self._held():
             entries = list(call.entries.items())
             return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
 
@@ -210,8 +235,9 @@ class Engine:
 
     def after_fork(self) -> None:
         """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
-        self._thread = None
+        self._thread = self._preparer = None
         self._news = threading.Condition(new_lock())
+        self._loop.after_fork()
 
     def __enter__(self) -> Engine:
         return self
@@ -259,6 +285,58 @@ class Engine:
             self._entering.popleft()
         self._loop.step(most, self._is_wanted)
 
+    @contextmanager
+    def _held(self) -> Generator[None]:
+        """A block in which no step is taken; then those who wait for one look whether it is theirs."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            with self._news:
+                self._news.notify_all()
+
+    def _is_over(self, call: Call) -> bool:
+        """Whether who waits for a call has something to look at."""
+        return bool(call.outcomes) or call.done or self._is_closed
+
+    def _take_part(self, call: Call, seen: int | None) -> None:
+        """Take a step; or, where another thread does, find out what a text of the call waits for, if one does.
+
+        seen: after how many steps the caller looked, for one that wants to look after each
+        """
+
+        def has_news() -> bool:
+            return self._is_over(call) or (seen is not None and self._loop.steps != seen)
+
+        with self._news:
+            self._news.wait_for(lambda: has_news() or call.to_prepare() or self._takes_lead())
+        try:
+            if self._lock._is_owned() and not self._is_over(call):
+                self._step(AHEAD if seen is None else 1)
+        finally:
+            if self._lock._is_owned():
+                self._lock.release()
+                with self._news:
+                    self._news.notify_all()
+        preparation = call.to_prepare()
+        if preparation is not None:
+            preparation.run()
+
+    def _takes_lead(self) -> bool:
+        """Take the lock of steps, if nobody has it."""
+        return self._lock.acquire(blocking=False)
+
+    def _prepare_all(self) -> None:
+        """What the engine's other thread does: it finds out what texts wait for, the first of them first."""
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._is_closed or self._loop.to_prepare())
+                if self._is_closed:
+                    return
+            preparation = self._loop.to_prepare()
+            if preparation is not None:
+                preparation.run()
+
     def _is_wanted(self) -> bool:
         """Whether there is something to do that the step under way does not know of."""
         return self._is_closed or bool(self._entering) or any(call.is_cancelled for call in self._loop.calls)
@@ -272,7 +350,9 @@ class Engine:
                     return
             try:
                 with self._lock:
+                    begin = perf_counter()
                     self._step(AHEAD_STARTED)
+                    self.step_seconds = perf_counter() - begin
                 for told in self._watchers:
                     told()
             except BaseException as error:

@@ -25,6 +25,7 @@ from .prompts.given import Prompt
 from .results import Generation, Interrupted, keep_results
 from .running import Told, listed, run_together
 from .search import Sample
+from .sending.description import Description
 
 Order = Literal["document", "score"]
 
@@ -54,7 +55,6 @@ class Extractor(Generator[Any]):
         after: as of `Generator`
         """
         super().__init__(model, guide, None, limits, after)
-        self._behind = after
         self._most = whole(spans, "spans", 1, MOST)
         one_of(order, "order", ("document", "score"))
         self._quotations = guide
@@ -73,6 +73,10 @@ class Extractor(Generator[Any]):
         if self._most > 1:
             raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
         return super().job(prompt, include)
+
+    def _described(self) -> Description:
+        options = {"spans": self._most, "order": self._order, "limits": self.limits, "after": self._behind}
+        return Description.of(type(self), self.model, self._quotations, options)
 
     def value_of(self, text: str, row: Row) -> Any:
         """The span of a text."""

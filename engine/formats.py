@@ -32,9 +32,12 @@ class Format:
     convert: Callable[[str], Any]
 
 
+def _whole(text: str) -> int:
+    return int(Decimal(text))  # because int() refuses texts of more than 4,300 digits
+
+
 _PATTERNS: dict[Any, tuple[str, Callable[[str], Any]]] = {
-    # Through Decimal, because int() refuses texts of more than 4,300 digits.
-    int: (INTEGER, lambda text: int(Decimal(text))),
+    int: (INTEGER, _whole),
     float: (INTEGER + r"(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", float),
     datetime.date: (DATE, datetime.date.fromisoformat),
     datetime.time: (TIME, datetime.time.fromisoformat),

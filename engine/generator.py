@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
@@ -31,6 +31,8 @@ from .options import CallOptions, Options, RunOptions, StreamOptions, TextOption
 from .prompts.given import Prompt, prompts_of
 from .results import Generation, Scores
 from .running import Told, run_together, values_of
+from .sending.description import UNMADE, Description, arrived, make_here
+from .sending.origin import Copied
 
 __all__ = ["Convert", "Generator", "run_together", "values_of"]
 
@@ -39,12 +41,15 @@ T = TypeVar("T")
 Convert = Callable[[str], T]
 
 
-class Generator(Generic[T]):
+class Generator(Copied, Generic[T]):
     """Generates texts under one constraint; reusable, and safe to share between threads.
 
     Options are given by name: `Options` lists them, with their defaults. A stream does without those that are
     about several texts, and only `run` has those that add to its results. To type checkers, `Generator[T]` gives values
     of type T; what they cannot see is that `search.n > 1` gives a list for each prompt.
+    It can be pickled, as a description: what loaded the model, and what the constraint was made of. In another process
+    it is made anew when it is first used, and its model loaded, once. Pickling raises OptionError for a model that was
+    made of a loaded one, and for functions that cannot be sent.
     """
 
     @overload
@@ -86,6 +91,7 @@ class Generator(Generic[T]):
             raise OptionError("the guide was made for another vocabulary; make it with model.vocabulary")
         self.model = model
         self.limits = None if limits is None else Limits.of(limits)
+        self._behind = after
         if after is not None:
             guide = after.before(guide, model, self.limits)
         self._take(guide)
@@ -172,6 +178,24 @@ class Generator(Generic[T]):
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
         """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""
         return run_together([(self, prompt) for prompt in prompts], options, told)
+
+    if not TYPE_CHECKING:  # to which there would be no unknown attributes any more
+
+        def __getattr__(self, name: str) -> Any:
+            """What a generator that was sent here, and has not been used, does not have yet."""
+            if name.startswith("__"):
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            make_here(self)
+            return object.__getattribute__(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        unmade = self.__dict__.get(UNMADE)
+        return arrived, (self._described() if unmade is None else unmade,)
+
+    def _described(self) -> Description:
+        guide = self.guide if self._after is None else self._after.child
+        options = {"convert": self._convert, "limits": self.limits, "after": self._behind}
+        return Description.of(type(self), self.model, guide, options)
 
     def __repr__(self) -> str:
         return f"<Generator of {'free text' if self.guide is None else repr(self.guide)} with {self.model!r}>"

@@ -22,6 +22,25 @@ class Structure:
     convert: Callable[[str], Any]
 
 
+class Validation:
+    """From JSON text to a value of a Python type; sent to another process as the type."""
+
+    def __init__(self, kind: Any, convert: Callable[[str], Any]) -> None:
+        self._kind = kind
+        self._convert = convert
+
+    def __call__(self, text: str) -> Any:
+        """The value. Raises what pydantic does."""
+        return self._convert(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _validation_of, (self._kind,)
+
+
+def _validation_of(kind: Any) -> Callable[[str], Any]:
+    return structure_of(kind).convert
+
+
 def structure_of(kind: Any) -> Structure:
     """What to write for a JSON Schema (dict, JSON text, True), a Python type, or the arguments of a function.
 
@@ -39,7 +58,7 @@ def structure_of(kind: Any) -> Structure:
     schema, convert = (
         python_types.schema_of_arguments(kind) if inspect.isroutine(kind) else python_types.schema_of(kind)
     )
-    return Structure(schema, convert)
+    return Structure(schema, Validation(kind, convert))
 
 
 def read_json(text: str) -> Any:

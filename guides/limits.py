@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -72,9 +73,13 @@ class Cancellation:
 
     `stop.cancel()` makes whatever call is at work raise `Cancelled` within some milliseconds, and every later one in
     the block; the guides stay as they were.
+
+    breathe: called in the working thread about every millisecond of work that Python counts; it may wait, so that
+        others get on meanwhile
     """
 
-    def __init__(self) -> None:
+    def __init__(self, breathe: Callable[[], None] | None = None) -> None:
+        self.breathe = breathe
         self._meters: weakref.WeakSet[Meter] = weakref.WeakSet()
         self._outer: Cancellation | None = None
         self.cancelled = False
@@ -104,6 +109,30 @@ class Cancellation:
         self._meters.discard(meter)
 
 
+class NotReadyError(Exception):
+    """A guide has not been asked this before, and finding out takes longer than it may take `quickly`."""
+
+
+class quickly:  # noqa: N801 - used like a function
+    """A `with` block in which guides answer what takes up to so many steps; else they raise NotReadyError, unchanged.
+
+    Nor are lazy parts of a constraint defined in it, however short: what defines them is Python, and may be long.
+    """
+
+    __slots__ = ("_outer", "_steps")
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._outer = 0
+
+    def __enter__(self) -> None:
+        work = _local.work
+        self._outer, work.quick = work.quick, self._steps
+
+    def __exit__(self, *exception: object) -> None:
+        _local.work.quick = self._outer
+
+
 class Meter:
     """Counts the work of one call at a time; `with meter:` around a call begins anew.
 
@@ -124,11 +153,16 @@ class Meter:
         self._outer: Meter | None = None
         self._cancellation: Cancellation | None = None
         self._timer: threading.Timer | None = None
+        self._usual = 0  # the most steps of a call, while there may be fewer; 0 else
 
     def __enter__(self) -> Self:
         view = self._view
         view[SPENT] = view[STOPPED] = self.uncounted = self.allowance = 0
         work = self._work = _local.work
+        self._restore()
+        if work.quick:
+            self._usual = view[MOST]
+            view[MOST] = min(work.quick, self._usual)
         cancellation = work.cancellation
         if cancellation is not None:
             if cancellation.cancelled:
@@ -149,6 +183,7 @@ class Meter:
 
     def __exit__(self, *exception: object) -> None:
         outer = self._work.meter = self._outer
+        self._restore()
         if outer is not None:
             outer.uncounted += self.spent  # it looks when it counts next
         if self._cancellation is not None:
@@ -161,8 +196,9 @@ class Meter:
     def begin_alone(self) -> bool:
         """Begin a call that only a kernel counts in, without `with`; False if a call or a thread must know of it."""
         work = _local.work
-        if self._is_timed or work.meter is not None or work.cancellation is not None:
+        if self._is_timed or work.meter is not None or work.cancellation is not None or work.quick:
             return False
+        self._restore()
         view = self._view
         view[SPENT] = view[STOPPED] = self.uncounted = 0
         return True
@@ -185,6 +221,8 @@ class Meter:
 
     def look(self) -> None:
         """Add up what was spent. Raises LimitError or Cancelled when that is enough."""
+        if self._cancellation is not None and self._cancellation.breathe is not None:
+            self._cancellation.breathe()
         view = self._view
         spent = view[SPENT] = min(view[SPENT] + self.uncounted, 2**62)
         self.uncounted = 0
@@ -193,10 +231,22 @@ class Meter:
             raise self.refusal()
         self.allowance = min(AT_A_TIME, view[MOST] - spent)
 
-    def refusal(self) -> LimitError | Cancelled:
+    def _restore(self) -> None:
+        """Let a call take all the work it may again."""
+        if self._usual:
+            self._view[MOST], self._usual = self._usual, 0
+
+    def check_ready(self) -> None:
+        """Raise NotReadyError where only what is quick is to be done; before something that is not."""
+        if _local.work.quick:
+            raise NotReadyError
+
+    def refusal(self) -> LimitError | Cancelled | NotReadyError:
         """Why the call at work must end."""
         if self._view[STOPPED] == CANCELLED:
             return _cancelled()
+        if _local.work.quick and not self._view[STOPPED] and self._usual and self.spent <= self._usual:
+            return NotReadyError()
         if self._view[STOPPED] == TIMED_OUT:
             return LimitError(
                 f"the constraint takes more than {self.limits.seconds} seconds; simplify it, or raise seconds= of its "
@@ -217,13 +267,14 @@ class Meter:
 
 
 class _Work:
-    """What is at work in a thread, and what may stop it."""
+    """What is at work in a thread, and what may stop it. quick: the steps that a call may take at once; 0 for all"""
 
-    __slots__ = ("cancellation", "meter")
+    __slots__ = ("cancellation", "meter", "quick")
 
     def __init__(self) -> None:
         self.meter: Meter | None = None
         self.cancellation: Cancellation | None = None
+        self.quick = 0
 
 
 class _Local(threading.local):

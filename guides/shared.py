@@ -60,12 +60,15 @@ class Shared:
     def _digest(self) -> bytes | None:
         """What tells contents apart; None where they cannot be compared: not known, or nested too deep."""
         content = self._content()
-        if content is None:
-            return None
-        try:
-            return hashlib.blake2b(marshal.dumps(_plain(content), 2)).digest()
-        except (ValueError, RecursionError):
-            return None
+        return None if content is None else digest_of(content)
+
+
+def digest_of(content: Any) -> bytes | None:
+    """What tells contents apart, the same in all processes; None where they cannot be compared, as in `Shared`."""
+    try:
+        return hashlib.blake2b(marshal.dumps(_plain(content), 2)).digest()
+    except (ValueError, RecursionError):
+        return None
 
 
 def _make(kind: type, made_of: dict[str, Any]) -> Any:

@@ -88,6 +88,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
+    _count(request, error)
     return Answer(error.body, error.status, error.headers)
 
 
@@ -106,4 +107,10 @@ async def _failed(request: Request, error: Exception) -> Response:
     """What nobody expected: told in the log, and to the client as little as may be."""
     _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     said = of_any(error)
+    _count(request, said)
     return Answer(said.body, said.status, said.headers)
+
+
+def _count(request: Request, error: ApiError) -> None:
+    service: Service = request.app.state.service
+    service.metrics.fail(error)

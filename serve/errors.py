@@ -19,6 +19,7 @@ from ..errors import (
     TextSyntaxError,
     TrellmError,
 )
+from .constraints.format_place import FormatError
 from .forms import ToolError
 
 INVALID = "invalid_request_error"
@@ -85,6 +86,12 @@ def busy(message: str, seconds: int = 1) -> ApiError:
     )
 
 
+def too_long(message: str, context: int, place: Place = ()) -> ApiError:
+    """A prompt for which the context has no room. Clients that shorten it and ask again know that by OpenAI's words."""
+    said = f"{message}. This model's maximum context length is {context} tokens"
+    return ApiError(said, place, code="context_length_exceeded")
+
+
 def of_constraint(error: TrellmError, place: Place) -> ApiError:
     """What is wrong with a constraint, which stands at a place of the request."""
     if isinstance(error, SchemaError):
@@ -95,6 +102,8 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
         return ApiError(
             str(error), place, code=code, offset=error.offset, line=error.line, column=error.column, reason=error.reason
         )
+    if isinstance(error, FormatError):
+        return ApiError(str(error), (*place, *error.steps), code="invalid_structural_tag")
     if isinstance(error, LanguageError):
         return ApiError(str(error), place, code="impossible_constraint")
     return of_request(error, place)
@@ -110,8 +119,8 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
         return ApiError(str(error), place, status=503, kind=SERVER, code="cancelled")
     if isinstance(error, ModelError):
         return ApiError(str(error), status=500, kind=SERVER, code="model_error")
-    if isinstance(error, OptionError) and "context of" in str(error):
-        return ApiError(str(error), place, code="context_length_exceeded")
+    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", str(error))):
+        return too_long(str(error), int(found[1]), place)
     if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
         return of_constraint(error, place)
     if isinstance(error, ToolError):

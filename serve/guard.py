@@ -40,6 +40,7 @@ class Guard:
 
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             error = ApiError(f"the headers have more than {HEADER_BYTES:,} bytes", code="headers_too_large")
+            self._metrics.fail(error)
             await Answer(error.body, 431, {"Connection": "close"})(scope, receive, counted)
             return
         if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
@@ -48,6 +49,7 @@ class Guard:
                 status=401,
                 code="invalid_api_key",
             )
+            self._metrics.fail(error)
             await Answer(error.body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, counted)
             return
         await self._app(scope, receive, counted)

@@ -10,10 +10,14 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ..errors import OptionError
+from .connection import connection_of
 from .guard import HEADER_BYTES
 from .settings import Settings
 
 BACKLOG = 2048
+IDLE_SECONDS = 75
+"""So long a connection without a request is kept: longer than clients keep theirs, or they write into one that is
+being closed."""
 
 
 class Server(uvicorn.Server):
@@ -23,7 +27,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",  # whose limit of headers is known
+                http=connection_of(settings.request_seconds),  # of h11, whose limit of headers is known
                 ws="none",
                 h11_max_incomplete_event_size=HEADER_BYTES,
                 timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
@@ -31,6 +35,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 backlog=BACKLOG,
+                timeout_keep_alive=IDLE_SECONDS,
             )
         )
         self._app = app
@@ -45,7 +50,10 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 for any. Raises OptionError."""
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio lets small packets go at once only where a socket says that it is one of TCP; else an answer's body waits
+    # some 40 ms for the client to acknowledge the head.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))

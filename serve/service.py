@@ -21,7 +21,7 @@ from ..engine.prompts.given import Prompt, is_chat, prompt_of
 from ..errors import BudgetError, TrellmError
 from .constraints.compiler import Compiler, weight
 from .constraints.constraint import Constraint
-from .errors import ApiError, Place, busy, of_constraint, of_request
+from .errors import ApiError, Place, busy, of_constraint, of_request, too_long
 from .forms import Form
 from .metrics import Metrics
 from .settings import Settings
@@ -74,7 +74,7 @@ class Service:
         self.metrics = metrics
         self.engine = Engine.of(model) if memory is None else Engine(model, memory=memory)
         self.engine.start()
-        self.compiler = Compiler(settings, metrics)
+        self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy)
         self.relay = Relay(self.engine, metrics)
         self.form = Form.of(model)
         self.created = int(time.time())
@@ -192,9 +192,4 @@ class Service:
         if context is None or not isinstance(prompt, str):
             return
         if len(prompt) > 64 + context * self._longest_token:
-            raise ApiError(
-                f"prompt {number} has {len(prompt):,} characters, more than the model's context of {context:,} tokens "
-                "can hold",
-                ("prompt",),
-                code="context_length_exceeded",
-            )
+            raise too_long(f"prompt {number} has {len(prompt):,} characters", context, ("prompt",))

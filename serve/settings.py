@@ -9,6 +9,7 @@ from pathlib import Path
 from ..checks import number, text_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
+from .forms.tools import MOST_TOOLS
 
 MOST_BYTES = 1 << 32
 KEY_LENGTH = 8
@@ -25,8 +26,10 @@ class Settings:
     choices: texts of one request; tools: functions of one request
     output_tokens: of a text whose request does not say, as far as the context has room
     limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
+    compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
     compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
     kept_bytes: what compiled constraints may hold until the longest unused are forgotten
+    request_seconds: how long a request may take to come, to the last byte of its body, until its connection is closed
     drain_seconds: how long requests may go on after SIGTERM
     """
 
@@ -37,13 +40,15 @@ class Settings:
     body_bytes: int = 4 << 20
     texts: int = 1024
     choices: int = 128
-    tools: int = 1024
+    tools: int = MOST_TOOLS
     output_tokens: int = 4096
     limits: Limits = field(default_factory=lambda: Limits(memory=256 << 20))
     compile_seconds: float = 10.0
+    compile_share: float = 0.2
     compilers: int = 2
     compiling: int = 64
     kept_bytes: int = 1 << 30
+    request_seconds: float = 60.0
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:
@@ -54,7 +59,10 @@ class Settings:
             whole(getattr(self, name), name, 1, MOST_BYTES)
         for name in ("texts", "choices", "tools", "output_tokens", "compilers", "compiling"):
             whole(getattr(self, name), name)
-        for name in ("compile_seconds", "drain_seconds"):
+        share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
+        if not 0 < share <= 1:
+            raise OptionError(f"compile_share={share!r}: a number above 0, up to 1")
+        for name in ("compile_seconds", "request_seconds", "drain_seconds"):
             value = number(getattr(self, name), name, "a number of seconds above 0")
             if value <= 0 or math.isinf(value):
                 raise OptionError(f"{name}={value!r}: a number of seconds above 0")

@@ -27,7 +27,8 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session", autouse=DEVICE is not None)
 def on_device() -> Iterator[None]:
-    """Our models on the device, with room for others; those that they are compared with stay where they are."""
+    """Our models on the device, with room for others; those that they are compared with stay where they are, and so do
+    classes of tests that say `stays`, and models that are spread."""
     from trellm.engine.models.decoder import DecoderModel
     from trellm.engine.models.encoder_decoder import EncoderDecoderModel
     from trellm.engine.schedule import fits
@@ -41,7 +42,7 @@ def on_device() -> Iterator[None]:
 
 def _moved(make: Any) -> Any:
     def init(self: Any, model: Any, *arguments: Any, **options: Any) -> None:
-        if hasattr(model, "to"):
+        if hasattr(model, "to") and not getattr(self, "stays", False) and getattr(model, "hf_device_map", None) is None:
             model = copy.deepcopy(model).to(DEVICE)
             model.register_forward_pre_hook(_inputs_moved, with_kwargs=True)
             model.generate = _generating(model.generate)

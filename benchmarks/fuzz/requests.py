@@ -38,6 +38,8 @@ LENGTHS = [1, 3, 15, 16, 17, 40, 100, 100, 400, 1500, 4000]
 LETTERS = " abcdefghijklmnopqrstuvwxyz0123456789-,[]"
 
 
+IDLE = 20
+"""After so many steps in which nobody reads and nobody is done, nobody ever will."""
 AROUND = 60
 """Requests of one engine, with --ahead."""
 SOMETIMES = 0.7
@@ -96,9 +98,9 @@ def lanes_of(model: Any) -> Any:
 
 
 class Requests:
-    """Random requests for one model."""
+    """Random requests for one model. longest: prompt, in tokens; blocks: of the engine, in which each must fit"""
 
-    def __init__(self, model: Any, seed: int, longest: int, blocks: int = 1 << 20) -> None:
+    def __init__(self, model: Any, seed: int, longest: int, blocks: int) -> None:
         from trellm import generate
 
         self.blocks = blocks
@@ -204,7 +206,7 @@ class Soak:
 
         pick = self.pick
         calls: list[Any] = []
-        made, is_plain = 0, False
+        made, is_plain, idle, before = 0, False, 0, (0, 0)
         while made < cases or calls:
             while made < cases and len(calls) < 6:
                 is_plain = ahead and (is_plain if pick.random() < 0.9 else pick.random() < 0.8)
@@ -219,6 +221,9 @@ class Soak:
             else:
                 loop.step()
             loop.check()
+            known = sum(len(table.tokens) for table in loop.tables), sum(len(call.outcomes) for call in calls)
+            idle, before = idle + 1 if known == before else 0, known
+            assert idle < IDLE, "nobody reads, and nobody is done: the first in line fits into no memory"
             if pick.random() < 0.002:
                 pick.choice(calls).is_cancelled = True
             for call in [call for call in calls if call.is_cancelled or len(call.outcomes) == len(call.requests)]:
@@ -333,7 +338,7 @@ def main() -> None:
     else:
         soak.plain = model = make_model()
         loop = Loop(model, options.blocks, Pace(tokens=512, chunk=128))
-        requests = Requests(model, options.seed, options.longest)
+        requests = Requests(model, options.seed, options.longest, options.blocks)
         guesses = read_guesses(model, requests) if options.drafts else None
         soak.run(loop, requests, options.cases, ahead=False)
         if guesses:

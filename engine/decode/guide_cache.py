@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,16 @@ class Allowed(NamedTuple):
     ends: bool = False
 
 
+class Masking:
+    """What masks have taken in this process, over all guides.
+
+    Threads may count at once: what one of them adds in the midst of another's addition may be lost, which is rare.
+    """
+
+    count = 0
+    seconds = 0.0
+
+
 class GuideCache:
     """A guide with what its states allow, as far as they were met; shared by rows and calls, safe between threads.
 
@@ -55,8 +66,7 @@ class GuideCache:
         self.sparse_head_limit = sparse_head_limit
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
-        # Whether a guide has the methods of a protocol is looked up name by name, too slow for every token.
-        self._quoted: Callable[[int], bytes] | None = guide.ahead if isinstance(guide, Quoting) else None
+        self._quoting = guide if isinstance(guide, Quoting) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self._allowed: dict[int, Allowed] = {}
@@ -92,7 +102,10 @@ class GuideCache:
         """What `state` allows; remembered, up to a million listed ids."""
         found = self._allowed.get(state)
         if found is None:
+            begin = perf_counter()
             found = self.listed(self.guide.mask(state))._replace(mask=None)
+            Masking.seconds += perf_counter() - begin
+            Masking.count += 1
             self._listed += 1 if found.ids is None else len(found.ids)
             if self._listed > _REMEMBERED:
                 self._allowed.clear()
@@ -107,14 +120,17 @@ class GuideCache:
 
     def ahead(self, state: int) -> bytes:
         """What follows in the document that is quoted, where only one place of it is meant; else nothing."""
-        return b"" if self._quoted is None else self._quoted(state)
+        return b"" if self._quoting is None else self._quoting.ahead(state)
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
+        begin = perf_counter()
         mask = (self.guide.mask(state) if left is None else mask_within(self.guide, state, left)).copy()
+        Masking.seconds += perf_counter() - begin
+        Masking.count += 1
         if stop_ids:
             stops = np.zeros_like(mask)
             for token in stop_ids:
@@ -184,6 +200,14 @@ class GuideCache:
                 return True
         return False
 
+    def enough(self, state: int) -> int | None:
+        """With how many tokens, that is known of a state by `fits`, the text can be completed; None if nothing is."""
+        return self._enough.get(state)
+
+    def beyond(self, state: int) -> tuple[GuideCache, int]:
+        """What a state is one of, and which it is there, whatever prompt stands before it."""
+        return self, state
+
     def _guide_fits(self, state: int, left: int) -> bool:
         if self._quick_fits is not None:
             return self._quick_fits(state, left)
@@ -252,6 +276,10 @@ class BehindPrompt(GuideCache):
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""
         return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
+
+    def beyond(self, state: int) -> tuple[GuideCache, int]:
+        """What a state is one of: of the constraint itself once the prompt's end is spelt."""
+        return (self, state) if state < self._begin else (self._guide_cache, state - self._begin)
 
 
 _REMEMBERED = 1 << 20

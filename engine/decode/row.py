@@ -161,7 +161,8 @@ class Request:
 
     def guide_cache(self, state: int) -> GuideCache | None:
         """What holds in a state; None if anything may follow."""
-        return None if self.start.is_free and state >= self.start.tail else self.start.guide_cache
+        start = self.start
+        return None if start.is_free and state >= start.tail else start.guide_cache
 
     @property
     def may_be_cut(self) -> bool:
@@ -219,6 +220,8 @@ class Row(Reader):
     trace: of that search, if asked for
     steps: forward passes that read it; trail: what guesses of how it goes on are made by
     drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
+    may_wait: whether it may sit out steps until its constraint has found out what may follow; waits: whether it does
+    closing: what leaves room to finish, if that was found out already for the next token
     error: what went wrong with this text alone
     """
 
@@ -239,6 +242,9 @@ class Row(Reader):
     steps: int = 0
     trail: Trail | None = None
     drawn: Drawn | None = None
+    may_wait: bool = False
+    waits: bool = False
+    closing: Mask | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 
@@ -265,4 +271,5 @@ class Row(Reader):
     @property
     def guide_cache(self) -> GuideCache | None:
         """What holds now; None if anything may follow."""
-        return self.request.guide_cache(self.state)
+        start = self.request.start
+        return None if start.is_free and self.state >= start.tail else start.guide_cache

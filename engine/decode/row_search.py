@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ...errors import ModelError, OptionError
+from ...guides.limits import NotReadyError, quickly
 from ...guides.protocol import Mask
 from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
-from ..search import UNUSABLE, Beam, Search, Target
+from ..search import UNUSABLE, Beam, Greedy, Search, Target
 from .guide_cache import Allowed
 from .randomness import uniform
 from .reading import Reading, stack_masks
 from .row import Certain, Request, Row
 from .scoring import best_tokens, log_probabilities
+
+QUICK = 50_000
+"""Steps of a guide's work, about half a millisecond, that a row may take in a step where others wait for it."""
+
+
+class Ending(NamedTuple):
+    """The tokens that leave room to finish in a state, with so many tokens left."""
+
+    state: int
+    left: int
+    mask: Mask
 
 
 class RowSearch:
@@ -26,18 +39,54 @@ class RowSearch:
         self._vocabulary = model.vocabulary
         self._eos = frozenset(model.vocabulary.eos_ids)
 
-    def start(self, request: Request, table: BlockTable) -> Row:
+    def start(self, request: Request, table: BlockTable, *, may_wait: bool = False) -> Row:
         """A row at its beginning; finished already where its text follows from the constraint without a model."""
-        row = Row(table, list(request.start.prompt), request, request.first_state)
+        row = Row(table, list(request.start.prompt), request, request.first_state, may_wait=may_wait)
+        self.settle(row)
+        return row
+
+    def settle(self, row: Row) -> None:
+        """Let a row have what follows from its tokens; or let it wait, if that takes long to find out and it may."""
+        row.waits, row.closing = False, None
         try:
-            self._settle(row)
+            if row.may_wait:
+                with quickly(QUICK):
+                    self._settle(row)
+                    if row.finish is None and self.is_tight(row):
+                        row.closing = self.closing_mask(row)
+            else:
+                self._settle(row)
+        except NotReadyError:
+            row.waits = True
         except Exception as error:
             row.error = error
-        return row
+
+    def prepare(self, row: Row) -> Ending | None:
+        """Let a row's guide find out what `settle` will ask, which it remembers; what it does not is returned.
+
+        For a thread beside that of the steps: the row is not touched. Raises what the guide does.
+        """
+        request, state, left = row.request, row.state, row.left
+        while (guide_cache := request.guide_cache(state)) is not None:
+            allowed = guide_cache.allowed(state)
+            is_tight = guide_cache.tight(state, left)
+            if allowed.forced < 0 or left <= 0 or request.scores:
+                return Ending(state, left, guide_cache.mask(state, request.stop_ids, left)) if is_tight else None
+            left -= request.is_output(state, allowed.forced)
+            state = guide_cache.guide.advance(state, allowed.forced)
+        return None
+
+    def resume(self, row: Row, ending: Ending | None) -> None:
+        """Let a row go on that has waited, with what was found out for it."""
+        row.may_wait = False
+        self.settle(row)
+        if ending is not None and (row.state, row.left) == (ending.state, ending.left):
+            row.closing = ending.mask
 
     def restart(self, row: Row, table: BlockTable) -> Row:
         """A row with the same tokens that has everything to read again; all but its tokens is made anew."""
         again = Row(table, list(row.request.start.prompt), row.request, row.request.first_state, steps=row.steps)
+        again.may_wait = row.may_wait
         sure = len(row.tokens)
         if row.request.scores:
             sure = min(sure, len(row.scores), len(row.raw_scores), len(row.best) if row.request.best else sure)
@@ -46,9 +95,10 @@ class RowSearch:
                 self._append(again, token)
             again.scores, again.raw_scores, again.traces = row.scores[:sure], row.raw_scores[:sure], row.traces[:sure]
             again.best = row.best[:sure]
-            self._settle(again)
         except Exception as error:
             again.error = error
+            return again
+        self.settle(again)
         return again
 
     def certain(self, row: Row) -> Certain:
@@ -114,12 +164,14 @@ class RowSearch:
         return Allowed(mask=mask)
 
     def _closing(self, row: Row) -> Allowed:
-        mask, guide_cache = self.closing_mask(row), row.guide_cache
+        mask = self.closing_mask(row) if row.closing is None else row.closing
+        guide_cache = row.guide_cache
         return Allowed(mask=mask) if row.request.scores or guide_cache is None else guide_cache.listed(mask)
 
     def is_tight(self, row: Row) -> bool:
         """Whether a row may choose only from what leaves room to finish."""
-        return row.guide_cache is not None and row.guide_cache.tight(row.state, row.left)
+        guide_cache = row.guide_cache
+        return guide_cache is not None and guide_cache.tight(row.state, row.left)
 
     def closing_mask(self, row: Row) -> Mask:
         """What leaves room to finish, under the row's constraint."""
@@ -150,7 +202,8 @@ class RowSearch:
             if each.ids is None:
                 wide.append(i)
                 continue
-            column = request.search.pick(reading.some_logits(i, each.ids), None, [_draw(reading.texts[i], attempt)])[0]
+            draws = _draws(request.search, [reading.texts[i]], attempt)
+            column = request.search.pick(reading.some_logits(i, each.ids), None, draws)[0]
             tokens[i] = column if column == UNUSABLE else int(each.ids[column])
         if wide:
             found = reading.logits(wide)
@@ -159,7 +212,7 @@ class RowSearch:
                 rows = [reading.texts[i] for i in several]
                 logits = _changed(found if len(several) == len(wide) else found[places], rows)
                 masks = stack_masks([_mask(allowed[i]) for i in several], logits)
-                picked = search.pick(logits, masks, [_draw(row, attempt) for row in rows])
+                picked = search.pick(logits, masks, _draws(search, rows, attempt))
                 tokens.update(zip(several, picked, strict=True))
         for i, token in tokens.items():
             if token == UNUSABLE:
@@ -217,19 +270,19 @@ class RowSearch:
             row.finish = "complete" if token in self._eos else "stop"
         else:
             self._append(row, token)
-            self._settle(row)
+            self.settle(row)
 
     def _append(self, row: Row, token: int) -> None:
         """Add a token to the row; a stop string cuts its text and ends it."""
         request, guide_cache = row.request, row.guide_cache
         known = len(row.text)
+        state = row.state if guide_cache is None else guide_cache.guide.advance(row.state, token)
         row.overruled |= request.overruled(row.tokens, token, ends=False)
         row.pending.append(token)
         row.text += request.output(row.state, self._vocabulary.tokens[token] or b"")
         row.inside += not request.is_output(row.state, token)
         row.tokens.append(token)
-        if guide_cache is not None:
-            row.state = guide_cache.guide.advance(row.state, token)
+        row.state = state
         if request.stop and (at := request.stop.find(row.text, known)) >= 0:
             del row.text[at:]
             row.finish = "stop"
@@ -300,8 +353,11 @@ def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
     return found
 
 
-def _draw(row: Row, attempt: int) -> float:
-    return uniform(row.request.key, len(row.tokens), attempt)
+def _draws(search: Search, rows: Sequence[Row], attempt: int) -> list[float]:
+    """A random number for each row; any will do for a search that looks at none."""
+    if type(search) is Greedy:
+        return [0.0] * len(rows)
+    return [uniform(row.request.key, len(row.tokens), attempt) for row in rows]
 
 
 def _mask(allowed: Allowed | None) -> Mask | None:

@@ -100,6 +100,7 @@ class GraphBackend:
         baked = (*self._reader.baked, self._head.baked, *layers)
         if baked != self._baked:
             self._graphs.clear()
+            self._pool = None  # which went with the last of them
             self._baked = baked
 
     def launch(self, launch: Launch) -> Begin:

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...guides.protocol import Mask
-from ...kernels.lanes.layout import FREE, HEADER, INACTIVE, KNOWN, TOKEN, UNUSABLE
+from ...kernels.lanes.layout import FREE, HEADER, INACTIVE, UNKNOWN, UNUSABLE
+from ...tokenizers_adapter import Vocabulary
 from ..decode.randomness import uniform
 from ..decode.row import Request, Row
 from ..decode.row_search import RowSearch, unusable
@@ -25,6 +26,7 @@ from ..memory.tables import BLOCK
 from ..search import Greedy, Sample
 from .backend import FEW, LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM, WIDTHS, Backend, Launch
 from .records import FullError, Key, Records
+from .riders import Numbers, Riders
 
 AHEAD = 2
 """Launches under way at once: while one runs the host looks at the one before."""
@@ -39,18 +41,22 @@ _SEARCHES = (Greedy, Sample)
 class Lane:
     """A row in its lane.
 
+    number: of the lane
     fresh: how many of the row's pending tokens have their blocks' content known already, from when it was planned
     sent: tokens that launches under way read; is_choosing: whether the last of these chooses
     era: counts the times that what was under way for it became void
-    closing: a mask that the next choice is made under, with the number of the attempt
+    attempt: of the next choice, where it is made under a mask that leaves room to finish; None where it need not
+    was_closing: whether the last choice was made under such a mask
     """
 
+    number: int
     row: Row
     fresh: int
     sent: int = 0
     is_choosing: bool = False
     era: int = 0
-    closing: tuple[Mask, int] | None = None
+    attempt: int | None = None
+    was_closing: bool = False
 
 
 @dataclass(slots=True)
@@ -58,7 +64,6 @@ class Part:
     """What one lane does in a launch: how many tokens it reads, whether it chooses then, out of which record."""
 
     lane: Lane
-    number: int
     count: int
     chooses: bool
     era: int
@@ -67,15 +72,26 @@ class Part:
     is_closing: bool = False
 
 
+class Begun(NamedTuple):
+    """A launch under way: its parts, and the riders in it with the eras that they were in."""
+
+    handle: Any
+    parts: list[Part]
+    riders: Numbers
+    eras: NDArray[np.int64]
+
+
 class Lanes:
     """The rows of one plan. `run` ends with no launch under way, and rows as a step leaves them."""
 
-    def __init__(self, rows: RowSearch, pool: BlockPool, backend: Backend, records: Records, size: int) -> None:
+    def __init__(
+        self, rows: RowSearch, pool: BlockPool, backend: Backend, records: Records, vocabulary: Vocabulary
+    ) -> None:
         self._rows = rows
         self._pool = pool
         self._backend = backend
         self._records = records
-        self._size = size
+        self._vocabulary = vocabulary
         self._missing = 0.0
 
     def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[Row]]:
@@ -91,125 +107,227 @@ class Lanes:
         if self._records.is_crowded:
             self._records.forget()
         self._backend.prepare()
-        lanes = [Lane(row, len(row.pending)) for row in works]
-        under_way: deque[tuple[Any, list[Part]]] = deque()
+        lanes = [Lane(number, row, len(row.pending)) for number, row in enumerate(works)]
+        self._lanes, self._afoot, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
+        self._riders = Riders(_padded(len(lanes)), self._pool, self._records, self._special(works))
+        under_way: deque[Begun] = deque()
         launched = 0
         try:
             while True:
-                live = sum(not lane.row.done for lane in lanes)
+                afoot = self._afoot.values()
+                live = len(self._riders) + sum(not lane.row.done for lane in afoot)
                 ahead = AHEAD if self._missing <= _MISSES else 1
                 begun = None
                 goes_on = launched < most and 2 * live > len(lanes) and not (launched and is_over())
-                if goes_on or any(lane.fresh and not lane.row.done for lane in lanes):
-                    begun = self._launch(lanes)
+                if goes_on or any(lane.fresh and not lane.row.done for lane in afoot):
+                    begun = self._launch()
                 if begun is not None:
                     under_way.append(begun)
                     launched += 1
                     self._records.widen()
                 if under_way and (begun is None or len(under_way) >= ahead):
-                    handle, parts = under_way.popleft()
-                    self._collect(self._backend.answer(handle), parts)
+                    self._collect(under_way.popleft())
                 elif begun is None:
+                    assert not len(self._riders), "nothing is under way for a rider that is told of"
                     return not any(lane.fresh for lane in lanes)
         finally:
             for lane in lanes:
                 self._pool.shrink(lane.row.table)
 
-    def _launch(self, lanes: Sequence[Lane]) -> tuple[Any, list[Part]] | None:
+    def _special(self, works: Sequence[Row]) -> NDArray[np.bool_]:
+        """The tokens that end texts, bool [V]: those of all rows, since what ends none of them is just looked at."""
+        special = np.zeros(self._vocabulary.size, np.bool_)
+        special[list(frozenset(self._vocabulary.eos_ids).union(*{row.request.stop_ids for row in works}))] = True
+        return special
+
+    def _launch(self) -> Begun | None:
         """Begin a launch; None if no lane can go on before the host has looked at what is under way."""
-        width = WIDTHS[-1] if len(lanes) <= FEW and any(_waiting(lane) > 1 for lane in lanes) else WIDTHS[0]
-        count = 1 << (len(lanes) - 1).bit_length()
+        afoot, few = self._afoot.values(), len(self._lanes) <= FEW
+        width = WIDTHS[-1] if few and any(_waiting(lane) > 1 for lane in afoot) else WIDTHS[0]
         parts: list[Part] = []
-        told = [[0] * (HEADER + width)] * count
-        extend = self._pool.extend
-        for number, lane in enumerate(lanes):
+        told: list[list[int]] = []
+        for lane in afoot:
             row = lane.row
             if row.finish is not None or row.error is not None:
                 continue
             try:
-                part = self._resumed(lane, number) if lane.is_choosing else self._given(lane, number, width)
+                part = self._resumed(lane) if lane.is_choosing else self._given(lane, width)
             except Exception as error:
                 row.error = error
                 continue
             if part is None:
                 continue
             start = len(row.table.tokens) + lane.sent
-            if not extend(row.table, start + part.count):
+            if not self._pool.extend(row.table, start + part.count):
                 continue
             parts.append(part)
             first = lane.sent
             tokens = [0] if part.resumes else row.pending[first : first + part.count]
-            told[number] = [part.resumes, part.count, start, part.record, *tokens, *[0] * (width - len(tokens))]
-        return (self._backend.launch(self._told(told, count, width, parts)), parts) if parts else None
+            told.append([part.resumes, part.count, start, part.record, *tokens, *[0] * (width - len(tokens))])
+        riders = self._riders.ready()
+        if not parts and not len(riders):
+            return None
+        launch = self._told(told, width, parts, riders)
+        return Begun(self._backend.launch(launch), parts, riders, self._eras[riders])
 
-    def _told(self, told: list[list[int]], count: int, width: int, parts: Sequence[Part]) -> Launch:
-        """What a launch is told; from now on its parts are under way."""
-        longest = max(len(part.lane.row.table.blocks) for part in parts)
+    def _told(self, told: list[list[int]], width: int, parts: Sequence[Part], riders: Numbers) -> Launch:
+        """What a launch is told; from now on its parts, and what it reads for riders, are under way."""
+        count = _padded(len(self._lanes))
+        longest = max([self._riders.longest(riders), *(len(part.lane.row.table.blocks) for part in parts)])
         rows = np.zeros((count, HEADER + width + _bucket(longest)), np.int32)
-        rows[:, : HEADER + width] = told
         choices = np.zeros((5, count))
-        choices[TOP_K], choices[TOP_P] = self._size, 1
+        choices[TOP_K], choices[TOP_P] = self._vocabulary.size, 1
+        if parts:
+            rows[[part.lane.number for part in parts], : HEADER + width] = told
         for part in parts:
-            lane, number = part.lane, part.number
+            lane, number = part.lane, part.lane.number
             blocks = lane.row.table.blocks
             rows[number, HEADER + width : HEADER + width + len(blocks)] = blocks
             search = lane.row.request.search
             if part.chooses and isinstance(search, Sample):
-                _tell(choices[:, number], search, lane, part)
+                _tell(choices[:, number], search)
+                step = len(lane.row.tokens) + part.resumes
+                choices[UNIFORM, number] = uniform(lane.row.request.key, step, lane.attempt or 0)
             lane.sent += part.count
             lane.is_choosing = part.chooses
-            lane.closing = None
-        is_filtered = bool((choices[TOP_K] < self._size).any() or (choices[TOP_P] < 1).any())
+            if part.chooses:
+                lane.attempt = None
+        self._riders.tell(riders, rows, width, choices)
+        is_filtered = bool((choices[TOP_K] < self._vocabulary.size).any() or (choices[TOP_P] < 1).any())
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
-    def _resumed(self, lane: Lane, number: int) -> Part | None:
+    def _resumed(self, lane: Lane) -> Part | None:
         """A lane goes on from what it chooses in the launch before; None if its last token is under way there."""
-        return None if lane.row.left < 2 else Part(lane, number, 1, True, lane.era, resumes=True)
+        return None if lane.row.left < 2 else Part(lane, 1, True, lane.era, resumes=True)
 
-    def _given(self, lane: Lane, number: int, width: int) -> Part:
+    def _given(self, lane: Lane, width: int) -> Part:
         """A lane reads tokens that the host knows. Raises what its guide does."""
         waiting = len(lane.row.pending) - lane.sent
         if waiting > width:
-            return Part(lane, number, width, False, lane.era)
-        record, is_closing = self._record(lane, number)
-        return Part(lane, number, waiting, True, lane.era, record=record, is_closing=is_closing)
+            return Part(lane, width, False, lane.era)
+        if lane.attempt is None and self._rows.is_tight(lane.row):
+            lane.attempt = 0
+        is_closing = lane.attempt is not None
+        return Part(lane, waiting, True, lane.era, record=self._record(lane, is_closing), is_closing=is_closing)
 
-    def _record(self, lane: Lane, number: int) -> tuple[int, bool]:
-        """The record that a lane chooses out of next, and whether it is one of masks that hold once."""
+    def _record(self, lane: Lane, is_closing: bool) -> int:
+        """The record that a lane chooses out of next, which may be one that holds once."""
         row = lane.row
-        if lane.closing is None and self._rows.is_tight(row):
-            lane.closing = self._rows.closing_mask(row), 0
-        if lane.closing is not None:
-            return self._records.once(number, lane.closing[0]), True
         try:
-            return self._records.record(_key(row)), False
+            return self._records.record(_key(row, is_closing))
         except FullError:
             assert row.guide_cache is not None
-            return self._records.once(number, row.guide_cache.mask(row.state, row.request.stop_ids)), False
+            left = row.left if is_closing else None
+            return self._records.once(lane.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
 
-    def _collect(self, answer: Any, parts: Sequence[Part]) -> None:
+    def _collect(self, begun: Begun) -> None:
         """Let rows have what a launch chose."""
-        tokens, known = answer[:, TOKEN].tolist(), answer[:, KNOWN].tolist()
-        for part in parts:
-            lane, row, number = part.lane, part.lane.row, part.number
-            if part.era != lane.era or row.finish is not None or row.error is not None:
+        answer = self._backend.answer(begun.handle)
+        is_riding, lanes = self._riders.is_riding, self._lanes
+        valid = begun.riders[begun.eras == self._eras[begun.riders]]
+        riders = valid[is_riding[valid]]
+        afoot: list[int] = valid[~is_riding[valid]].tolist()
+        chosen = [Part(lanes[number], 1, True, lanes[number].era, resumes=True) for number in afoot]
+        parts = [part for part in begun.parts if part.era == part.lane.era]
+        if parts:
+            mounted = [part.lane.number for part in parts if is_riding[part.lane.number]]
+            chosen += [part for part in parts if not is_riding[part.lane.number]]
+            riders = np.concatenate((riders, np.array(mounted, np.intp)))
+        if len(riders):
+            count, others = self._riders.take(riders, answer)
+            self._missing *= (1 - _MEMORY) ** count
+            for number in others:
+                self._dismount(lanes[number])
+                chosen.append(Part(lanes[number], 1, True, lanes[number].era, resumes=True))
+        for part in chosen:
+            lane = part.lane
+            if lane.row.finish is not None or lane.row.error is not None:
                 continue
-            assert tokens[number] != INACTIVE, "what is under way for a lane is void when it is known that it pauses"
+            token, after = answer[lane.number].tolist()
+            assert token != INACTIVE, "what is under way for a lane is void when it is known that it pauses"
             try:
-                self._take(lane, part, tokens[number], bool(known[number]))
+                self._take(lane, part, token, after)
             except Exception as error:
-                row.error = error
+                lane.row.error = error
 
-    def _take(self, lane: Lane, part: Part, token: int, is_known: bool) -> None:
+    def _mount(self, lane: Lane) -> None:
+        """Let a lane ride."""
+        choices = np.zeros(5)
+        choices[TOP_K], choices[TOP_P] = self._vocabulary.size, 1
+        search = lane.row.request.search
+        if isinstance(search, Sample):
+            _tell(choices, search)
+        del self._afoot[lane.number]
+        self._riders.mount(lane.number, lane.row, lane.sent, choices)
+
+    def _dismount(self, lane: Lane) -> None:
+        """Let a lane go by itself again; its row is told what was chosen meanwhile."""
+        last, lane.sent = self._riders.dismount(lane.number, self._vocabulary.tokens)
+        if last is not None:
+            lane.was_closing = self._records.is_closing(last)
+        self._afoot[lane.number] = lane
+
+    def _take(self, lane: Lane, part: Part, token: int, after: int) -> None:
         """One lane's part of a launch: what it read, and its choice unless that must be made again."""
         row, count = lane.row, part.count
-        if part.chooses and token != UNUSABLE and row.guide_cache is not None:
+        is_closing = part.is_closing or (part.resumes and lane.was_closing and self._rows.is_tight(row))
+        if part.chooses and token != UNUSABLE and row.guide_cache is not None and not is_closing:
             attempt = self._wrong(row, part, token)
             if attempt is not None:
                 self._void(lane)
-                lane.closing = self._rows.closing_mask(row), attempt
+                lane.attempt = attempt
                 return
-        table, read = row.table, row.pending[:count]
+        self._read(lane, count)
+        if not part.chooses:
+            return
+        if token == UNUSABLE:
+            row.error = unusable(row)
+            return
+        is_known = after != UNKNOWN
+        key = None if is_known else _key(row, is_closing)
+        self._rows.commit(row, token)
+        self._missing += _MEMORY * ((not is_known) - self._missing)
+        if row.done:
+            return
+        lane.was_closing = is_closing
+        is_single = row.pending == [token]
+        is_tight = self._rows.is_tight(row)
+        if not (is_known and is_single and lane.sent):
+            self._void(lane)
+        elif (is_closing or not is_tight) and self._may_ride(lane):
+            self._records.note(after)
+            self._mount(lane)
+        if key is not None and (is_single if is_closing else not is_tight):
+            with suppress(FullError):
+                self._follow(key, row, is_tight)
+
+    def _follow(self, key: Key, row: Row, is_tight: bool) -> None:
+        """Let the device know where a row's pending tokens lead: what was chosen, and what is forced after it, which is
+        chosen there under a mask of that token alone. Raises FullError."""
+        before, last = self._records.find(key), _key(row, is_tight)
+        is_forced = len(row.pending) > 1
+        if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
+            return
+        for token in row.pending[:-1]:
+            guide = key.guide_cache.guide
+            key = key._replace(state=guide.advance(key.state, token))
+            if key.stop_ids and guide.is_accepting(key.state):
+                return  # its mask has these ids too
+            before = self._led(before, token, key, row)
+        self._led(before, row.pending[-1], last, row)
+
+    def _led(self, before: int, token: int, key: Key | None, row: Row) -> int:
+        """The record of a state into which a token leads."""
+        after = self._records.record(key)
+        if key is not None and key.guide_cache.fits(key.state, row.left):
+            self._records.note(after)
+        self._records.follow(before, token, after)
+        return after
+
+    def _read(self, lane: Lane, count: int) -> None:
+        """A lane has read its row's next tokens."""
+        row, table = lane.row, lane.row.table
+        read = row.pending[:count]
         if lane.fresh:
             lane.fresh -= count
         else:
@@ -219,35 +337,24 @@ class Lanes:
         lane.sent -= count
         row.steps += 1
         self._pool.trim(table)
-        if not part.chooses:
-            return
-        if token == UNUSABLE:
-            row.error = unusable(row)
-            return
-        before = None if is_known or part.is_closing else self._records.find(_key(row))
-        self._rows.commit(row, token)
-        self._missing += _MEMORY * ((not is_known) - self._missing)
-        if row.done:
-            return
-        is_single = row.pending == [token]
-        if not (is_known and is_single and lane.sent):
-            self._void(lane)
-        if is_single and before and not self._rows.is_tight(row):
-            with suppress(FullError):
-                self._records.follow(before, token, self._records.record(_key(row)))
+
+    def _may_ride(self, lane: Lane) -> bool:
+        """Whether nothing is to be looked at but which tokens a lane chooses."""
+        request = lane.row.request
+        row = lane.row
+        is_told = not lane.fresh and row.left > 3 and row.state >= request.start.tail
+        return is_told and not request.stop and self._pool.can_cut
 
     def _wrong(self, row: Row, part: Part, token: int) -> int | None:
         """The attempt with which a choice must be made again; None if it stands."""
-        if not part.is_closing:
-            if part.resumes and self._rows.is_tight(row):
-                return 0
-            if not self._rows.fits(row, token):
-                return 1
-        return None
+        if part.resumes and self._rows.is_tight(row):
+            return 0
+        return None if self._rows.fits(row, token) else 1
 
     def _void(self, lane: Lane) -> None:
         """Let nothing come of what is under way for a lane."""
         lane.era += 1
+        self._eras[lane.number] = lane.era
         lane.sent = 0
         lane.is_choosing = False
 
@@ -257,18 +364,23 @@ def _waiting(lane: Lane) -> int:
     return 0 if lane.row.done or lane.is_choosing else len(lane.row.pending) - lane.sent
 
 
-def _key(row: Row) -> Key | None:
+def _key(row: Row, is_closing: bool) -> Key | None:
     guide_cache = row.guide_cache
-    return None if guide_cache is None else (guide_cache, row.state, row.request.stop_ids)
+    if guide_cache is None:
+        return None
+    return Key(*guide_cache.beyond(row.state), row.request.stop_ids, row.left if is_closing else None)
 
 
-def _tell(choice: Any, search: Sample, lane: Lane, part: Part) -> None:
-    """How a lane's row chooses; the number of the draw is that of the token."""
-    attempt = 0 if lane.closing is None else lane.closing[1]
+def _tell(choice: Any, search: Sample) -> None:
+    """How a row chooses, but for the draw."""
     choice[TEMPERATURE], choice[TOP_P], choice[MIN_P] = search.temperature, search.top_p, search.min_p
     if search.top_k is not None:
         choice[TOP_K] = min(search.top_k, choice[TOP_K])
-    choice[UNIFORM] = uniform(lane.row.request.key, len(lane.row.tokens) + part.resumes, attempt)
+
+
+def _padded(count: int) -> int:
+    """The next power of 2."""
+    return 1 << (count - 1).bit_length()
 
 
 def _is_plain(row: Row) -> bool:

@@ -13,16 +13,30 @@ from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, PROBES, UNKNOWN, home_
 from ..decode.guide_cache import GuideCache
 from .characters import loops
 
-RECORDS = 2048
-CAPACITY = 1 << 17
+RECORDS = 1 << 14
+_MASKS = 1 << 28
+"""Bytes for the masks of records, if there are fewer of them then."""
+CAPACITY = 1 << 20
 """Places for transitions, of which at most half are used."""
-DENSE = 128
+DENSE = 512
 """Records for which it may be known where every token leads."""
 OFTEN = 4
 """After so many transitions met one by one, all those out of a record are asked for."""
 
-Key = tuple[GuideCache, int, frozenset[int]]
-"""A state of a constraint, and the ids that end a text where that is complete."""
+FAR = 1 << 30
+
+
+class Key(NamedTuple):
+    """A state of a constraint.
+
+    stop_ids: those that end a text where it is complete
+    left: how many more tokens it may have, if it has to come to its end with these; None where there are plenty
+    """
+
+    guide_cache: GuideCache
+    state: int
+    stop_ids: frozenset[int]
+    left: int | None = None
 
 
 class FullError(Exception):
@@ -50,12 +64,18 @@ class Records:
 
     What is added is written to the device by the launch that follows, in the order of launches: nothing is read there
     that was not written.
+
+    enough: int32 [count], of each record, with how many more tokens at most a text surely comes to its end; FAR where
+        that is not known, or something else is to be looked at
     """
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, size: int) -> None:
         self.lanes = lanes
-        self.count = 1 + lanes + RECORDS
+        self._room = max(1, min(RECORDS, _MASKS // (4 * -(-size // 32))))
+        self.count = 1 + lanes + self._room
         self.capacity = CAPACITY
+        self.enough = np.full(self.count, FAR, np.int32)
+        self.enough[FREE] = 0
         self._numbers: dict[Key, int] = {}
         self._keys = np.full(CAPACITY, EMPTY, np.int64)
         self._used = 0
@@ -70,13 +90,14 @@ class Records:
     @property
     def is_crowded(self) -> bool:
         """Whether little room is left, so that all should be forgotten before the next lanes begin."""
-        return 2 * len(self._numbers) > RECORDS or 4 * self._used > self.capacity
+        return 2 * len(self._numbers) > self._room or 4 * self._used > self.capacity
 
     def forget(self) -> None:
         """Forget all records; no lane may go on by what was known."""
         self._numbers.clear()
         self._keys[:] = EMPTY
         self._used = 0
+        self.enough[1:] = FAR
         for each in (self._states, self._misses, self._wanted, self._classes, self._awaited, self._refused):
             each.clear()
         self._news = _nothing(forgotten=True)
@@ -93,12 +114,29 @@ class Records:
         number = 1 + self.lanes + len(self._numbers)
         if number == self.count:
             raise FullError
-        guide_cache, state, stop_ids = key
-        mask, back = guide_cache.mask(state, stop_ids), loops(guide_cache.guide, state)
-        self._news.masks[number], self._news.loops[number] = mask, back
+        self._news.masks[number] = key.guide_cache.mask(*key[1:])
+        self._news.loops[number] = loops(key.guide_cache.guide, key.state) if key.left is None else _NO_LOOPS
         self._numbers[key], self._states[number] = number, key
         self._news.targets.extend((row, place, number) for row, place in self._awaited.pop(key, ()))
         return number
+
+    def state(self, record: int) -> int:
+        """The state of a constraint that a record is of."""
+        return self._states[record].state
+
+    def note(self, record: int) -> None:
+        """Note how many tokens are enough after a record in which there is a choice, or one token is forced."""
+        if record == FREE:
+            return
+        key = self._states[record]
+        # Behind masks that leave room to finish, as many are left as the record says.
+        enough = key.guide_cache.enough(key.state) if key.left is None else key.left - 2
+        if enough is not None and enough > 1:
+            self.enough[record] = min(self.enough[record], enough)
+
+    def is_closing(self, record: int) -> bool:
+        """Whether a record's mask leaves room to finish with what is left."""
+        return record != FREE and self._states[record].left is not None
 
     def once(self, lane: int, mask: Mask) -> int:
         """The lane's own record, with a mask, after which nothing is known."""
@@ -124,7 +162,7 @@ class Records:
                 self._used += 1
                 self._news.transitions.append((place, key, after))
                 self._misses[record] = misses = self._misses.get(record, 0) + 1
-                if misses == OFTEN:
+                if misses == OFTEN and self._states[record].left is None:
                     self._wanted.append(record)
                 return
 
@@ -137,14 +175,14 @@ class Records:
         while self._wanted and len(self._classes) < DENSE:
             record = self._wanted.pop()
             key = self._states[record]
-            if key[0] not in self._refused:
+            if key.guide_cache not in self._refused:
                 self._divide(record, key)
                 return
 
     def _divide(self, record: int, key: Key) -> None:
-        guide_cache, state, stop_ids = key
+        guide_cache = key.guide_cache
         try:
-            after = guide_cache.after_tokens(state)
+            after = guide_cache.after_tokens(key.state)
         except LimitError:  # a text may well do with less than all that could follow
             self._refused.add(guide_cache)
             return
@@ -155,12 +193,12 @@ class Records:
             self._refused.add(guide_cache)
             return
         classes = np.where(after == DEAD, 0, np.searchsorted(states, after) + 1).astype(np.uint8)
-        classes[list(stop_ids)] = 0
+        classes[list(key.stop_ids)] = 0
         row = len(self._classes)
         self._classes[record] = classes
         targets = np.full(CLASSES, UNKNOWN, np.int32)
         for place, each in enumerate(states.tolist(), 1):
-            target = (guide_cache, each, stop_ids)
+            target = key._replace(state=each)
             if target in self._numbers:
                 targets[place] = self._numbers[target]
             else:
@@ -171,6 +209,9 @@ class Records:
         """What was added since the last time."""
         news, self._news = self._news, _nothing(forgotten=False)
         return news
+
+
+_NO_LOOPS = np.zeros(3, np.int64)
 
 
 def _nothing(*, forgotten: bool) -> News:

@@ -130,7 +130,7 @@ class Drafter:
             shifts: list[int] = []
             for number, row in enumerate(reading.texts):
                 drafted = found.tokens.get(row)
-                if drafted is None or row.done:
+                if drafted is None or row.done or row.waits:
                     continue
                 rest, pending = drafted[at[row] :], row.pending
                 right = next((i for i, (a, b) in enumerate(zip(rest, pending, strict=False)) if a != b), None)

@@ -50,6 +50,11 @@ class BlockPool:
         """How many blocks some table holds."""
         return self.count - self.available
 
+    @property
+    def kept(self) -> int:
+        """How many blocks nobody holds, and are known by what stands in them."""
+        return len(self._kept)
+
     def table(self, source: Any = None, key: Any = None) -> BlockTable:
         """An empty table. key: what was read apart, since texts with equal tokens differ by it; None if nothing was."""
         if key is None:
@@ -255,6 +260,7 @@ class TokenPool:
     count = 0
     available = 1 << 40
     held = 0
+    kept = 0
     copies: Sequence[tuple[int, int]] = ()
     slots: Slots | None = None
 

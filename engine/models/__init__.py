@@ -66,7 +66,7 @@ def transformers(
     from ...checks import switch
 
     switch(cache, "cache")
-    from .load_options import LoadOptions
+    from .load_options import LoadOptions, lasting_place
     from .loading import adapted, load  # which takes two seconds the first time
 
     options = LoadOptions(
@@ -74,8 +74,10 @@ def transformers(
         quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter,
     )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
-        model, tokenizer = load(model, tokenizer, options)
-    elif options.given and hasattr(model, "config"):
+        asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
+        loaded, tokenizer = load(model, tokenizer, options)
+        return adapted(loaded, tokenizer, cache=cache).made_by("transformers", **asked)
+    if options.given and hasattr(model, "config"):
         raise OptionError(
             f"{options.given[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
@@ -98,7 +100,15 @@ def from_function(
     """
     from .function import FunctionModel
 
-    return FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
+    made = FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
+    return made.made_by(
+        "from_function",
+        logits=logits,
+        vocabulary=vocabulary,
+        tokenizer=tokenizer,
+        context=context,
+        some_logits=some_logits,
+    )
 
 
 @paused
@@ -113,7 +123,8 @@ def small(*, device: Any = None) -> DecoderModel:
 
     from .loading import load_decoder
 
-    return load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
+    made = load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
+    return made.made_by("small", device=device)
 
 
 def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.log(256)) -> ZipModel:
@@ -124,4 +135,4 @@ def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.lo
     """
     from .zip_model import ZipModel
 
-    return ZipModel(text, alphabet, conversion)
+    return ZipModel(text, alphabet, conversion).made_by("ziplm", text=text, alphabet=alphabet, conversion=conversion)

@@ -12,6 +12,7 @@ from torch import Tensor
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
+from ..sending.origin import Sendable
 from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
 from .generation_config import suppressed_of
@@ -21,7 +22,7 @@ from .source_values import Shown, Source, SourceStorage
 from .wrapped import entry_device
 
 
-class EncoderDecoderModel:
+class EncoderDecoderModel(Sendable):
     """A model that `AutoModelForSeq2SeqLM` loads: T5, BART, Marian and those built like them.
 
     Its texts begin with `start_ids`, the tokens that the decoder starts from; their tables have the encoded prompt as

@@ -14,6 +14,7 @@ from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
 from ..decode.arrays import as_list
 from ..memory.tables import Chunk
+from ..sending.origin import Sendable
 from .no_memory import NoMemory
 from .protocol import BEGIN, Memory, Tokenizer
 
@@ -22,7 +23,7 @@ Logits = Callable[[Sequence[int]], Any]
 SomeLogits = Callable[[Sequence[int], Sequence[int]], Any]
 
 
-class FunctionModel:
+class FunctionModel(Sendable):
     """A model whose every step calls `logits(ids)` with all tokens of a row: no cache but the ids.
 
     `some_logits(ids, tokens)`, where given, computes the logits of some tokens only.

@@ -60,6 +60,12 @@ class LoadOptions:
         return [name for name in unlike if name != "dtype" or self.dtype != "auto"]
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """What a caller gave, by name, for a process that may have another working directory."""
+        given = {name: getattr(self, name) for name in self.given}
+        return given if self.adapter is None else given | {"adapter": lasting_place(self.adapter, "adapter")}
+
+    @property
     def of_config(self) -> dict[str, Any]:
         """What reading the configuration and the tokenizer takes of them."""
         return self._kept("revision") | {"trust_remote_code": self.trust_remote_code}
@@ -113,6 +119,12 @@ def place_of(name: Any, what: str) -> str:
     if is_path:
         raise OptionError(f"{what}={text!r}: there is no such folder")
     return text
+
+
+def lasting_place(name: Any, what: str = "model") -> str:
+    """As `place_of`, with the whole path of a folder."""
+    place = place_of(name, what)
+    return os.path.abspath(place) if os.path.isdir(place) else place
 
 
 def _some_text(value: Any, name: str, what: str) -> None:

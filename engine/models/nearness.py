@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _COARSE = 5e-2
 _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: _COARSE}
 """By how much of their spread they may differ, by the type of the model; some layers compute in float32."""
+_SHORT = (torch.float16, torch.bfloat16)
+_TIMES = 2
+"""How much farther they may be than rounding takes the model: that is measured once, and with one kind of noise."""
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
@@ -21,9 +25,34 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 
 def tolerance(model: Any, dtype: torch.dtype) -> float:
-    """How far those of a model may be, whose weights are of this type.
+    """How far those of a model may be in any case, whose weights are of this type.
 
     Some quantized layers round what they multiply too, in one way for all rows that are multiplied at once.
     """
     is_quantized = getattr(model, "hf_quantizer", None) is not None
     return _COARSE if is_quantized else _TOLERANCES.get(dtype, _COARSE)
+
+
+def is_rounding(far: float, model: Any, anew: Callable[[], float]) -> bool:
+    """Whether a distance may come of nothing but products that are rounded in another way.
+
+    Such differences grow layer by layer, the more the wider and deeper a model of 16 bits is, so that no distance could
+    be given that is right for all of them. anew: runs the model, and says how far it is from what it gave before
+    """
+    return model.dtype in _SHORT and far <= _TIMES * _rounded_anew(model, anew)
+
+
+def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
+    """How far a model gets from itself with noise as large as the rounding of each product."""
+    noise = torch.Generator(device=model.device).manual_seed(0)
+
+    def rounded(module: Any, given: Any, product: Tensor) -> Tensor:
+        amounts = torch.rand(product.shape, generator=noise, device=product.device) - 0.5
+        return (product.float() * (1 + torch.finfo(product.dtype).eps * amounts)).to(product.dtype)
+
+    hooks = [part.register_forward_hook(rounded) for part in model.modules() if isinstance(part, nn.Linear)]
+    try:
+        return anew()
+    finally:
+        for hook in hooks:
+            hook.remove()

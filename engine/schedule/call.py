@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..decode.beam_group import Group
+from ..decode.preparing import Preparation
 from ..decode.row import Request, Row
 from ..drawing.populations import Population
 
@@ -19,6 +20,8 @@ class Entry:
     number: which of its call's; arrival: the how-manieth of the engine's; work: how far it has come
     gave_up: whether it waits without memory
     steps: forward passes that read several texts for it; a single text counts its own
+    preparation: what it waits for, sitting out steps
+    is_again: whether it reads what it has read before, since its memory was taken
     """
 
     call: Call
@@ -27,11 +30,23 @@ class Entry:
     work: Work
     gave_up: bool = False
     steps: int = 0
+    preparation: Preparation | None = None
+    is_again: bool = False
+
+    def find(self, tokens: int) -> None:
+        """Note tokens of its prompt that it need not read, since another text has."""
+        if not self.is_again:
+            self.call.found[self.number] = self.call.found.get(self.number, 0) + tokens
 
     @property
     def width(self) -> int:
         """How many texts the model may read for it at once."""
         return self.work.request.width
+
+    @property
+    def waits(self) -> bool:
+        """Whether it sits out steps until its constraint has found out what may follow."""
+        return isinstance(self.work, Row) and self.work.waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +61,8 @@ class Call:
     """Requests of one caller, of which at most `limit` texts run at once; taken up in their order.
 
     begun: how many were taken up; entries: those on their way; outcomes: those that are done and not yet taken
+    waiting: how many threads wait for an outcome, and find out meanwhile what its texts wait for
+    found: by request, how many tokens of prompts were in memory when they were to be read
     Each change is one assignment, so that whatever breaks off a step leaves enough to go on from: see `Engine`.
     """
 
@@ -55,7 +72,9 @@ class Call:
         self.begun = 0
         self.entries: dict[int, Entry] = {}
         self.outcomes: dict[int, Outcome] = {}
+        self.found: dict[int, int] = {}
         self.is_cancelled = False
+        self.waiting = 0
         self._taken: set[int] = set()
 
     @property
@@ -75,6 +94,14 @@ class Call:
             return False
         running = self.running
         return not running or running + self.requests[self.begun].width <= self.limit
+
+    def to_prepare(self) -> Preparation | None:
+        """What one of its texts waits for, and nobody is at."""
+        for entry in list(self.entries.values()):
+            found = entry.preparation
+            if found is not None and not found.is_taken:
+                return found
+        return None
 
     def is_settled(self, number: int) -> bool:
         """Whether a request has its outcome."""

@@ -14,6 +14,7 @@ import torch
 from ..decode.beam_group import Group
 from ..decode.beam_search import BeamSearch
 from ..decode.beam_search import place_of as place_of_group
+from ..decode.preparing import Preparation
 from ..decode.reading import Reading
 from ..decode.row import Certain, Reader, Request, Row
 from ..decode.row_search import RowSearch, place_of
@@ -29,6 +30,7 @@ from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam, Target
 from .call import Call, Entry, Outcome, Work
 from .scheduler import SHORT, Pace, Plan, Scheduler, by_arrival
+from .waiting import Waiting
 
 CAREFUL = 256
 """So many steps after memory ran out, as many texts are tried again as before."""
@@ -54,6 +56,7 @@ class Loop:
         self._memory = model.make_memory(blocks)
         self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
         self._rows = RowSearch(model)
+        self.waiting = Waiting(self._rows)
         self._encoder = model if isinstance(model, SourceModel) else None
         self._arrivals = 0
         self._is_whole = False
@@ -69,6 +72,11 @@ class Loop:
     def held_blocks(self) -> int:
         """How many blocks the texts on their way hold."""
         return self._pool.held
+
+    @property
+    def kept_blocks(self) -> int:
+        """How many blocks nobody holds, and texts may begin with."""
+        return self._pool.kept
 
     @property
     def held_slots(self) -> int:
@@ -87,6 +95,7 @@ class Loop:
         if self._pace is not self._full_pace and self.steps >= self._careful_until:
             self._pace = self._scheduler.pace = self._full_pace
         self._forget()
+        self.waiting.resume(self._scheduler.running)
         plan = self._scheduler.plan(self.calls)
         try:
             is_whole = self._read(plan, most, is_over)
@@ -96,6 +105,7 @@ class Loop:
         for entry in list(self._scheduler.running):
             if entry.work.done:
                 self._finish(entry)
+        self.waiting.begin(self._scheduler.running)
         self._forget()
         self.steps += 1
         self._is_whole = is_whole
@@ -109,9 +119,29 @@ class Loop:
 
     def close(self) -> None:
         """Give the memory back; nothing runs any more."""
+        self.stop_waiting()
         self.calls.clear()
         self._clear()
         self._memory = self.model.make_memory(0)
+
+    def to_prepare(self) -> Preparation | None:
+        """What a text waits for, and nobody is at; from any thread."""
+        found = (call.to_prepare() for call in list(self.calls))
+        return next((each for each in found if each is not None), None)
+
+    def stop_waiting(self) -> None:
+        """Break off what is found out for texts; from any thread."""
+        for call in list(self.calls):
+            for entry in list(call.entries.values()):
+                self.waiting.drop(entry)
+
+    def after_fork(self) -> None:
+        """Nobody is at anything, in a process that has none of the threads."""
+        self.waiting.is_attended = False
+        for call in self.calls:
+            call.waiting = 0
+            for entry in call.entries.values():
+                entry.preparation = None
 
     def certain(self, entry: Entry) -> Certain:
         """What the text of a request will begin with, whatever comes."""
@@ -138,10 +168,9 @@ class Loop:
         """What lets rows go on by themselves, where the model's device can do that."""
         if not isinstance(self._pool, BlockPool):
             return None
-        records = Records(LANES)
+        records = Records(LANES, self.model.vocabulary.size)
         backend = backend_of(self.model, self._memory, records)
-        size = self.model.vocabulary.size
-        return None if backend is None else Lanes(self._rows, self._pool, backend, records, size)
+        return None if backend is None else Lanes(self._rows, self._pool, backend, records, self.model.vocabulary)
 
     def _make_drafter(self) -> Drafter | None:
         """What guesses how rows go on, where the model can read guesses."""
@@ -166,7 +195,7 @@ class Loop:
                 if not is_ended:
                     # Beams may have been left half continued; their search comes to the same again.
                     again = self._again(entry) if isinstance(work, Row) else self._start(work.request, _source(work))
-                    left.append(Entry(call, number, entry.arrival, again, True, entry.steps))
+                    left.append(Entry(call, number, entry.arrival, again, True, entry.steps, is_again=True))
                     call.entries[number] = left[-1]
                 else:
                     self._finish(entry)
@@ -177,6 +206,7 @@ class Loop:
         for call in self.calls:
             if call.is_cancelled:
                 for entry in list(call.entries.values()):
+                    self.waiting.drop(entry)
                     self._scheduler.drop(entry)
                 call.entries.clear()
         self.calls[:] = [call for call in self.calls if call.entries or call.is_waiting]
@@ -186,17 +216,23 @@ class Loop:
         number, request = call.begun, call.requests[call.begun]
         self._arrivals += 1
         source = self._sources.get(request.start.source) if request.start.source else None
-        entry = Entry(call, number, self._arrivals, self._start(request, source))
+        entry = Entry(call, number, self._arrivals, self._start(request, source, may_wait=self._may_wait(call, 1)))
         call.entries[number] = entry
         call.begun = number + 1
         return entry
 
-    def _start(self, request: Request, source: Any) -> Work:
+    def _may_wait(self, call: Call, joining: int = 0) -> bool:
+        """Whether rows of a call may sit out steps; where they go on by themselves they pause instead."""
+        running = len(self._scheduler.running) + joining
+        return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
+
+    def _start(self, request: Request, source: Any, *, may_wait: bool = False) -> Work:
         table = self._pool.table(source, request.start.source or None)
         if isinstance(request.search, Target):
             return self._populations.start(request, table)
-        search = self._beams if isinstance(request.search, Beam) else self._rows
-        return search.start(request, table)
+        if isinstance(request.search, Beam):
+            return self._beams.start(request, table)
+        return self._rows.start(request, table, may_wait=may_wait)
 
     def _again(self, entry: Entry) -> Work:
         """The same work with everything to read again."""
@@ -212,6 +248,7 @@ class Loop:
         Returns whether everything is as a step leaves it.
         """
         if not plan.entries:
+            self.waiting.pause(self._scheduler.running)
             return True
         if self._pool.copies:
             self._memory.copy(_last_of(self._pool.copies))
@@ -292,6 +329,7 @@ class Loop:
             if any(reader.pending for reader in work.readers):
                 continue
             if isinstance(work, Row):
+                work.may_wait = self._may_wait(entry.call)
                 rows.append(work)
             elif isinstance(work, Group):
                 groups.append(work)

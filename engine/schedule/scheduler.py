@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..decode.row import Reader
+from ..decode.row import Reader, Row
 from ..memory.pool import Pool
 from ..memory.tables import BLOCK, Chunk
 from .call import Call, Entry, Work
@@ -95,9 +95,17 @@ class Scheduler:
         leads: Leads = {}
         prompts: list[Entry] = []
         for entry in list(self.running):
-            if entry.gave_up or entry.work.done:
+            if entry.gave_up or entry.waits or entry.work.done:
                 continue
-            readers = entry.work.readers
+            work = entry.work
+            if isinstance(work, Row) and len(work.pending) <= SHORT:
+                # As below, and quicker: most that runs is this.
+                if self._pool.has_slack(work.table, len(work.pending)) or self._make_room(entry):
+                    plan.writing.add(entry.call)
+                    if work.pending:
+                        plan.add(entry, work, work.pending)
+                continue
+            readers = work.readers
             if any(len(reader.pending) > SHORT for reader in readers):
                 prompts.append(entry)
             elif all(self._pool.has_slack(each.table, len(each.pending)) for each in readers) or self._make_room(entry):
@@ -142,7 +150,7 @@ class Scheduler:
         self.running.remove(entry)
         for reader in entry.work.readers:
             self._pool.release(reader.table)
-        entry.gave_up = True
+        entry.gave_up = entry.is_again = True
         entry.work = self._again(entry)
         self.back.appendleft(entry)
 
@@ -165,8 +173,11 @@ class Scheduler:
             begin = None if reader.table.tokens or last else (reader.table.node, tuple(reader.pending))
             if begin in leads:
                 plan.twins.append((entry, reader, leads[begin]))
+                entry.find(len(reader.pending))
                 continue
-            del reader.pending[: self._pool.adopt(reader.table, reader.pending)]
+            if adopted := self._pool.adopt(reader.table, reader.pending):
+                del reader.pending[:adopted]
+                entry.find(adopted)
             count = min(left, len(reader.pending) - last)
             if self._pool.missing(reader.table, count) > self._pool.available:
                 count = self._gives_way(entry, reader, count, plan)
@@ -208,7 +219,8 @@ class Scheduler:
             # Read again, a text that was broken off may turn out to be at its end.
             if not entry.work.done:
                 texts += entry.width
-                self._read_on(entry, plan, leads)
+                if not entry.waits:
+                    self._read_on(entry, plan, leads)
         for call in calls:
             while call.is_waiting and self._left(call, plan):
                 request = call.requests[call.begun]
@@ -219,7 +231,8 @@ class Scheduler:
                 self.running.append(entry)
                 if not entry.work.done:
                     texts += entry.width
-                    self._read_on(entry, plan, leads)
+                    if not entry.waits:
+                        self._read_on(entry, plan, leads)
 
     def _has_room(self, texts: int, blocks: int) -> bool:
         """Whether one more may join, with which there are so many texts, and that needs so many blocks."""

@@ -266,8 +266,12 @@ class ChartAutomaton:
             self._mend()
 
     def resolve(self, code: int) -> None:
-        """Do what a kernel's code asks for: expand a lazy node, or make room. Raises LimitError and Cancelled."""
+        """Do what a kernel's code asks for: expand a lazy node, or make room.
+
+        Raises LimitError, Cancelled and NotReadyError.
+        """
         if code == answers.EXPAND:
+            self.meter.check_ready()
             self._expand()
         elif code == answers.EXHAUSTED:
             raise self.meter.refusal()

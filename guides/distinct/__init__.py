@@ -2,6 +2,7 @@
 
 `words` and `rivals` have what equal values have in common, and those that one in progress may come to; `written` the
 values so far; `frames` and `trail` read texts into what is in progress, in `pieces`; `heads` and `effects` say what
-tokens do to that, `moves` at places of one kind, so that most steps are some lookups; `variety` and `ways` what can
-still be written; `remembering_guide` has the states, `refusing_guide` their masks, `distinct_guide` is the guide.
+tokens do to that, `moves` at places of one kind, so that most steps are some lookups, `flat` in arrays, where it is all
+strings; `variety` and `ways` what can still be written; `remembering_guide` has the states, `refusing_guide` their
+masks, `distinct_guide` is the guide.
 """

@@ -19,6 +19,8 @@ from .words import word_of
 
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
 EACH_TOKEN = 600
+MOST_SHARED = 64
+"""Of how many places the effects are kept for all guides of a vocabulary."""
 
 
 class Effect(NamedTuple):
@@ -88,7 +90,13 @@ class Effects:
         self._ways = ways
         self._heads = heads
         self._texts = vocabulary.tokens
-        self._effects: dict[tuple[int, int], dict[int, Effect]] = {}
+        # What tokens do to trails without values is the same in all guides that read strings alike.
+        with heads.lock:
+            readers = heads.readers
+            kind = (trails.canonical, trails.with_names)
+            if kind not in readers:
+                readers[kind] = Trails(heads, canonical=kind[0], with_names=kind[1])
+            self._reader: Trails = readers[kind]
         self._narrow: dict[int, Narrow] = {}
         self._unsafe: dict[tuple[int, int, int], Unsafe] = {}
 
@@ -113,8 +121,8 @@ class Effects:
             allowed = allowed & self._heads.quoted
         elif mode == WORD:
             allowed = allowed & self._heads.ending
-        effects = self._effects.setdefault((number, mode), {})
-        blank = self._blank(shape, mode)
+        with self._heads.lock:
+            blank, effects = self._shared(shape, mode)
         room: dict[tuple[int, int, Kind], Any] = {}
         for token in tokens_of(allowed):
             data = self._texts[token]
@@ -122,7 +130,8 @@ class Effects:
                 continue
             effect = effects.get(token)
             if effect is None:
-                effect = effects[token] = self._effect(blank, shape, data)
+                with self._heads.lock:
+                    effect = effects[token] = self._effect(blank, shape, data)
             if effect.is_loose:
                 found.loose.append(token)
             if not effect.is_told:
@@ -200,7 +209,7 @@ class Effects:
         if mode in STRINGS and b'"' not in data and b"\\" not in data:
             return Simple(False, data, mode, None)
         log: list[Completed] = []
-        blank = self._blank(self._trails.shapes[trail.frame.shape], mode)
+        blank = self._blank(self._trails, self._trails.shapes[trail.frame.shape], mode)
         found, end = self._trails.read(blank, data, 0, lambda _: False, log)
         if end < 0 or found is None or found.frame.parent is not blank.frame.parent:
             return None
@@ -215,10 +224,19 @@ class Effects:
             return Simple(True, data[: ended.start()], found.mode, begin) if ended else None
         return Simple(True, value[1:], found.mode, begin) if isinstance(value, bytes) and mode in STRINGS else None
 
+    def _shared(self, shape: Shape, mode: int) -> tuple[Trail, dict[int, Effect]]:
+        """A trail without values, and what is known of tokens there, of all guides that read strings alike."""
+        known, key = self._heads.effects, (self._reader.canonical, self._reader.with_names, shape, mode)
+        if key not in known:
+            if len(known) >= MOST_SHARED:
+                known.clear()
+            known[key] = self._blank(self._reader, shape, mode), {}
+        return known[key]
+
     def _effect(self, blank: Trail, shape: Shape, data: bytes) -> Effect:
         spend(EACH_TOKEN)
         log: list[Completed] = []
-        found, end = self._trails.read(blank, data, 0, lambda _: False, log)
+        found, end = self._reader.read(blank, data, 0, lambda _: False, log)
         if end < 0:
             return UNTOLD
         closed = any(isinstance(each.value, Container) and not each.begun for each in log)
@@ -241,14 +259,14 @@ class Effects:
         begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
         return Effect(found, tuple(values), names, True, goes_on, is_after or bool(log), begins_word)
 
-    def _blank(self, shape: Shape, mode: int) -> Trail:
+    def _blank(self, trails: Trails, shape: Shape, mode: int) -> Trail:
         """A trail without values in containers as some are."""
         frame: Frame | None = None
         for number, (kind, is_watched) in enumerate(reversed(shape[:LEVELS])):
             is_last = number == min(len(shape), LEVELS) - 1
             is_value = not is_last or mode in VALUE_MODES
-            written = self._trails.nothing if is_watched or kind is OBJECT else None
-            around = self._trails.shape(frame, kind, is_watched=is_watched)
+            written = trails.nothing if is_watched or kind is OBJECT else None
+            around = trails.shape(frame, kind, is_watched=is_watched)
             frame = Frame(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
         # What no string begins with, so that the one in progress is none of those that tokens have in whole

@@ -11,11 +11,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.distinct.layout import CHILD, RESTS, WHOLE, Spelt, rehash
+from ...kernels.distinct.layout import NONE as NOTHING
 from ...tokenizers_adapter import Vocabulary
+from ..locks import new_lock
 from .words import word_of
 
 Mask = NDArray[np.uint32]
 
+LETTERS = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
+"""The bytes of ASCII that strings have as they are."""
 _BOUNDS = b" \t\n\r,]}"
 """What may be behind a word."""
 _BETWEEN = re.compile(rb"(?:^|(?<=[ \t\n\r,\[:]))[-+.0-9a-zA-Z]+(?=[ \t\n\r,\]}])")
@@ -30,6 +35,7 @@ class Heads:
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
     opening: those of them that have a bracket before it, or space in front
+    readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
     """
 
     _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, Heads]] = weakref.WeakKeyDictionary()
@@ -53,7 +59,13 @@ class Heads:
         quoted = np.flatnonzero(texts.of(b'"')).tolist()
         for token in quoted:
             self._add_quotes(token, tokens[token] or b"")
+        odd = texts.of(bytes(byte for byte in range(256) if byte not in LETTERS))
+        self._is_plain = (odd == 0) & texts.some
         self._masks: dict[tuple[int, bytes], Mask] = {}
+        # For `Effects`, which hold this lock
+        self.lock = new_lock()
+        self.readers: dict[tuple[bool, bool], Any] = {}
+        self.effects: dict[Any, tuple[Any, dict[int, Any]]] = {}
         self.longest = max(map(len, self.closers), default=0)
         self.longest_token = max((len(text) for text in tokens if text), default=0)
         self.quoted = self.packed(quoted)
@@ -136,6 +148,28 @@ class Heads:
         return found
 
     @cached_property
+    def spelt(self) -> Spelt:
+        """The strings that some tokens have in whole, and what some have before a quote, as tries."""
+        children: dict[tuple[int, int], int] = {}
+        depth, ends = [0, 0], set[int]()
+        wholes = (each for each in self.inner if isinstance(each, bytes))
+        for root, texts in ((WHOLE, wholes), (RESTS, (each[::-1] for each in self.closers))):
+            for text in texts:
+                node = root
+                for byte in text:
+                    after = children.setdefault((node, byte), len(depth))
+                    if after == len(depth):
+                        depth.append(depth[node] + 1)
+                    node = after
+                ends.add(node)
+        rows = [(CHILD, *key, child) for key, child in children.items()]
+        table = np.full((1 << (4 * len(rows) + 4).bit_length(), 4), NOTHING, np.int32)
+        rehash(np.array(rows, np.int32).reshape(-1, 4), table)
+        is_end = np.zeros(len(depth), np.uint8)
+        is_end[list(ends)] = 1
+        return Spelt(table, is_end, np.array(depth, np.int32), self._is_plain.astype(np.uint8))
+
+    @cached_property
     def twins(self) -> dict[int, tuple[int, ...]]:
         """The tokens with the same bytes as others, by each of them."""
         return {token: (*others, self._by_text[text]) for text, others in self._others.items()
@@ -148,14 +182,14 @@ class Heads:
 
 
 class _Counts:
-    """How many of some bytes each token has."""
+    """How many of some bytes each token has; some: whether it has any."""
 
     def __init__(self, tokens: Sequence[bytes | None]) -> None:
         lengths = np.fromiter((len(text or b"") for text in tokens), np.int64, len(tokens))
         self._ends = np.cumsum(lengths)
         self._starts = self._ends - lengths
         self._bytes = np.frombuffer(b"".join(text or b"" for text in tokens) + b"\0", np.uint8)
-        self._is_text = lengths > 0
+        self.some = lengths > 0
 
     def of(self, wanted: bytes) -> NDArray[np.int64]:
         """int64 [tokens]: how many of the bytes are among the wanted ones."""
@@ -164,7 +198,7 @@ class _Counts:
 
     def first(self, wanted: bytes) -> NDArray[np.bool_]:
         """bool [tokens]: whether the first byte is one of them."""
-        return self._is_text & self._are(wanted)[self._starts]
+        return self.some & self._are(wanted)[self._starts]
 
     def _are(self, wanted: bytes) -> NDArray[np.bool_]:
         table = np.zeros(256, np.bool_)

@@ -45,9 +45,13 @@ class Spot:
     words: where none of these is there, the tokens to be tried lead on
     is_robust: whether a string may go on to very many values, whatever it may have next but its end
     is_roomy: whether a text can be completed from there whatever has been written
+    flat: the number that it has in `Flat`, -1 if it has none; None until somebody asks
     """
 
-    __slots__ = ("is_robust", "is_roomy", "lacking", "mode", "moves", "shape", "signature", "state", "unsafe", "words")
+    __slots__ = (
+        *("flat", "is_robust", "is_roomy", "lacking", "mode", "moves", "shape", "signature", "state", "unsafe"),
+        "words",
+    )
 
     def __init__(self, state: int, shape: int, mode: int) -> None:
         self.state = state
@@ -60,6 +64,7 @@ class Spot:
         self.words: list[Value] = []
         self.is_robust = False
         self.is_roomy = False
+        self.flat: int | None = None
 
 
 Hits = tuple[tuple[Value, ...], bytes | None]

@@ -12,6 +12,7 @@ from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .effects import Unsafe
+from .flat import FIRST_FLAT
 from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
 from .moves import NO_SIGNATURE, Spot, hits_of
 from .pieces import joined, size_of
@@ -48,12 +49,28 @@ class RefusingGuide(RememberingGuide):
 
     def _forget(self, kept: object) -> None:
         self._moves.forget_signatures()
+        if self._flat is not None:
+            self._flat.signatures.clear()
         self._lacking.clear()
         for state in [state for state in self._signatures if state >= FIRST_NUMBER]:
             del self._signatures[state]
         for key in [key for key in list(self._rows) if key < NO_SIGNATURE]:
             self._rows.pop(key, None)
         super()._forget(kept)
+
+    def row(self, state: int) -> int:
+        """The number of the row of `table` that holds `mask(state)`."""
+        if type(state) is int and state >= FIRST_FLAT and self._flat and self._kept is self._automaton.kept:
+            flat = self._flat
+            try:
+                signature = flat.signatures[flat.looks[state - FIRST_FLAT]]
+                row = self._rows[signature]
+                self._masks.touch(row)
+                if self._rows[signature] == row:  # not given away by another thread before it was touched
+                    return row
+            except (IndexError, KeyError):
+                return super().row(state)
+        return super().row(state)
 
     def _new_row(self, state: int) -> int:
         """As `row`, where it is not known."""
@@ -64,11 +81,11 @@ class RefusingGuide(RememberingGuide):
 
     def _quick_row(self, state: int) -> int | None:
         """As `row`, where the tokens that are to be refused are known; None elsewhere."""
-        index = state - FIRST_NUMBER
         with self._lock, self._tables.lock:
-            if index >= len(self._given) or self._kept is not self._automaton.kept:
+            if self._kept is not self._automaton.kept:
                 return None
-            trail = self._given[index]
+            trail = self._place(state)[1]
+            assert trail is not None
             spot: Spot = trail.spot
             if spot.signature == NO_SIGNATURE or spot.unsafe is None:
                 return None
@@ -90,6 +107,9 @@ class RefusingGuide(RememberingGuide):
             spot: Spot = trail.spot
             super().row(place)
             unsafe = self._moves.learn(trail, self._signatures[place])
+            known = self._effects.known(place, trail)
+            if known is not None and self._flat is not None:
+                self._flat.learn_spot(spot, known)
             refused = None if unsafe is None else self._quick_refused(unsafe, place, trail)
             if refused is None:
                 refused = self._look_refused(place, trail)
@@ -124,6 +144,8 @@ class RefusingGuide(RememberingGuide):
         if len(self._signatures) >= MAX_STEPS:
             self._signatures.clear()
         self._signatures[state] = signature
+        if state >= FIRST_FLAT and self._flat is not None:
+            self._flat.note(state - FIRST_FLAT, signature)
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
         ending = self._heads.ending_word if refused.are_words else self._heads.ending_string

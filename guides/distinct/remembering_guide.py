@@ -8,10 +8,12 @@ from ...kernels.answers import DEAD
 from ...kernels.chart.interning import HI, LO
 from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
 from ...kernels.chart.ways import follow
+from ...kernels.distinct.layout import LEFT
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
 from .effects import Effects
+from .flat import FIRST_FLAT, Flat
 from .frames import Trail
 from .heads import Heads
 from .moves import Moves
@@ -61,6 +63,11 @@ class RememberingGuide(LiftedGuide):
         self._closing.only_shortest = True
         self._chart_steps: dict[int, int] = {}
         self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps)
+        # Where strings have several spellings what is flat cannot be told by their bytes.
+        tokens = self._tables.bytes
+        self._flat = (
+            Flat(self._trails, self._ways, self._effects, self._heads, tokens, self._meter) if canonical else None
+        )
         self._given: list[Trail] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._begins: dict[int, bool] = {}
@@ -70,6 +77,9 @@ class RememberingGuide(LiftedGuide):
         """The chart's state and the trail of a state. Raises StateError."""
         if state < FIRST_NUMBER:
             return state, None
+        if state >= FIRST_FLAT and self._flat is not None and state - FIRST_FLAT in self._flat:
+            trail = self._flat.trail(state - FIRST_FLAT)
+            return trail.spot.state, trail
         if state - FIRST_NUMBER >= len(self._given):
             raise no_state(state)
         trail = self._given[state - FIRST_NUMBER]
@@ -82,6 +92,10 @@ class RememberingGuide(LiftedGuide):
         after, trail = place
         if trail is None:
             return after
+        trail.spot = self._moves.spot(after, trail)
+        flat = None if self._flat is None else self._flat.place(trail.spot, trail, self._place(state)[1])
+        if flat is not None:
+            return FIRST_FLAT + flat
         # Steps by tokens are remembered as such, and by the bytes of others
         tokens = self._heads.spelling(data)
         key = (state, data)
@@ -96,7 +110,6 @@ class RememberingGuide(LiftedGuide):
                 )
             if count % LOOKS == 0:
                 self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-            trail.spot = self._moves.spot(after, trail)
             number = self._add(len(data), trail)
             if tokens:
                 self._note_steps([state << 32 | token for token in tokens], number)
@@ -122,12 +135,16 @@ class RememberingGuide(LiftedGuide):
     @property
     def trail_bytes(self) -> int:
         """About how much memory the states with a trail take."""
-        return self._trails.states_bytes + self._trails.values.held_bytes
+        return self._states_bytes + self._trails.values.held_bytes
+
+    @property
+    def _states_bytes(self) -> int:
+        return self._trails.states_bytes + (0 if self._flat is None else self._flat.held_bytes)
 
     @property
     def is_worn(self) -> bool:
         """Whether so many states have been given out, which are never forgotten, that another guide should begin."""
-        return self._trails.states_bytes > self._meter.limits.memory >> 2
+        return self._states_bytes > self._meter.limits.memory >> 2
 
     def _differs(self, state: int) -> bool:
         """Whether an item of a watched array may begin in a state of the chart."""
@@ -222,6 +239,17 @@ class RememberingGuide(LiftedGuide):
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is int and type(token) is int and state >= FIRST_NUMBER and token >= 0:
+            if FIRST_FLAT <= state <= MOST_LEFT and token < self._size and self._flat is not None:
+                after = self._flat.step(self._flat.told, state - FIRST_FLAT, token)
+                if after < DEAD and after > LEFT:
+                    with self._lock:
+                        after = self._flat.slow_step(state - FIRST_FLAT, token)
+                if not self._automaton.is_crowded:
+                    if after >= 0:
+                        return FIRST_FLAT + after
+                    if after == DEAD or after <= LEFT:
+                        return DEAD if after == DEAD else LEFT - after
+                return super().advance(state, token)
             key = state << 32 | token
             known = self._steps.get(key)
             if known is None:
@@ -259,10 +287,30 @@ class RememberingGuide(LiftedGuide):
         with self._lock, self._meter:
             if self._automaton.is_crowded:
                 self._automaton.collect()
-            place = self._place(state)
-            after = self._number(state, self._vocabulary.tokens[token] or b"", self._place_after(place, token))
+            data = self._vocabulary.tokens[token] or b""
+            if self._flat is not None and self._learnt(self._flat, state - FIRST_FLAT, token, data):
+                return self._flat_step(self._flat, state - FIRST_FLAT, token)
+            after = self._number(state, data, self._place_after(self._place(state), token))
             self._note_steps([state << 32 | token], after)
             return after
+
+    def _learnt(self, flat: Flat, place: int, token: int, data: bytes) -> bool:
+        """Whether it is known from now on what a token does at such flat places."""
+        if place not in flat:
+            return False
+        bare = flat.bare(place)
+        found = self._place_after((bare.spot.state, bare), token)
+        if found is None:
+            return False
+        after, trail = found
+        if trail is not None:
+            trail.spot = self._moves.spot(after, trail)
+        return flat.learn(bare, token, data, after, trail)
+
+    def _flat_step(self, flat: Flat, place: int, token: int) -> int:
+        """As `advance`, where what the token does is known."""
+        after = flat.slow_step(place, token)
+        return FIRST_FLAT + after if after >= 0 else DEAD if after == DEAD else LEFT - after
 
     def _place_after(self, place: Place, token: int) -> Place | None:
         """The state after a token; None if it is not allowed."""
@@ -297,5 +345,8 @@ class RememberingGuide(LiftedGuide):
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete; never within what is remembered."""
-        state, trail = self._place(state_of(state, MOST_LEFT))
+        state = state_of(state, MOST_LEFT)
+        if self._flat is not None and state - FIRST_FLAT in self._flat:
+            return False
+        state, trail = self._place(state)
         return trail is None and super().is_accepting(state)

@@ -204,6 +204,10 @@ class Variety:
             note(self._zeros, [state], known)
         return known
 
+    def loops_on(self, state: int, letters: bytes) -> bool:
+        """Whether each of some bytes leads from a state of the chart to itself."""
+        return bool((self._automaton.transitions(state)[list(letters)] == state).all())
+
     def _variety_of(self, state: int, choices: Any) -> int:
         """A product of how many of the bytes lead to one state each time: texts of those are as many values."""
         found = 1
@@ -218,6 +222,7 @@ class Variety:
             best = int(np.argmax(counts))
             found *= int(counts[best])
             state = int(targets[best])
+            found *= self._variety.get((state, choices is _DIGITS), 1)
             if found >= MANY:
                 break
         return min(found, MANY)
@@ -243,7 +248,7 @@ class Variety:
             if not place[1]:
                 after[0x22] = -1
             behind, after[0x5C] = int(after[0x5C]), -1
-            found = {(target, False) for target in np.unique(after[after >= 0]).tolist()}
+            found = {(target, False) for target in set(after[after >= 0].tolist())}
             if behind >= 0:
                 found.add((behind, not place[1]))
             todo += found - before.keys()

@@ -101,16 +101,19 @@ class Written:
     """A set of values: the first ones of a ledger, and a few that came last.
 
     count: how many there are; serial: a number that no other set has; hits: those that some tokens have in whole
+    next: a value and the set with that one more, the last of which that was asked for; flat: its number in the guide's
+    `Flat`, -1 if that is not known
     """
 
-    __slots__ = ("_all", "_heads", "_next", "count", "hits", "serial")
+    __slots__ = ("_all", "_heads", "count", "flat", "hits", "next", "serial")
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
         # The ledger, how many of its values count, and the values that came last; it is replaced as a whole
         self._all: tuple[Ledger, int, tuple[Value, ...]] = (Ledger(heads), 0, ())
-        self._next: tuple[Value, Written] | None = None
+        self.next: tuple[Value, Written] | None = None
         self.count = 0
+        self.flat = -1
         self.serial = next(_serials)
         self.hits: tuple[Value, ...] = ()
 
@@ -120,17 +123,18 @@ class Written:
 
     def adding(self, value: Value) -> Written:
         """The set with one more value."""
-        known = self._next
+        known = self.next
         if known is not None and known[0] == value:
             return known[1]
         ledger, first, last = self._all
         if len(last) >= UNSORTED:
             ledger, first, last = self._settled()
         more = Written.__new__(Written)
-        more._heads, more._all, more._next = self._heads, (ledger, first, (*last, value)), None
+        more._heads, more._all, more.next = self._heads, (ledger, first, (*last, value)), None
+        more.flat = -1
         more.count, more.serial = self.count + 1, next(_serials)
         more.hits = (*self.hits, value) if value in self._heads.inner else self.hits
-        self._next = (value, more)
+        self.next = (value, more)
         return more
 
     def _settled(self) -> tuple[Ledger, int, tuple[Value, ...]]:

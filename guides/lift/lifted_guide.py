@@ -194,7 +194,7 @@ class LiftedGuide(TableGuide):
     @paused
     def _new_row(self, state: int) -> int:
         """As `row`, where it is not known."""
-        with self._lock, self._meter, self._tables.lock:
+        with self._lock, self._meter:
             self._prepare(state)
             return self._compute(state)
 
@@ -276,22 +276,33 @@ class LiftedGuide(TableGuide):
                 self._masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int) -> int:
-        """The number of the row with the mask of a state. Hold the locks."""
+        """The number of the row with the mask of a state. Hold the guide's lock.
+
+        Walks are made without the lock of the tables, which other guides of the vocabulary wait for.
+        """
         signature = state
         if state != DEAD and self._tables.spells_all_bytes:
             signature = self._automaton.run(probe, state, self._found)
-        row = self._rows.get(signature)
-        if row is None:
-            mask = np.zeros(self._tables.words, np.uint32) if state == DEAD else self._walk(state)
-            if state != DEAD and self._automaton.ends(state):
-                mask |= self._tables.eos_words
-            row = self._masks.store(self._rows, signature, mask)
-        else:
-            self._masks.touch(row)
+        row = self._tables.row_of(self._rows, signature, lambda: self._complete(state))
         if len(self._signatures) >= MAX_STEPS:
             self._signatures.clear()
         self._signatures[state] = signature
         return row
+
+    def _complete(self, state: int) -> Mask:
+        """The mask of a state that was probed last. Hold the guide's lock."""
+        if state == DEAD:
+            return np.zeros(self._tables.words, np.uint32)
+        mask = self._walk(state)
+        return mask | self._tables.eos_words if self._automaton.ends(state) else mask
+
+    def _copied(self, state: int) -> Mask:
+        """A copy of a state's mask, the caller's own. Hold the guide's lock."""
+        while True:
+            before = self._masks.evictions
+            mask = self._masks.rows[self._compute(state)].copy()
+            if self._masks.evictions == before:
+                return mask
 
     def _walk(self, state: int) -> Mask:
         """The mask of a state that was probed last, without EOS."""
@@ -300,7 +311,7 @@ class LiftedGuide(TableGuide):
         trie = self._tables.branches
         found = Shortcut(*self._found.tolist())
         if found.kind == BESIDE:
-            mask = self._masks.rows[self._compute(found.usual)] & ~self._tables.eos_words
+            mask = self._copied(found.usual) & ~self._tables.eos_words
             self._automaton.run(walk_beside, trie, state, found.usual, mask)
             return mask
         mask = np.zeros(self._tables.words, np.uint32)

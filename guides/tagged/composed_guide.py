@@ -208,13 +208,8 @@ def _check_free(free: Free) -> None:
         for end in range(1, len(each)):
             if any(marker.startswith(each[end:]) for marker in exits):
                 raise OptionError(f"the marker {each!r}, which is refused, ends as one begins that is not")
-    heads = {byte for text in free.unlike for byte in text.encode()}
-    if (
-        not all(free.unlike)
-        or heads.intersection(marker[0] for marker in [*exits, *refused])
-        or max(heads, default=0) > 127
-    ):
-        raise OptionError(f"free text unlike {brief(free.unlike)}: texts of ASCII in which no marker begins")
+    if not all(each and each.isascii() for each in free.unlike):
+        raise OptionError(f"free text unlike {brief(free.unlike)}: texts of ASCII")
 
 
 def _check_named(named: Named) -> None:

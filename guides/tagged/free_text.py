@@ -33,7 +33,7 @@ class FreeText:
     matched: the node behind a marker; needed: the fewest bytes behind one up to `target`, the end of the rule
     refused: those of the markers that may not be there
     may_end: whether the text may end between characters, without a marker
-    unlike: texts of ASCII that it does not begin with; no marker begins with a character of one
+    unlike: texts of ASCII that it does not begin with
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class FreeText:
         else:
             edges = self._edges(key.place, targets)
         if key.head is not None:
-            edges = self._edges_of_head(key.head, edges)
+            edges = self._edges_of_head(key.head, edges, targets)
         spend(STEPS_PER_EDGE * len(edges))
         links: list[Link] = [(EPSILON, self._target, 0)] if self._can_end(key) else []
         self._graph.define(node, edges, links)
@@ -112,7 +112,7 @@ class FreeText:
             edges.append((MARK, MARK, self._behind(targets[MARK])))
         return edges
 
-    def _edges_of_head(self, head: bytes, edges: list[Edge]) -> list[Edge]:
+    def _edges_of_head(self, head: bytes, edges: list[Edge], targets: dict[int, bytes]) -> list[Edge]:
         """The edges, but those along a text that it must not begin with, which lead on along that or nowhere."""
         along = self._heads[head]
         found: list[Edge] = []
@@ -122,7 +122,11 @@ class FreeText:
                 if begin < byte:
                     found.append((begin, byte - 1, node))
                 if head + bytes((byte,)) not in self._unlike:
-                    found.append((byte, byte, self._node(Key(head=head + bytes((byte,))))))
+                    begun = targets.get(byte, b"")
+                    if begun not in self._markers.numbers:
+                        found.append((byte, byte, self._node(Key(begun, head=head + bytes((byte,))))))
+                    elif begun not in self._refused:
+                        found.append((byte, byte, self._matched(begun)))
                 begin = byte + 1
             if begin <= last:
                 found.append((begin, last, node))

@@ -83,7 +83,7 @@ class Free:
 
     exits: the markers, and what follows each; refused: markers that it does not contain
     may_end: whether it may also end without a marker
-    unlike: texts of ASCII that it does not begin with; no marker begins with a character of one
+    unlike: texts of ASCII that it does not begin with
     """
 
     exits: tuple[tuple[Marker, Piece], ...] = ()

@@ -10,18 +10,22 @@ from numpy.typing import NDArray
 from ..jit.aliases import Int
 from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit, shared_njit
+from .sums import along
 from .tiles import HEIGHT, line_narrow, line_wide, low_narrow, low_wide, tall_narrow, tall_wide, turn
 
 Reals = NDArray[np.floating[Any]]
 
 FAST = {"contract", "reassoc", "nsz", "arcp"}
-FEW = 8
-"""Up to so many tokens each sum is taken along its row of the matrix; more lie side by side in vectors."""
 
 
 def lanes_of(dtype: Any) -> int:
     """How many tokens are multiplied at once: two vectors of them."""
     return 2 * VECTOR // np.dtype(dtype).itemsize
+
+
+def few_of(dtype: Any) -> int:
+    """Up to so many tokens each sum is taken along its row of the matrix; more lie side by side in vectors."""
+    return 3 * lanes_of(dtype) // 8
 
 
 def room_of(widest: int, tallest: int, dtype: Any) -> tuple[Reals, Reals]:
@@ -37,7 +41,7 @@ def product_of(states: Reals, weight: Reals, bias: Reals | None) -> Reals:
     All contiguous, of float32 or float64.
     """
     tokens, (count, width) = len(states), weight.shape
-    room = room_of(width, count, states.dtype) if tokens > FEW else room_of(0, 0, states.dtype)
+    room = room_of(width, count, states.dtype) if tokens > few_of(states.dtype) else room_of(0, 0, states.dtype)
     out = np.empty((tokens, count), states.dtype)
     multiply_rows(out, states, weight, np.empty(0, states.dtype) if bias is None else bias, *room)
     return out
@@ -52,10 +56,10 @@ def multiply(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals,
     weight: [count, width]; bias: [count], or none
     across, sums: `room_of` such sizes or larger ones
     """
-    if tokens <= FEW:
+    lanes = VECTOR // states.itemsize
+    if 4 * tokens <= 3 * lanes:
         along(out, states, tokens, weight, bias)
         return
-    lanes = VECTOR // states.itemsize
     count, width = weight.shape
     to_columns(across, states, tokens, width)
     for row in range(count):
@@ -67,63 +71,6 @@ def multiply(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals,
     else:
         wide(sums, weight, across)
     to_rows(out, sums, tokens, count)
-
-
-@inner_njit
-def along(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals) -> None:
-    """Sums along four rows of the matrix at once, of two tokens where there are two."""
-    count, width = weight.shape
-    zero = states.dtype.type(0)
-    fours = count // 4 * 4
-    for token in range(tokens):
-        for row in range(count):
-            out[token, row] = bias[row] if bias.size > 0 else zero
-    for row in range(0, fours, 4):
-        token = 0
-        while token + 2 <= tokens:
-            x, y = states[token], states[token + 1]
-            a, b, c, d = zero, zero, zero, zero
-            e, f, g, h = zero, zero, zero, zero
-            for i in range(width):
-                p, q = x[i], y[i]
-                k, m = weight[row, i], weight[row + 1, i]
-                n, o = weight[row + 2, i], weight[row + 3, i]
-                a += p * k
-                b += p * m
-                c += p * n
-                d += p * o
-                e += q * k
-                f += q * m
-                g += q * n
-                h += q * o
-            out[token, row] += a
-            out[token, row + 1] += b
-            out[token, row + 2] += c
-            out[token, row + 3] += d
-            out[token + 1, row] += e
-            out[token + 1, row + 1] += f
-            out[token + 1, row + 2] += g
-            out[token + 1, row + 3] += h
-            token += 2
-        if token < tokens:
-            x = states[token]
-            a, b, c, d = zero, zero, zero, zero
-            for i in range(width):
-                p = x[i]
-                a += p * weight[row, i]
-                b += p * weight[row + 1, i]
-                c += p * weight[row + 2, i]
-                d += p * weight[row + 3, i]
-            out[token, row] += a
-            out[token, row + 1] += b
-            out[token, row + 2] += c
-            out[token, row + 3] += d
-    for row in range(fours, count):
-        for token in range(tokens):
-            a = zero
-            for i in range(width):
-                a += states[token, i] * weight[row, i]
-            out[token, row] += a
 
 
 @inner_njit

@@ -66,6 +66,24 @@ class Vectors:
         lower = [i + size if not i & size else self.lanes + i for i in range(self.lanes)]
         return self.chosen(one, other, upper), self.chosen(one, other, lower)
 
+    def totals(self, vectors: Sequence[Any]) -> Any:
+        """The sum of the lanes of each of some vectors, in the lane that has its number; as many as a power of two."""
+        left, size = list(vectors), 1
+        while size < self.lanes:
+            if len(left) > 1:
+                pairs = [self.exchanged(*pair, size) for pair in zip(left[::2], left[1::2], strict=True)]
+            else:
+                pairs = [(left[0], self.chosen(left[0], left[0], [i ^ size for i in range(self.lanes)]))]
+            left = [self.add(*pair) for pair in pairs]
+            size *= 2
+        return left[0]
+
+    def store_some(self, vector: Any, first: int, count: int, place: Any) -> None:
+        """Put so many lanes of a vector, a power of two of them, where a number is, and behind it."""
+        lanes = ir.Constant(ir.VectorType(_LANE, count), list(range(first, first + count)))
+        some = self.builder.shuffle_vector(vector, self._none, lanes)
+        self.builder.store(some, self.builder.bitcast(place, some.type.as_pointer())).align = self.bytes
+
     def spread(self, number: Any) -> Any:
         """A number in all lanes."""
         first = self.builder.insert_element(self._none, number, _LANE(0))

@@ -42,7 +42,7 @@ def advance(tokens: Ints, begun: Begun, known: Known, kept: Kept) -> NDArray[np.
         after = _after(int(begun.records[lane]), token, known) if is_active and token >= 0 else UNKNOWN
         kept.last[lane] = token
         kept.records[lane] = after
-        answer[lane] = token if is_active else INACTIVE, after != UNKNOWN
+        answer[lane] = token if is_active else INACTIVE, after
     return answer
 
 

@@ -10,8 +10,8 @@ reads, 0 for none; where the first of them lies in its text; its record, where i
 columns come the tokens it reads, unless it goes on, and then the numbers of its text's blocks."""
 HEADER = 4
 
-TOKEN, KNOWN = range(2)
-"""Columns of what a launch answers: the token that was chosen, and whether the record after it is known."""
+TOKEN, AFTER = range(2)
+"""Columns of what a launch answers: the token that was chosen, and the record after it, UNKNOWN if it is not known."""
 UNUSABLE, INACTIVE = -1, -2
 """In place of a token: logits out of which none can be chosen; a lane that read nothing."""
 

@@ -85,7 +85,7 @@ def advance_rows(
     tl.store(last + lane, token)
     tl.store(kept_records + lane, after)
     tl.store(answer + lane * 2, tl.where(is_active, token, _INACTIVE))
-    tl.store(answer + lane * 2 + 1, (after >= 0).to(tl.int32))
+    tl.store(answer + lane * 2 + 1, after)
 
 
 def begin(rows: Any, width: int, room: int, kept: Kept) -> Begun:

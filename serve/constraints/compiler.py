@@ -19,22 +19,28 @@ from ...guides.limits import Cancellation
 from ..errors import busy
 from ..metrics import Metrics
 from ..settings import Settings
+from .turns import Turns
 
 T = TypeVar("T")
 MOST_KEPT = 1024
 MOST_REFUSALS = 256
 UNKNOWN_BYTES = 1 << 20
+BURST = 0.1
+"""Seconds of compilation at full speed, whatever runs beside it."""
 
 
 class _Work(Generic[T]):
     """Something that is being made, and for how many."""
 
-    def __init__(self, make: Callable[[], T], seconds: float) -> None:
-        self.stop = Cancellation()
+    def __init__(self, make: Callable[[], T], seconds: float, turns: Turns, metrics: Metrics) -> None:
+        self.stop = Cancellation(turns.breathe)
         self.waiting = 0
         self.future: asyncio.Future[T]
         self._make = make
         self._seconds = seconds
+        self._turns = turns
+        self._metrics = metrics
+        self._since = time.perf_counter()
         self.is_late = False
 
     def run(self) -> T:
@@ -42,6 +48,9 @@ class _Work(Generic[T]):
         timer = threading.Timer(self._seconds, self._end)
         timer.daemon = True
         timer.start()
+        self._turns.begin()
+        begun = time.perf_counter()
+        self._metrics.compile_wait_seconds.observe(begun - self._since)
         try:
             with self.stop:
                 return self._make()
@@ -53,7 +62,9 @@ class _Work(Generic[T]):
                 "gives one; simplify it"
             ) from None
         finally:
+            self._turns.end()
             timer.cancel()
+            self._metrics.compile_seconds.observe(time.perf_counter() - begun)
 
     def _end(self) -> None:
         self.is_late = True
@@ -61,10 +72,14 @@ class _Work(Generic[T]):
 
 
 class Compiler:
-    """Makes what requests need of constraints. All but `close` is for the event loop."""
+    """Makes what requests need of constraints. All but `close` is for the event loop.
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    is_busy: whether texts are being written, which compilation would hold up
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, is_busy: Callable[[], bool] = lambda: False) -> None:
         self._settings = settings
+        self._turns = Turns(is_busy, settings.compile_share, BURST)
         self._metrics = metrics
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
         self._works: dict[Hashable, _Work[Any]] = {}
@@ -104,15 +119,13 @@ class Compiler:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> _Work[T]:
-        work: _Work[T] = _Work(make, self._settings.compile_seconds)
-        begun = time.perf_counter()
+        work: _Work[T] = _Work(make, self._settings.compile_seconds, self._turns, self._metrics)
         work.future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._works[key] = work
 
         def end(future: asyncio.Future[T]) -> None:
             if self._works.get(key) is work:
                 del self._works[key]
-            self._metrics.compile_seconds.observe(time.perf_counter() - begun)
             error = None if future.cancelled() else future.exception()
             if error is None and not future.cancelled():
                 self._keep(key, future.result(), weigh)

@@ -85,7 +85,7 @@ def _extract(asked: Constraint, model: Model, limits: Limits) -> Guide:
 
 
 def _structural(asked: Constraint, model: Model, limits: Limits) -> Guide:
-    return structural_guide(json.loads(asked.content), model.vocabulary, limits)
+    return structural_guide(json.loads(asked.content), model, limits)
 
 
 _MAKERS: dict[str, Callable[[Constraint, Model, Limits], Guide]] = {

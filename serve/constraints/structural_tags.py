@@ -6,25 +6,37 @@ import json
 from typing import Any, cast
 
 from ...checks import brief, items_of, shown, text_of
+from ...engine.models.protocol import Model
 from ...errors import OptionError
 from ...guides import JSONGuide, TaggedGuide
 from ...guides.limits import Limits
 from ...guides.protocol import Guide
-from ...tokenizers_adapter import Vocabulary
+from ...guides.tagged.composed_guide import ComposedGuide
+from .format_place import FormatError
+from .formats import Formats
 
 _STRUCTURE = ("begin", "schema", "end")
 
 
-def structural_guide(asked: Any, vocabulary: Vocabulary, limits: Limits) -> Guide:
-    """The guide of the form with `structures` and `triggers`. Raises OptionError, SchemaError."""
+def structural_guide(asked: Any, model: Model, limits: Limits) -> Guide:
+    """The guide of a `format`, or of the older form with `structures` and `triggers`. Raises OptionError, SchemaError.
+
+    A mistake in a format is a FormatError with its place.
+    """
     if not isinstance(asked, dict):
         raise OptionError(f"a structural tag is an object, not {shown(asked)}")
     given = cast("dict[str, Any]", asked)
+    vocabulary = model.vocabulary
     if given.get("format") is not None:
-        raise OptionError('structural tags with "format" are not supported; use "structures" and "triggers"')
+        for name in given.keys() - {"type", "format"}:
+            raise FormatError("a structural tag with a format has nothing else", (name,))
+        piece = Formats(model.tokenizer, vocabulary, limits).piece(given["format"], ("format",))
+        return ComposedGuide(piece, vocabulary, limits=limits)
     structures, triggers = items_of(given.get("structures")), items_of(given.get("triggers"))
     if not structures or not triggers:
-        raise OptionError('a structural tag has "structures", a list of {begin, schema, end}, and "triggers"')
+        raise OptionError(
+            'a structural tag has a "format", or "structures", a list of {begin, schema, end}, and "triggers"'
+        )
     heads = [text_of(trigger, f"trigger {number}") for number, trigger in enumerate(triggers)]
     tags: list[Any] = []
     for number, each in enumerate(structures):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...engine.generator import Generator
 from ...engine.results import Generation
-from ...errors import TrellmError
+from ...errors import OptionError, TrellmError
 from ..constraints.compiler import weight
 from ..constraints.constraint import Constraint
-from ..errors import ApiError, of_request
+from ..errors import ApiError, of_request, param_of
 from ..forms import (
     ArgumentsDelta,
     CallDelta,
@@ -58,23 +59,28 @@ async def prepared(service: Service, chat: Chat, constraint: Constraint) -> Prep
     is_inner = constraint.is_free or (not constraint.goals and hasattr(generator.guide, "lower_into"))
     if not is_inner:
         if asked.tools or not is_usual:
-            name = str(constraint.place[0]) if constraint.kind else "trellm.include"
-            raise ApiError(f"{name} with tools or thinking is not supported", constraint.place or ("trellm", "include"))
+            place = constraint.place if constraint.kind else ("trellm", "include")
+            raise _together(place, "tools" if asked.tools else "trellm.thinking")
         return Prepared(generator, [ids])
-    if chat.stop or chat.stop_token_ids:
-        name = "stop" if chat.stop else "stop_token_ids"
-        raise ApiError(f"{name} with tools, or a model that thinks, is not supported; leave it out", (name,))
+    if chat.stop_token_ids:
+        raise _together(("stop_token_ids",), "tools" if asked.tools else "a model that thinks")
+    if chat.stop and service.form.name == "harmony":
+        raise _together(("stop",), "the form 'harmony', which marks where messages end")
     plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
-    if not asked.tools and constraint.is_free and is_usual:
+    if not asked.tools and constraint.is_free and is_usual and not chat.stop:
         planned = generator  # what is read apart, and nothing is constrained
     return Prepared(planned, [(*ids, *plan.opening)], plan)
 
 
+def _together(place: Sequence[str | int], other: str) -> ApiError:
+    """A field that does not go together with something else."""
+    what = param_of(place)
+    return ApiError(f"{what} together with {other} is not supported; leave one of them out", place)
+
+
 def _asked(service: Service, chat: Chat) -> Asked:
-    if len(chat.tools or ()) > service.settings.tools:
-        raise ApiError(f"{len(chat.tools or ()):,} tools; up to {service.settings.tools:,} may be given", ("tools",))
     try:
-        tools = tools_of(chat.tools)
+        tools = tools_of(chat.tools, service.settings.tools)
         choice = choice_of(chat.tool_choice, tools)
     except TrellmError as error:
         raise of_request(error, ("tools",)) from None
@@ -92,7 +98,8 @@ async def _planned(
     tail = ids[-TAIL:] if form.thinks else ()
     answer: Any = generator.guide if constraint.kind else None
     choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
-    key = ("plan", constraint, json.dumps(chat.tools), choice, tail)
+    stop = (chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ())
+    key = ("plan", constraint, json.dumps(chat.tools), choice, tail, stop)
 
     def make() -> tuple[Plan, Generator[Any]]:
         plan = form.plan(
@@ -103,6 +110,7 @@ async def _planned(
             budget=asked.budget,
             answer=answer,
             prompt=tail,
+            stop=stop,
             limits=limits,
         )
         planned: Generator[Any] = Generator(service.model, plan.guide, limits=limits)
@@ -115,15 +123,9 @@ async def _planned(
     try:
         return await service.compiler.made(key, make, lambda made: weight(made[1]))
     except TrellmError as error:
+        if stop and type(error) is OptionError:  # of texts that end content and what begins a call
+            raise ApiError(f"stop together with tools: {error}", ("stop",), code="invalid_value") from None
         raise of_request(error, ("tools",) if asked.tools else ("trellm", "thinking")) from None
-
-
-def read_whole(plan: Plan, result: Generation[Any]) -> Message:
-    """A finished answer as messages have it."""
-    reader = plan.reader()
-    reader.feed(result.token_ids)
-    reader.finish()
-    return reader.message
 
 
 def message_fields(message: Message) -> dict[str, Any]:
@@ -143,6 +145,8 @@ def finish_of(message: Message, result: Generation[Any], budget: int | None) -> 
     """Why an answer ends. Calls are complete, or were cut and are no calls to be made."""
     if message.calls:
         return "tool_calls" if all(call.complete for call in message.calls) else "length"
+    if message.stopped:
+        return "stop"
     # Free text that a guide lets end anywhere is complete in its eyes where the budget ended it.
     is_cut = budget is not None and len(result.token_ids) >= budget
     return "length" if is_cut else REASONS[result.finish_reason]

@@ -13,7 +13,7 @@ from ..bodies import read
 from ..constraints.constraint import Constraint
 from ..requests.chat import Chat
 from ..service import Service
-from .calling import delta_fields, finish_of, message_fields, prepared, read_whole, readers
+from .calling import delta_fields, finish_of, message_fields, prepared, readers
 from .events import Answer, EventStream, event, while_connected
 from .scores import of_chat, scores_of
 from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
@@ -45,7 +45,7 @@ def _choice(begun: Begun, index: int, result: Generation[Any]) -> dict[str, Any]
     message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
     finish = REASONS[result.finish_reason]
     if begun.plan is not None:
-        read = read_whole(begun.plan, result)
+        read = begun.read(result)
         message, finish = message_fields(read), finish_of(read, result, begun.asked.budget)
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
     return {"index": index, "message": message, "logprobs": scores, "finish_reason": finish} | _ours(result)

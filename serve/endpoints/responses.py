@@ -16,7 +16,7 @@ from ..errors import ApiError, of_any
 from ..forms import Message
 from ..requests.responses import Responses, renamed
 from ..service import Service
-from .calling import finish_of, prepared, read_whole, readers
+from .calling import finish_of, prepared, readers
 from .events import Answer, EventStream, event, while_connected
 from .items import Items
 from .texts import REASONS, Begun, Prepared, begin, ours, whole
@@ -38,7 +38,7 @@ async def responses(request: Request) -> Response:
     if asked.stream:
         return EventStream(_events(begun, asked), begun.end)
     result = (await whole(request, begun))[0]
-    message = Message(result.text, None, ()) if begun.plan is None else read_whole(begun.plan, result)
+    message = begun.read(result)
     items = Items()
     for _ in items.of_message(message):
         pass
@@ -91,9 +91,9 @@ def _ended(
         "output": items.found,
         "usage": {
             "input_tokens": begun.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": begun.cached_tokens},
             "output_tokens": count,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": begun.reasoning_tokens},
             "total_tokens": begun.prompt_tokens + count,
         },
     }
@@ -129,6 +129,8 @@ async def _events(begun: Begun, asked: Responses) -> AsyncIterator[bytes]:
             if found:
                 yield b"".join(numbered(*each) for each in found)
     except Exception as error:  # what went wrong with this request is its own
-        said = renamed(of_any(error)).error
+        refused = renamed(of_any(error))
+        begun.service.metrics.fail(refused)
+        said = refused.error
         failed = head | {"status": "failed", "error": {"code": said["code"], "message": said["message"]}}
         yield numbered("response.failed", {"response": failed})

@@ -93,5 +93,9 @@ async def ready(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """What is counted, for Prometheus."""
     service: Service = request.app.state.service
-    service.metrics.held.set(service.engine.held_bytes)
-    return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+    counted, engine = service.metrics, service.engine
+    counted.waiting.set(service.relay.waiting)
+    counted.memory.labels("held").set(engine.held_bytes)
+    counted.memory.labels("kept").set(engine.kept_bytes)
+    counted.memory.labels("room").set(engine.memory_bytes)
+    return Response(counted.text(), media_type=CONTENT_TYPE)

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -20,14 +20,18 @@ from ...errors import TrellmError
 from ...guides.quoting.source import Span
 from ...tokenizers_adapter.text_stream import TextStream
 from ..constraints.constraint import Constraint
-from ..errors import ApiError, Place, of_any, of_constraint, of_request
-from ..forms import ContentDelta, Delta, Plan, Reader
+from ..errors import ApiError, Place, of_any, of_constraint, of_request, param_of
+from ..forms import ContentDelta, Delta, Message, Plan, Reader
 from ..requests.chat import Chat
 from ..requests.completion import Completion
+from ..requests.constrained import Ours
 from ..service import Service, Ticket, Work
 from ..texts.run import Ended, Grown, Run
 from .events import DONE, event, while_connected
 
+SHORT = 512
+"""A text of fewer tokens, without anything of our own about it, is read where it is: another thread costs more."""
+_PLAIN = Ours()
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 
 
@@ -58,7 +62,8 @@ Prepare = Callable[[Constraint], Awaitable[Prepared]]
 class Begun:
     """A request whose texts are on their way.
 
-    choices: how many there are; key: of the answer; created: when, in seconds since 1970
+    choices: how many there are; copies: how often each prompt was entered for them
+    key: of the answer; created: when, in seconds since 1970
     """
 
     service: Service
@@ -69,7 +74,9 @@ class Begun:
     choices: int
     prompt_tokens: int
     key: str
+    copies: int
     output_tokens: int = 0
+    reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     since: float = field(default_factory=time.perf_counter)
 
@@ -77,6 +84,8 @@ class Begun:
         """Give back what is held, however it ended."""
         self.ticket.release()
         self.service.relay.cancel(self.run)
+        self.service.metrics.found_tokens.inc(sum(self.run.call.found.values()))
+        self.service.metrics.reasoning_tokens.inc(self.reasoning_tokens)
         self.service.metrics.request_seconds.observe(time.perf_counter() - self.since)
 
     @property
@@ -87,7 +96,24 @@ class Begun:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.output_tokens,
             "total_tokens": total,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
         }
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens of the prompts were in memory already."""
+        return min(self.prompt_tokens, self.run.found_tokens(self.copies))
+
+    def read(self, result: Generation[Any]) -> Message:
+        """A finished answer as messages have it."""
+        if self.plan is None:
+            return Message(result.text, None, ())
+        reader = self.plan.reader()
+        reader.feed(result.token_ids)
+        reader.finish()
+        self.reasoning_tokens += reader.reasoning_tokens
+        return reader.message
 
     async def results(self) -> list[Generation[Any]]:
         """All texts, in order. Raises ApiError for what went wrong with one."""
@@ -103,7 +129,8 @@ class Begun:
         if ended.row is None:
             raise of_any(ended.error or RuntimeError())
         row = ended.row
-        if row.request.start.guide_cache is None:
+        is_plain = row.request.start.guide_cache is None or (self.asked.trellm == _PLAIN and len(row.tokens) < SHORT)
+        if is_plain:
             result = self.run.result(row)
         else:  # places of quotations, and conditions that are looked at in the end, may take a while
             result = await asyncio.get_running_loop().run_in_executor(None, self.run.result, row)
@@ -116,7 +143,11 @@ class Begun:
         """What a piece adds to a message, as the model's form has it, or all of it content."""
         if reader is None:
             return [ContentDelta(piece.text)] if piece.text else []
-        return reader.feed(piece.tokens) + (reader.finish() if piece.result is not None else [])
+        found = reader.feed(piece.tokens)
+        if piece.result is not None:
+            found += reader.finish()
+            self.reasoning_tokens += reader.reasoning_tokens
+        return found
 
     async def pieces(self) -> AsyncIterator[list[Piece]]:
         """What becomes certain of the texts, step by step."""
@@ -157,6 +188,8 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     ticket = service.admit(prompts * asked.texts)
     try:
         prepared = await prepare(constraint)
+        if prepared.plan is not None:  # which knows where content ends, and that calls do not end there
+            options = replace(options, stop=())
         work = Work(
             prompts=[prompt for prompt in prepared.prompts for _ in range(copies)],
             options=options,
@@ -173,7 +206,7 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
     choices = len(work.prompts) * options.search.n
     tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
-    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, since=since)
+    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, since=since)
 
 
 def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
@@ -184,7 +217,8 @@ def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
     if constraint.kind and (asked.stop or asked.stop_token_ids):
         name = "stop" if asked.stop else "stop_token_ids"
         raise ApiError(
-            f"{name} would cut a constrained output short of what was asked for; say in the constraint where it ends",
+            f"{name} together with {param_of(constraint.place)} would cut the output short of what was asked for; say "
+            "in the constraint where it ends",
             (name,),
         )
     try:
@@ -213,7 +247,9 @@ async def to_the_end(begun: Begun, head: dict[str, Any], events: AsyncIterator[b
         async for data in events:
             yield data
     except Exception as error:  # what went wrong with this request is its own
-        yield event(of_any(error).body)
+        said = of_any(error)
+        begun.service.metrics.fail(said)
+        yield event(said.body)
         return
     if begun.asked.has_usage:
         yield event(head | {"choices": [], "usage": begun.usage})

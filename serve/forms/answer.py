@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ...guides import RegexGuide
 from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Marker, OneOf, Piece, perhaps
 from .calls import Asked, Calls
 from .families import Family
@@ -11,6 +12,8 @@ from .spelling import Spelling
 
 # What a text that is no call does not begin with, where a call is told by how it begins: the reader passes over these
 BLANKS = (" ", "\t", "\r", "\n")
+BEHIND_STOP = 24
+"""Characters of a token behind the stop string that it completes."""
 Thinks = Literal["no", "may", "must", "open"]
 """Whether an answer has thinking before it: "open" where its marker is in the prompt already."""
 
@@ -18,12 +21,13 @@ Thinks = Literal["no", "may", "must", "open"]
 def answer_piece(family: Family, spelling: Spelling, asked: Asked, calls: Calls, thinks: bool) -> Piece | None:
     """What comes behind thinking; None where anything may. thinks: whether the markers of thinking are markers here"""
     thinking = tuple(map(spelling.marker, family.thinking)) if thinks and family.thinking else ()
+    stops = _stops(spelling, asked)
     if not asked.callable:
         if asked.answer is not None:
             return Inner(asked.answer)
         refused = thinking + (call_markers(family, spelling) if asked.tools else ())
         unlike = call_beginnings(family) if asked.tools else ()
-        return Free(refused=refused, may_end=True, unlike=unlike) if refused or unlike else None
+        return Free(stops, refused, may_end=True, unlike=unlike) if stops or refused or unlike else None
     whole = calls.piece(behind_trigger=False)
     if family.lead:
         whole = InOrder((perhaps(spelling.fixed(family.lead)), whole))
@@ -33,9 +37,17 @@ def answer_piece(family: Family, spelling: Spelling, asked: Asked, calls: Calls,
         return OneOf((whole, Inner(asked.answer)))
     if family.trigger:
         exits = ((spelling.marker(family.trigger), calls.piece(behind_trigger=True)),)
-        return Free(exits, thinking, may_end=True)
+        return Free(exits + stops, thinking, may_end=True)
     refused = thinking + call_markers(family, spelling)
-    return OneOf((whole, Free(refused=refused, may_end=True, unlike=call_beginnings(family))))
+    return OneOf((whole, Free(stops, refused, may_end=True, unlike=call_beginnings(family))))
+
+
+def _stops(spelling: Spelling, asked: Asked) -> tuple[tuple[Marker, Piece], ...]:
+    """What ends content, each with the rest of the token that it ends in: the reader leaves both out."""
+    if not asked.stop:
+        return ()
+    rest = Inner(RegexGuide(f"[\\s\\S]{{0,{BEHIND_STOP}}}", spelling.vocabulary))
+    return tuple((text, rest) for text in asked.stop)
 
 
 def call_markers(family: Family, spelling: Spelling) -> tuple[Marker, ...]:

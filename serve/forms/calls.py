@@ -22,12 +22,14 @@ class Asked:
 
     tools, choice, many: which may be called, whether they must, and whether several times
     answer: the guide of an answer that is no call, None for free text
+    stop: texts that end content and are no part of it
     """
 
     tools: tuple[Tool, ...]
     choice: Choice
     many: bool = True
     answer: Lowerable | None = None
+    stop: tuple[str, ...] = ()
 
     @property
     def callable(self) -> tuple[Tool, ...]:

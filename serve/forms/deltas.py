@@ -60,11 +60,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """All that was read; None for no content and no thinking."""
+    """All that was read; None for no content and no thinking. stopped: whether a stop string ended the content"""
 
     content: str | None
     reasoning: str | None
     calls: tuple[Call, ...]
+    stopped: bool = False
 
 
 def joined(deltas: Iterable[Delta]) -> list[Delta]:

@@ -93,6 +93,7 @@ class Form:
         budget: int | None = None,
         answer: Lowerable | None = None,
         prompt: Sequence[int] = (),
+        stop: Sequence[str] = (),
         limits: Limits | None = None,
     ) -> Plan:
         """What an answer must be.
@@ -101,13 +102,19 @@ class Form:
         thinking: "auto" as the model and its template do, "on" always, "off" never; budget: the most tokens of it
         answer: the guide of an answer that is no call, one that can be a part of others
         prompt: the tokens of the prompt, which say whether its end has begun or ended thinking
+        stop: texts that end content, which they are no part of; neither thinking nor calls. Not in harmony, and not
+            together with an `answer`
         limits: what the making of the guide may take, and each of its calls, see `Limits`
         Raises ToolError, OptionError, LimitError, LanguageError.
         """
         one_of(thinking, "thinking", ("auto", "on", "off"))
         if answer is not None:
             check_guide(answer)
-        asked = Asked(tools, choice_of(None, tools) if choice is None else choice, parallel, answer)
+        if stop and (answer is not None or self.name == "harmony"):
+            other = "an answer of its own" if answer is not None else "the form 'harmony'"
+            raise OptionError(f"stop together with {other} is not supported")
+        chosen = choice_of(None, tools) if choice is None else choice
+        asked = Asked(tools, chosen, parallel, answer, tuple(dict.fromkeys(stop)))
         thinks, opening = self._thinks(thinking, budget, prompt)
         calls = Calls(self.family, self._spelling, asked, self.vocabulary, limits)
         reading = Reading(self.family, self._spelling, asked, calls.arguments, thinks, calls.may_be_answer())

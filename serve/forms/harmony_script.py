@@ -25,6 +25,8 @@ class HarmonyScript:
         self._data = reading.spelling.data
         self._ends = [self._data(end) for end in _ENDS if end not in reading.spelling.ends]
         self._calls = 0
+        self.is_thinking = reading.thinks == "open"
+        self.is_stopped = False
         self._said: set[type[Delta]] = set()
 
     def run(self) -> Reads:
@@ -68,5 +70,7 @@ class HarmonyScript:
                 self._said.add(kind)
 
         parted = {kind} & self._said
+        self.is_thinking = kind is ReasoningDelta
         yield from self._scanner.until(self._ends, lambda data: push(prose.push(data)))
+        self.is_thinking = False
         push(prose.end(keep=kind is ContentDelta))

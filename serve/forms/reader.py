@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from .deltas import Delta, Message, joined, message_of
 from .harmony_script import HarmonyScript
@@ -16,7 +17,10 @@ _ALNUM = string.ascii_letters + string.digits
 
 
 class Reader:
-    """Reads one answer. What it finds does not depend on how the stream is split; of no text it raises anything."""
+    """Reads one answer. What it finds does not depend on how the stream is split; of no text it raises anything.
+
+    reasoning_tokens: how many tokens were thinking, of those that `feed` took, with the markers around it
+    """
 
     def __init__(self, reading: Reading, new_id: Callable[[], str] | None = None) -> None:
         length = reading.family.id_length
@@ -25,12 +29,19 @@ class Reader:
         self._scanner = Scanner()
         self._found: list[Delta] = []
         self._all: list[Delta] = []
+        self.reasoning_tokens = 0
         script = HarmonyScript if reading.family.name == "harmony" else Script
-        self._steps: Reads | None = script(reading, self._scanner, self._found.append, self._new_id).run()
+        self._script = script(reading, self._scanner, self._found.append, self._new_id)
+        self._steps: Reads | None = self._script.run()
 
     def feed(self, ids: Iterable[int]) -> list[Delta]:
         """What comes of these tokens, EOS not among them. Raises OptionError for what are no token ids."""
-        return self.feed_bytes(self._vocabulary.decode(ids))
+        found: list[Delta] = []
+        for token in ids:
+            was_thinking = self._script.is_thinking
+            found += self.feed_bytes(self._vocabulary.decode((token,)))
+            self.reasoning_tokens += was_thinking or self._script.is_thinking
+        return joined(found)
 
     def feed_bytes(self, data: bytes) -> list[Delta]:
         """What comes of these bytes, in which tokens of their own are as `marker_bytes` says."""
@@ -45,7 +56,7 @@ class Reader:
     @property
     def message(self) -> Message:
         """All that was read so far."""
-        return message_of(self._all)
+        return replace(message_of(self._all), stopped=self._script.is_stopped)
 
     def _go_on(self) -> list[Delta]:
         if self._steps is not None and next(self._steps, self) is self:

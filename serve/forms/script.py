@@ -22,8 +22,11 @@ class Script:
         self._reading, self._scanner, self._push, self._new_id = reading, scanner, push, new_id
         self._content = Prose(strip=False)
         self._calls = 0
+        self.is_thinking = reading.thinks == "open" and reading.family.thinking is not None
         self._known: dict[Frame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = reading.spelling.data
+        self.is_stopped = False
+        self._stops = [text.encode() for text in reading.asked.stop]
 
     def run(self) -> Reads:
         """Read all."""
@@ -37,24 +40,28 @@ class Script:
         else:
             if reading.asked.callable:
                 yield from self._at_start()
-            yield from self._scanner.until([], self._say)
+            self.is_stopped = (yield from self._scanner.until(self._stops, self._say)) is not None
         self._say_last(keep=True)
+        yield from self._scanner.until([], lambda _: None)
 
     def _think(self, end: bytes) -> Reads:
         prose = Prose(strip=True)
+        self.is_thinking = True
         yield from self._scanner.until([end], lambda data: self._give(ReasoningDelta(prose.push(data))))
+        self.is_thinking = False
         self._give(ReasoningDelta(prose.end(keep=False)))
         self._content.strip = True
 
     def _triggered(self, trigger: bytes) -> Reads:
         """Content in which a marker begins calls."""
         heads = {self._head(frame)[len(trigger) :]: frame for frame in self._reading.family.frames}
-        while (yield from self._scanner.until([trigger], self._say)) is not None:
+        while (found := (yield from self._scanner.until([trigger, *self._stops], self._say))) == trigger:
             head = yield from self._scanner.match(heads)
             if head is None:
                 self._say(trigger)
             else:
                 yield from self._framed(heads[head], trigger + head)
+        self.is_stopped = found is not None
 
     def _at_start(self) -> Reads:
         """Calls, if the text begins as one."""

@@ -49,17 +49,18 @@ class Choice:
     names: frozenset[str]
 
 
-def tools_of(value: Any) -> tuple[Tool, ...]:
+def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
     """The tools of a request: a list of {"type": "function", "function": {...}}, or of functions as in /v1/responses.
 
+    most: how many there may be
     Raises ToolError; what the schemas say is looked at when a guide is made of them.
     """
     several = () if value is None else items_of(value)
     if several is None:
         raise ToolError(f"a list of tools, not {shown(value)}", "tools")
-    if len(several) > MOST_TOOLS:
+    if len(several) > most:
         raise ToolError(
-            f"{len(several):,} tools; up to {MOST_TOOLS:,} are possible: give those that fit the request", "tools"
+            f"{len(several):,} tools; up to {most:,} are possible: give those that fit the request", "tools"
         )
     found = tuple(_tool(each, f"tools/{number}") for number, each in enumerate(several))
     places: dict[str, int] = {}

@@ -37,6 +37,12 @@ class ToolCall(Asked):
     index: int | None = None
 
 
+class ProviderFields(Asked):
+    """What LiteLLM makes of an answer's fields that it has no name for, and sends back with the answer."""
+
+    refusal: None = None
+
+
 class Message(Asked):
     """One turn of a chat."""
 
@@ -51,6 +57,7 @@ class Message(Asked):
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     audio: None = None
     function_call: None = None
+    provider_specific_fields: ProviderFields | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from time import perf_counter
 
 from ...engine.decode.row import Row
 from ...engine.engine import Engine
@@ -18,7 +19,7 @@ Found = Sequence[tuple[Run, Sequence[News], bool]]
 class Relay:
     """Watches the runs of an engine that has been started. Made on the event loop.
 
-    The engine's thread collects (`_collect`), the event loop hands out (`_deliver`): one call between threads a step,
+    The engine's thread collects (`_stepped`), the event loop hands out (`_deliver`): one call between threads a step,
     however many texts there are.
     """
 
@@ -28,7 +29,7 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._runs: set[Run] = set()
         self._lock = threading.Lock()
-        engine.watch(self._collect)
+        engine.watch(self._stepped)
 
     def add(self, run: Run) -> None:
         """Watch a run that has entered the engine, from any thread."""
@@ -47,18 +48,34 @@ class Relay:
             self._engine.cancel(run.call)
             run.end()
 
+    @property
+    def waiting(self) -> int:
+        """How many texts have not begun."""
+        with self._lock:
+            return sum(len(run.call.requests) - run.call.begun for run in self._runs)
+
     def close(self) -> None:
         """End all runs, as the engine is closed."""
-        self._engine.unwatch(self._collect)
+        self._engine.unwatch(self._stepped)
         with self._lock:
             runs, self._runs = self._runs, set()
         for run in runs:
             run.tell([Ended(0, None, Cancelled("the server is being shut down"))])
             run.end()
 
+    def _stepped(self) -> None:
+        """What the engine's thread does after each of its steps."""
+        self._metrics.step_seconds.observe(self._engine.step_seconds)
+        self._collect()
+
     def _collect(self) -> None:
         """Look what is new of all runs."""
+        now = perf_counter()
         with self._lock:
+            for run in self._runs:
+                if not run.has_begun and run.call.begun:
+                    run.has_begun = True
+                    self._metrics.queue_seconds.observe(now - run.entered)
             found = [(run, news, run.call.done) for run in self._runs if (news := self._news_of(run))]
             self._runs.difference_update([run for run, _, is_over in found if is_over])
             if found:  # under the lock, so that what was found first is told first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 from ...engine.decode.row import Row
@@ -43,7 +44,8 @@ News = Grown | Ended
 class Run:
     """texts: how many each prompt has; is_streamed: whether what grows is told before it ends.
 
-    A text's index is its prompt's number times `texts`, and the number of the sample. `known` is the engine's thread's.
+    A text's index is its prompt's number times `texts`, and the number of the sample. `known` and `has_begun` are the
+    engine's thread's; entered: when it came to the engine
     """
 
     call: Call
@@ -54,12 +56,25 @@ class Run:
     prompt_tokens: int
     known: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     is_over: bool = False
+    has_begun: bool = False
+    entered: float = field(default_factory=perf_counter)
     _news: list[News] = field(default_factory=list[News])
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def index_of(self, row: Row) -> int:
         """The number of a text among the choices."""
         return row.request.number * self.texts + row.request.sample
+
+    def found_tokens(self, copies: int) -> int:
+        """How many tokens of the prompts were in memory when its first text began.
+
+        copies: how often each prompt was entered
+        """
+        least: dict[int, int] = {}
+        for number, request in enumerate(self.call.requests):
+            found, prompt = self.call.found.get(number, 0), request.number // copies
+            least[prompt] = min(found, least.get(prompt, found))
+        return sum(least.values())
 
     def grown(self, row: Row) -> Sequence[Grown]:
         """What a text has grown by since this was last asked: certain bytes, and the tokens chosen."""

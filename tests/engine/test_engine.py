@@ -120,6 +120,32 @@ def test_a_step_at_a_time() -> None:
     assert not engine.step() and not engine.is_busy
 
 
+def test_a_stream_looks_after_each_step_whoever_takes_it() -> None:
+    model = PagedModel()
+    engine = Engine.of(model)
+    pieces = engine.submit(endless(model), "abc", **LONG).pieces()
+    found = [next(pieces)]
+    told = threading.Event()
+    reader = threading.Thread(target=lambda: (found.append(next(pieces)), told.set()))
+    call = engine._loop.calls[0]
+
+    def is_waiting(wanted: bool) -> bool:
+        """Whether the reader comes to wait, or stops waiting, in ten seconds."""
+        end = time.monotonic() + 10
+        while bool(call.waiting) != wanted and time.monotonic() < end:
+            time.sleep(0.002)
+        return bool(call.waiting) == wanted
+
+    with engine._lock:  # the reader cannot take a step itself
+        reader.start()
+        assert is_waiting(True)
+        with engine._held():
+            engine._step()
+        assert is_waiting(False), "it goes to look"
+    reader.join(20)
+    assert told.is_set() and all(piece.text for piece in found)
+
+
 def test_cancelled_and_dropped_handles_free_their_memory() -> None:
     model = PagedModel()
     engine = Engine.of(model)

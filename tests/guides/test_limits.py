@@ -4,8 +4,10 @@ import tracemalloc
 
 import pytest
 from trellm.errors import LanguageError, LimitError, PatternError, TrellmError
-from trellm.guides import ChoiceGuide, RegexGuide, laws
+from trellm.guides import ChoiceGuide, JSONGuide, RegexGuide, laws
+from trellm.guides.limits import NotReadyError, quickly
 from trellm.guides.protocol import tokens_of
+from trellm.kernels.answers import MOST
 from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
@@ -90,3 +92,49 @@ def test_malformed_patterns_are_errors_of_ours(pattern: str) -> None:
     with pytest.raises(TrellmError) as caught:
         RegexGuide(pattern, SMALL)
     assert isinstance(caught.value, PatternError) and "^" in str(caught.value).splitlines()[-1]
+
+
+def test_what_is_not_quick_is_put_off_and_changes_nothing() -> None:
+    vocabulary = Vocabulary.from_bytes()
+    pattern = "(?:[ab]{1,9}c|[bc]{2,8}a){3,20}"
+    guide, other = (RegexGuide(pattern, vocabulary) for _ in range(2))
+    with quickly(3):
+        with pytest.raises(NotReadyError):
+            guide.mask(guide.start)
+        with pytest.raises(NotReadyError):
+            guide.distance(guide.start)
+    state, same = guide.start, other.start
+    for byte in b"abcbba":
+        assert guide.mask(state).tolist() == other.mask(same).tolist()
+        assert guide.distance(state) == other.distance(same)
+        state, same = guide.advance(state, byte), other.advance(same, byte)
+    with quickly(1):
+        assert guide.mask(guide.start).tolist() == other.mask(other.start).tolist(), "what is known is quick"
+
+
+def test_parts_that_are_not_defined_yet_are_not_quick() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}, "required": ["a"]}
+    vocabulary = Vocabulary.from_bytes()
+    guide, put_off = JSONGuide(schema, vocabulary, whitespace="compact"), 0
+    state = guide.start
+    for byte in b'{"a":[1,':
+        with quickly(10**9):
+            try:
+                guide.mask(state)
+            except NotReadyError:
+                put_off += 1
+        assert laws.allows(guide.mask(state), byte)
+        state = guide.advance(state, byte)
+    assert put_off
+
+
+def test_a_limit_holds_where_quick_answers_are_asked_for() -> None:
+    guide = RegexGuide("(?:[ab]{1,9}c|[bc]{2,8}a){3,20}", Vocabulary.from_bytes())
+    counts = guide.automaton.meter.counts
+    counts[MOST] = 5
+    with quickly(10**9), pytest.raises(LimitError):
+        guide.mask(guide.start)
+    counts[MOST] = 10**6
+    with quickly(2), pytest.raises(NotReadyError):
+        guide.mask(guide.start)
+    assert counts[MOST] == 10**6, "a call that is to be quick leaves the limit as it was"

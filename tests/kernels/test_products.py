@@ -11,7 +11,7 @@ from torch.nn.functional import linear
 from trellm.kernels.decoder import plain
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.plain import HeadNorms, Heads
-from trellm.kernels.decoder.products import FEW, lanes_of, product_of, room_of
+from trellm.kernels.decoder.products import few_of, lanes_of, product_of, room_of
 
 TOLERANCES = {np.float64: 1e-6, np.float32: 2e-5}  # norms are float32
 PLACES = 16
@@ -27,7 +27,8 @@ def numbers(seed: int, *shape: int, kind: Any) -> Any:
 def test_products(shape: tuple[int, int], biased: bool, kind: Any) -> None:
     weight, bias = numbers(0, *shape, kind=kind), numbers(1, shape[0], kind=kind) if biased else None
     lanes = lanes_of(kind)
-    for tokens in (0, 1, 2, 3, FEW, FEW + 1, lanes // 2, lanes // 2 + 1, lanes - 1, lanes, lanes + 1, 2 * lanes + 11):
+    several = (lanes // 2, lanes // 2 + 1, lanes - 1, lanes, lanes + 1, 2 * lanes + 11)
+    for tokens in (*range(few_of(kind) + 2), *several):
         states = numbers(tokens, tokens, shape[1], kind=kind)
         expected = states.astype(np.float64) @ weight.T.astype(np.float64) + (0 if bias is None else bias)
         tolerance = 1e-12 if kind == np.float64 else 1e-5
@@ -45,11 +46,16 @@ def test_numbers_that_are_none_stay_in_their_row() -> None:
         np.testing.assert_array_equal(np.delete(found, (1, 2), 0), np.delete(clean, (1, 2), 0))
 
 
-def test_a_row_of_many_is_the_same_beside_any_others() -> None:
-    weight, states = numbers(0, 50, 40, kind=np.float32), numbers(1, 70, 40, kind=np.float32)
-    whole = product_of(states, weight, None)
-    for tokens in range(FEW + 1, lanes_of(np.float32)):
-        np.testing.assert_array_equal(product_of(states[:tokens], weight, None), whole[:tokens])
+@pytest.mark.parametrize("kind", TOLERANCES)
+def test_a_row_is_the_same_beside_any_others(kind: Any) -> None:
+    weight, bias, states = numbers(0, 50, 44, kind=kind), numbers(2, 50, kind=kind), numbers(1, 70, 44, kind=kind)
+    few, lanes = few_of(kind), lanes_of(kind)
+    alone = np.concatenate([product_of(state[None], weight, bias) for state in states])
+    for tokens in range(2, few + 1):
+        np.testing.assert_array_equal(product_of(states[:tokens], weight, bias), alone[:tokens])
+    whole = product_of(states, weight, bias)
+    for tokens in range(few + 1, lanes):
+        np.testing.assert_array_equal(product_of(states[:tokens], weight, bias), whole[:tokens])
 
 
 class Layer:

@@ -22,3 +22,10 @@ pytestmark = pytest.mark.slow
 )
 def test_memory_has_an_end(soak: str, scale: float, instrument: Callable[..., str]) -> None:
     instrument("soaks.py", "--only", soak, "--scale", str(scale))
+
+
+@pytest.mark.parametrize("arguments", [["--drafts", "--blocks", "40"], ["--ahead"]])
+def test_requests_in_little_memory(arguments: list[str], instrument: Callable[..., str]) -> None:
+    # Where the script asked for more than fits, nobody read any more, and nearly all of its requests were cancelled.
+    said = instrument("requests.py", "--cases", "60", *arguments)
+    assert int(said.split(" requests compared")[0].split()[-1]) >= 40

@@ -132,8 +132,12 @@ def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "objekt"}}}]}, "/tools/0"),
         ({"tools": [*TOOLS, TOOLS[0]]}, "/tools/2"),
         ({"tools": "get_weather"}, "/tools"),
-        ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(2000)]}, "/tools"),
-        ({"tools": TOOLS, "stop": "a"}, "/stop"),
+        ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(2049)]}, "/tools"),
+        ({"tools": TOOLS, "stop": ["ab", "b"]}, "/stop"),
+        ({"tools": TOOLS, "stop_token_ids": [7]}, "/stop_token_ids"),
+        ({"tools": TOOLS, "stop": "a", "response_format": {"type": "json_object"}}, "/stop"),
+        ({"tools": TOOLS, "trellm": {"include": ["rain"]}}, "/trellm/include"),
+        ({"tools": TOOLS, "trellm": {"extract": {"context": "It rains."}}}, "/trellm/extract"),
         ({"parallel_tool_calls": False}, "/parallel_tool_calls"),
         ({"trellm": {"thinking": "on"}}, "/trellm/thinking"),
     ],
@@ -142,3 +146,20 @@ def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
 def test_tools_that_cannot_be(server: Running, body: dict[str, Any], pointer: str) -> None:
     error = server.error("/v1/chat/completions", {"model": "small", "messages": ASK, **body})
     assert error.get("pointer", "").startswith(pointer), error
+
+
+def test_stop_strings_end_content_and_no_call(server: Running) -> None:
+    body = {"model": "small", "messages": ASK, "tools": TOOLS, "temperature": 0}
+    called = server.post("/v1/chat/completions", {**body, "stop": ["haven", "zz"]}).json()["choices"][0]
+    assert called["finish_reason"] == "tool_calls"
+    arguments = json.loads(called["message"]["tool_calls"][0]["function"]["arguments"])
+    assert arguments == {"city": "Marlhaven", "date": "2024-06-10"}
+    ask = [{"role": "user", "content": "Say something long."}]
+    plain = {**body, "messages": ask, "max_tokens": 40, "tool_choice": "none"}
+    text = server.post("/v1/chat/completions", plain).json()["choices"][0]["message"]["content"]
+    stop = text[len(text) // 2 :][:3]
+    cut = server.post("/v1/chat/completions", {**plain, "stop": stop}).json()["choices"][0]
+    assert cut["message"]["content"] == text[: text.index(stop)] and cut["finish_reason"] == "stop"
+    events = server.events("/v1/chat/completions", {**plain, "stop": stop})
+    said = "".join(event["choices"][0]["delta"].get("content") or "" for event in events)
+    assert said == text[: text.index(stop)]

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -41,11 +42,27 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
         (["--port", "70000"], "70000 is not in the range"),
         (["--memory", "much"], "'much' is no amount of memory"),
         (["--compile-seconds", "0"], "a number above 0 is needed"),
+        (["--replicas", "2"], "--replicas and --gpus are for replicas of Ray; add --ray"),
+        (["--ray", "--replicas", "3-2"], "the least and the most, such as 1-8"),
+        (["--ray", "--port", "0"], "Ray needs to be told a port"),
+        (["ziplm:notes.txt", "--ray"], "replicas load models of transformers, or the small one"),
     ],
 )
 def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_by_ray(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr("trellm.serve.ray.deployment", lambda *each, **options: given.append((each, options)) or "made")
+    monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: given.append((made, where)))
+    assert main(["serve", "org/model", "--ray", "--replicas", "1-8", "--gpus", "0.5", "--port", "8123"]) == 0
+    (model, settings), options = given[0]
+    assert model == settings.name == "org/model"
+    assert {"replicas": (1, 8), "gpus": 0.5, "queued": settings.texts}.items() <= options.items()
+    assert given[1] == ("made", {"host": "127.0.0.1", "port": 8123})
+    assert "org/model at http://127.0.0.1:8123/v1, as soon as replicas are ready" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,6 +136,7 @@ def test_structural_tags(server: Running) -> None:
     assert again["choices"][0]["finish_reason"] in ("stop", "length")
 
 
+TAG = "invalid_structural_tag"
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"regex": "(a"}, "regex", "invalid_regex"),
     ({"regex": r"(a)\1"}, "regex", "invalid_regex"),
@@ -157,7 +158,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"trellm": {"extract": {"context": ""}}}, "trellm.extract", "impossible_constraint"),
     ({"trellm": {"include": [""]}}, "trellm.include", "invalid_value"),
     ({"trellm": {"beems": 3}}, "trellm.beems", "unknown_parameter"),
-    ({"response_format": {"type": "structural_tag", "format": {}}}, "response_format", "invalid_value"),
+    (
+        {"response_format": {"type": "structural_tag", "format": {}}},
+        "response_format.format.type",
+        "invalid_structural_tag",
+    ),
 ]
 
 

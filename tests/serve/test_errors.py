@@ -82,6 +82,14 @@ def test_fields(server: Running, path: str, body: dict[str, Any], param: str, co
     assert error["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize("prompt", ["kettle " * 2000, "a" * 600_000, "a"], ids=["tokens", "characters", "budget"])
+def test_clients_know_a_prompt_that_is_too_long(server: Running, prompt: str) -> None:
+    """LiteLLM, for one, looks for OpenAI's words, not for the code."""
+    error = server.error(TEXT, {"model": "small", "prompt": prompt, "max_tokens": 1024})
+    assert error["code"] == "context_length_exceeded"
+    assert error["message"].endswith("This model's maximum context length is 1024 tokens")
+
+
 def test_pointers(server: Running) -> None:
     image = {"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}, image]}]

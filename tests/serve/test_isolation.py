@@ -239,3 +239,23 @@ def test_draining() -> None:
         next(servers)
     reading.join(60)
     assert pieces[-1] == "data: [DONE]"
+
+
+def test_requests_that_do_not_come_to_an_end() -> None:
+    """Neither half a header nor half a body holds a connection; an answer may take its time."""
+    servers = running(models.small(), replace(SETTINGS, request_seconds=0.3))
+    server = next(servers)
+    port = int(server.url.rpartition(":")[2])
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+    kind = b"Content-Type: application/json\r\nContent-Length: 60\r\n\r\n"
+    for begun in (b"", head, head + kind + b'{"model": '):
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(begun)
+            while client.recv(1 << 16):
+                pass
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < 0.7:  # a connection that is kept is counted anew with its next request
+        assert server.post("/v1/completions", LONG).json()["choices"][0]["finish_reason"] == "stop"
+    server.http.close()
+    with contextlib.suppress(StopIteration):
+        next(servers)

@@ -153,3 +153,15 @@ def test_two_system_messages(server: Running) -> None:
     messages: list[Any] = [{"role": "system", "content": "One."}, {"role": "system", "content": "Two."}, *CHAT]
     answer = server.client.chat.completions.create(model="small", messages=messages, temperature=0, max_tokens=5)
     assert answer.usage is not None and answer.usage.prompt_tokens > 24
+
+
+def test_answers_are_sent_back_as_clients_write_them(server: Running) -> None:
+    """openai-python's model_dump() of an answer, and LiteLLM's, which names what it does not know."""
+    said = server.client.chat.completions.create(model="small", messages=CHAT, temperature=0).choices[0].message
+    plain: list[Any] = [*CHAT, {"role": "assistant", "content": "16:15"}]
+    for answer in (said.model_dump(), {**plain[-1], "provider_specific_fields": {"refusal": None}}):
+        ids = [server.post("/tokenize", {"messages": each}).json()["tokens"] for each in ([*CHAT, answer], plain)]
+        assert ids[0] == ids[1]
+    strange = {**plain[-1], "provider_specific_fields": {"cache": True}}
+    error = server.error("/v1/chat/completions", {"model": "small", "messages": [*CHAT, strange]})
+    assert error["pointer"] == "/messages/1/provider_specific_fields/cache"

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 from torch import Tensor
-from transformers.cache_utils import Cache, DummyLayer
+from transformers.cache_utils import Cache
 
 from .reach import Kind
-from .state_layers import BothLayer, StateLayer
+from .state_layers import BothLayer, NoLayer, StateLayer
 from .states import States
 
 
@@ -47,7 +47,7 @@ class CacheCarrier:
             elif kind.states:
                 layers.append(StateLayer(number, kind.states, states))
             else:
-                layers.append(attention[number] if kind.reach is not None else DummyLayer())
+                layers.append(attention[number] if kind.reach is not None else NoLayer())
         now = Shown({self._name: Cache(layers=layers)})
         yield now
         for layer in layers:
@@ -69,7 +69,7 @@ class ListCarrier:
         """The cache of a pass; entries of layers that have not begun are None."""
         cache: Any = self._class()
         cache.layers = [
-            DummyLayer() if kind.reach is None else layer for kind, layer in zip(self._kinds, attention, strict=True)
+            NoLayer() if kind.reach is None else layer for kind, layer in zip(self._kinds, attention, strict=True)
         ]
         for name in self._lists:
             setattr(cache, name, [(states or {}).get((number, name)) for number in range(len(self._kinds))])

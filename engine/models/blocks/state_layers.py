@@ -13,6 +13,18 @@ from .states import States
 from .step import Step
 
 
+class NoLayer:
+    """Stands in a cache for a layer that keeps nothing; transformers has a class for it only from 5.23 on."""
+
+    is_initialized = is_compileable = is_croppable = True
+    supports_early_init = False
+    keys = values = None
+
+    def get_max_length(self) -> int:
+        """No limit."""
+        return -1
+
+
 class StateLayer(LinearAttentionLayer):
     """The states of one layer, of rows that all begin (`states` is None) or all go on."""
 

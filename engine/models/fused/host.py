@@ -63,7 +63,7 @@ class HostDecoder(FusedDecoder):
     Measured with one thread, against the body's own code on one thread, layers of 192 to 2,048 states: 2 to 8 times as
     fast. Where torch has several threads they make up for that in large layers; so those are left to it.
 
-    A token's states depend in their last bits on how many tokens are read at once, up to eight of them.
+    A token's states depend in their last bits on whether many tokens are read at once or few, see `few_of`.
     """
 
     @classmethod

@@ -12,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from ...memory.tables import BLOCK
 from ..blocks.reach import Reach, layer_reaches
 from ..blocks.storage import LayerBlocks
+from ..nearness import is_rounding
 
 Attend = Callable[[int, Tensor], Tensor]
 Run = Callable[[Tensor, Tensor, Tensor, Sequence[LayerBlocks], Attend], Tensor]
@@ -19,11 +20,8 @@ Run = Callable[[Tensor, Tensor, Tensor, Sequence[LayerBlocks], Attend], Tensor]
 _TEXT = (0, 1, 2, 3, 1, 0, 3)
 _BLOCKS = (1, 0)
 """The text lies in the second of two blocks."""
-_TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 0.1}
-"""How far states may be from the body's, as a share of these; norms and angles are float32 whatever the dtype.
-
-In bfloat16 the body itself is 2.6% from float32 with random weights of 36 layers x 512, and more with wider ones.
-"""
+_TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""How far states may be from the body's in any case, as a share of these; norms and angles are float32 throughout."""
 
 
 @torch.no_grad()
@@ -43,8 +41,15 @@ def is_right(run: Run, scale: float, body: Any, config: Any) -> bool:
         positions = torch.arange(start, end, device=ids.device)
         slots = (positions + _BLOCKS[0] * BLOCK).to(torch.int32)
         found.append(run(ids[start:end], positions, slots, layers, _attention(layers, reaches, positions, end, scale)))
-    far = (torch.cat(found).double() - expected).square().sum().sqrt().item()
-    return far <= _TOLERANCES[body.dtype] * expected.square().sum().sqrt().item()
+
+    def far_from(states: Tensor) -> float:
+        return ((states.double() - expected).square().sum() / expected.square().sum()).sqrt().item()
+
+    def anew() -> float:
+        return far_from(body(input_ids=ids[None], use_cache=False).last_hidden_state[0])
+
+    far = far_from(torch.cat(found))
+    return far <= _TOLERANCES[body.dtype] or is_rounding(far, body, anew)
 
 
 def _attention(

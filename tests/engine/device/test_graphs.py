@@ -23,6 +23,7 @@ needs_triton = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="no GPU; TRI
 class GraphDecoder(DecoderModel):
     """A model whose rows go on by themselves, here by Triton wherever it is."""
 
+    stays = True
     made: Any = None
 
     def lanes(self, memory: Any, records: Records) -> Any:

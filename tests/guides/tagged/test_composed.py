@@ -32,6 +32,10 @@ PIECES: dict[str, tuple[Piece, str]] = {
     "free or call": (Free((("<t>", AB),), ("</t>",), may_end=True), "(?:(?!</?t>)[^])*(?:<t>[ab]{1,3})?"),
     "two exits": (Free((("<t>", AB), ("<u>", NOTHING))), "(?:(?!<[tu]>)[^])*(?:<t>[ab]{1,3}|<u>)"),
     "unlike": (Free(may_end=True, unlike=("{a", "{é"[:1] + "12", "1")), "(?!\\{a|\\{12|1)[^]*"),
+    "unlike, markers within": (
+        Free((("a1", NOTHING), ("1b", NOTHING)), ("2b",), may_end=True, unlike=("{a1x", "a12", "{12b", " ")),
+        "(?!\\{a1x|a12|\\{12b| )((?!a1|1b|2b)[^])*(a1|1b)?",
+    ),
     "unlike and call": (
         OneOf((Fixed(("{a1",)), Free((("<t>", AB),), may_end=True, unlike=("{a",)))),
         "\\{a1|(?!\\{a)(?:(?!<t>)[^])*(?:<t>[ab]{1,3})?",
@@ -114,7 +118,6 @@ def test_it_is_a_part_of_others() -> None:
         (Free((("", NOTHING),)), "is empty"),
         (Free((("<t>", NOTHING),), ("a<t",)), "ends as one begins"),
         (Free((("<t>", NOTHING), ("x<t>", NOTHING))), "contains the marker"),
-        (Free((("<t>", NOTHING),), may_end=True, unlike=("{<",)), "in which no marker begins"),
         (Free(may_end=True, unlike=("é",)), "texts of ASCII"),
         (Free(may_end=True, unlike=("",)), "texts of ASCII"),
         (Named(()), "has no names"),

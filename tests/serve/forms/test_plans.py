@@ -218,3 +218,31 @@ def test_names_with_odd_characters() -> None:
     with pytest.raises(forms.ToolError, match="'kimi-k2' writes names plainly, and ':'") as caught:
         form_of("kimi-k2").plan(tools)
     assert caught.value.pointer == "tools/1/function/name"
+
+
+@pytest.mark.parametrize("name", sorted(set(forms.NAMES) - {"harmony"}))
+def test_stop_strings(name: str) -> None:
+    """They end content, behind which there is the rest of a token at most; in calls they are text."""
+    plan = plan_of(name, stop=("##", "END"))
+    assert plan.guide is not None
+    for text, expected in (("Hello##", "Hello"), ("Hello#ENDs here", "Hello#"), ("Hello", "Hello")):
+        assert accepts(plan.guide, tokens_of(text)), text
+        for reader in (plan.reader(), plan.reader()):
+            for token in tokens_of(text):
+                reader.feed([token])
+            reader.finish()
+            assert reader.message.content == expected
+            assert reader.message.stopped == (text != "Hello")
+    assert not accepts(plan.guide, tokens_of("Hello##" + 30 * "x"))
+    call = Turn("", (("get_weather", {"city": "a##END"}),))
+    text = rendered(name, call)
+    assert accepts(plan.guide, tokens_of(text))
+    assert json.loads(read(plan, tokens_of(text)).calls[0].arguments)["city"] == "a##END"
+    assert not accepts(plan_of(name, "none", stop=("##",)).guide, tokens_of("a##" + 30 * "b"))  # type: ignore[arg-type]
+
+
+def test_stop_strings_that_cannot_be() -> None:
+    with pytest.raises(OptionError, match="an answer of its own"):
+        plan_of("hermes", stop=("a",), answer=JSONGuide({"type": "object"}, TEXT.vocabulary))
+    with pytest.raises(OptionError, match="harmony"):
+        plan_of("harmony", stop=("a",))

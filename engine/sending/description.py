@@ -1,0 +1,120 @@
+"""Generators travel as what they were made of; the other side makes one when it is first used, once in a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from ...guides.locks import new_lock
+from ...guides.shared import Shared, digest_of
+from .origin import model_of, origin_of
+from .portable import portable
+
+_ARRIVED: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
+_LOCK = new_lock()
+
+
+class Known(Enum):
+    """What is sent in place of something that is there already."""
+
+    VOCABULARY = "the model's"
+
+
+@dataclass(frozen=True)
+class UnmadeGuide:
+    """What a guide is pickled as, and not made of it yet."""
+
+    make: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, guide: Any, vocabulary: Any) -> Any:
+        """A guide as it is sent, without the model's vocabulary; one of the caller's own class as it is."""
+        if not isinstance(guide, Shared):
+            return portable(guide, "the guide")
+        make, arguments = cast("tuple[Callable[..., Any], tuple[Any, ...]]", guide.__reduce__()[:2])
+
+        def without(value: Any) -> Any:
+            if value is vocabulary:
+                return Known.VOCABULARY
+            return cls.of(value, vocabulary) if isinstance(value, Shared) else value
+
+        return cls(make, tuple(_each(value, without) for value in arguments))
+
+    def made(self, vocabulary: Any) -> Any:
+        """The guide."""
+
+        def there(value: Any) -> Any:
+            if value is Known.VOCABULARY:
+                return vocabulary
+            return value.made(vocabulary) if isinstance(value, UnmadeGuide) else value
+
+        return self.make(*(_each(value, there) for value in self.arguments))
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value with a change made to it, or to each of its members by name."""
+    if type(value) is dict:
+        return {name: change(member) for name, member in cast("dict[Any, Any]", value).items()}
+    return change(value)
+
+
+@dataclass(frozen=True)
+class Description:
+    """kind: the class of a generator; model: an Origin, or a model; guide: None, an UnmadeGuide, or a guide
+
+    options: what else it was made with, by name
+    """
+
+    kind: type
+    model: Any
+    guide: Any
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, kind: type, model: Any, guide: Any, options: Mapping[str, Any]) -> Description:
+        """What to send. Raises OptionError for what cannot be."""
+        unmade = None if guide is None else UnmadeGuide.of(guide, model.vocabulary)
+        given = {name: portable(value, f"{name}= of the generator,") for name, value in options.items()}
+        return cls(kind, origin_of(model), unmade, given)
+
+    @cached_property
+    def key(self) -> bytes | None:
+        """What tells descriptions apart; None where they cannot be compared."""
+        return digest_of((self.kind, self.model, self.guide, self.options))
+
+    def made(self) -> Any:
+        """A generator of this description."""
+        model = model_of(self.model)
+        guide = self.guide.made(model.vocabulary) if isinstance(self.guide, UnmadeGuide) else self.guide
+        return self.kind(model, guide, **self.options)
+
+
+def arrived(description: Description) -> Any:
+    """The generator of a description in this process, not made yet."""
+    with _LOCK:
+        found: Any = None if description.key is None else _ARRIVED.get(description.key)
+        if found is None:
+            kind: Any = description.kind
+            found = object.__new__(kind)
+            found.__dict__[UNMADE] = description
+            if description.key is not None:
+                _ARRIVED[description.key] = found
+        return found
+
+
+def make_here(generator: Any) -> None:
+    """Make a generator that has arrived, unless another thread has."""
+    with _LOCK:
+        description = generator.__dict__.get(UNMADE)
+        if description is not None:
+            generator.__dict__.update(description.made().__dict__)
+            del generator.__dict__[UNMADE]
+
+
+UNMADE = "_unmade"
+"""Where a generator that has arrived keeps its description until it is made."""

@@ -1,0 +1,99 @@
+"""Models travel as what loaded them: the function of `models` and its arguments, called once in each process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from ...errors import OptionError
+from ...guides.locks import new_lock
+from ...guides.shared import digest_of
+from .portable import portable
+
+_MODELS: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
+_MAKING = new_lock()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """loader: the name of the function of `models` that made a model; arguments: by name, as it was called."""
+
+    loader: str
+    arguments: Mapping[str, Any]
+
+    @cached_property
+    def key(self) -> bytes | None:
+        """What tells origins apart; None where they cannot be compared."""
+        return digest_of((self.loader, self.arguments))
+
+    def make(self) -> Any:
+        """The model: that of this process, if there is one that was made so, or else a new one."""
+        with _MAKING:
+            found: Any = None if self.key is None else _MODELS.get(self.key)
+            if found is None:
+                found = getattr(import_module("..models", __package__), self.loader)(**self.arguments)
+            return found
+
+    def sent(self) -> Origin:
+        """The same, with arguments that can be sent. Raises OptionError."""
+        given = {name: portable(value, f"{name}= of models.{self.loader}") for name, value in self.arguments.items()}
+        return Origin(self.loader, given)
+
+
+class Copied:
+    """What is copied as Python copies objects, though it is pickled in another way."""
+
+    def __copy__(self) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = object.__new__(type(self))
+        memo[id(self)] = made
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
+
+class Sendable(Copied):
+    """A model that is sent as its origin: what loaded it."""
+
+    origin: Origin | None = None
+    """What made the model; None of one that was made of something that cannot be sent."""
+
+    def made_by(self, loader: str, **arguments: Any) -> Self:
+        """Remember what made the model, for other processes and for this one."""
+        self.origin = Origin(loader, arguments)
+        if loader != "from_function" and self.origin.key is not None:
+            _MODELS.setdefault(self.origin.key, self)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (origin_of(self),)
+
+
+def origin_of(model: Any) -> Any:
+    """What is sent in place of a model: its origin, or itself if it is a class of the caller's. Raises OptionError."""
+    if not isinstance(model, Sendable):
+        return portable(model, "the model")
+    if model.origin is None:
+        raise OptionError(
+            f"{model!r} was made of a loaded model, whose weights do not travel; give its name or a folder, "
+            "models.transformers('Qwen/Qwen3-0.6B'), and save it into one first where it has none "
+            "(save_pretrained of the model and of its tokenizer)"
+        )
+    return model.origin.sent()
+
+
+def model_of(sent: Any) -> Any:
+    """The model that was sent."""
+    return sent.make() if isinstance(sent, Origin) else sent
+
+
+def _made(origin: Origin) -> Any:
+    return origin.make()

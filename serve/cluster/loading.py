@@ -1,0 +1,45 @@
+"""Which model replicas and actors load: said here, loaded there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...checks import shown
+from ...engine.models.load_options import lasting_place
+from ...engine.models.protocol import Model
+from ...engine.sending.origin import Origin, model_of, origin_of
+from ...engine.sending.portable import portable
+from ...errors import OptionError
+
+Given = Model | str | Path | Callable[[], Model] | None
+"""A model; a name or folder for transformers; a function that makes a model; None for the small one."""
+
+
+def described(model: Any, device: str | None = None, dtype: str | None = None) -> Any:
+    """What is sent for a model. Raises OptionError for what is none, or cannot be sent."""
+    if model is None:
+        return Origin("small", {"device": device})
+    if isinstance(model, (str, Path)):
+        return Origin("transformers", {"model": lasting_place(model), "device": device, "dtype": dtype})
+    if device is not None or dtype is not None:
+        raise OptionError("device= and dtype= are for a model that is given by its name or folder")
+    if hasattr(model, "vocabulary"):
+        return origin_of(model)
+    if not callable(model) or isinstance(model, type):
+        raise OptionError(
+            f"model={shown(model)}: a name or a folder for transformers, a model, or a function that makes one"
+        )
+    return portable(model, "the function that makes the model,")
+
+
+def loaded(sent: Any) -> Model:
+    """The model of what was sent. Raises OptionError if a function made something else."""
+    made: Any = model_of(sent)
+    if hasattr(made, "vocabulary"):
+        return made
+    found = made()
+    if not hasattr(found, "vocabulary"):
+        raise OptionError(f"the function that makes the model returned {shown(found)}")
+    return found

@@ -1,0 +1,129 @@
+"""A replica: the server's application in an actor of Ray, asked by doors and not by a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Message
+
+from ...errors import ModelError
+from ..application import application
+from ..settings import Settings
+from .loading import loaded
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request of HTTP, whole. headers: as ASGI has them"""
+
+    method: str
+    path: str
+    query: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an answer begins."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+class Replica:
+    """Loads the model where it is made, and answers requests as `application` does."""
+
+    def __init__(self, model: Any, settings: Settings, memory: int | None) -> None:
+        self._app = application(loaded(model), settings, memory=memory)
+        self._life: Any = None
+        self._answering: set[asyncio.Task[None]] = set()
+        self._starting = asyncio.Lock()
+
+    async def answer(self, ask: Ask, key: str) -> AsyncIterator[Start | bytes]:
+        """A Start, then the body in pieces, as they come; key: for the router, which looks at it.
+
+        What is given up before its end frees its rows, as if a client had gone away.
+        """
+        await self._live()
+        messages: asyncio.Queue[Message | None] = asyncio.Queue()
+        gone = asyncio.Event()
+        answering = asyncio.ensure_future(self._app(_scope(ask), _receiver(ask, gone), messages.put))
+        self._answering.add(answering)
+        answering.add_done_callback(lambda done: (self._answering.discard(done), messages.put_nowait(None)))
+        try:
+            is_started = False
+            async for message in _until_end(messages):
+                if message["type"] == "http.response.start":
+                    is_started = True
+                    yield Start(message["status"], tuple(message["headers"]))
+                elif message.get("body"):
+                    yield message["body"]
+            # What Starlette raises beside its answer is in the log by now.
+            if answering.exception() is not None and not is_started:
+                answering.result()
+        finally:
+            gone.set()
+
+    async def check_health(self) -> None:
+        """Called by Ray. Raises ModelError where the engine has stopped, so that the replica is replaced."""
+        service = getattr(self._app.state, "service", None)
+        if service is not None and not service.engine.is_started:
+            raise ModelError("the engine's thread has ended")
+
+    async def _live(self) -> None:
+        """Start the service, on the event loop that answers."""
+        async with self._starting:
+            if self._life is None:
+                life = self._app.router.lifespan_context(self._app)
+                await life.__aenter__()
+                self._life = life
+
+
+def _scope(ask: Ask) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": ask.method,
+        "scheme": "http",
+        "path": ask.path,
+        "raw_path": ask.path.encode(),
+        "root_path": "",
+        "query_string": ask.query,
+        "headers": list(ask.headers),
+        "client": None,
+        "server": None,
+        "state": {},
+    }
+
+
+def _receiver(ask: Ask, gone: asyncio.Event) -> Any:
+    """What ASGI reads: the body, and then nothing until whoever asked is gone."""
+    bodies = [ask.body]
+
+    async def receive() -> Message:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    return receive
+
+
+async def _until_end(messages: asyncio.Queue[Message | None]) -> AsyncIterator[Message]:
+    """Messages until None; pieces of a body that wait together come as one."""
+    while (message := await messages.get()) is not None:
+        is_last = False
+        while message["type"] == "http.response.body" and not messages.empty():
+            more = messages.get_nowait()
+            if more is None:
+                is_last = True
+                break
+            message = {**more, "body": message.get("body", b"") + more.get("body", b"")}
+        yield message
+        if is_last:
+            return

@@ -1,0 +1,100 @@
+"""Rows of a data set: a class for `map_batches` of Ray Data, whose actors make the model and keep it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Unpack, cast
+
+import numpy as np
+
+from ...checks import shown, text_of
+from ...engine.generator import Generator
+from ...engine.options import Options, RunOptions
+from ...engine.prompts.given import Prompt
+from ...errors import OptionError, TrellmError
+
+COLUMNS = ("text", "value", "finish_reason", "tokens", "error")
+"""What each row gets besides what it has."""
+FAILED = "error"
+
+
+class Generate:
+    """Generates a text for each row: `dataset.map_batches(Generate, fn_constructor_args=(generator,), ...)`.
+
+    generator: one of `generate.X(model, ...)`, which is made anew in each actor; or a function without arguments that
+        makes it there, so that the process that only reads and writes loads no model
+    column: of the prompts: texts, lists of token ids, or lists of messages
+    options: those of a call, such as max_tokens and seed; one text for each row
+    Rows keep their columns and get text; value, as JSON text; finish_reason; tokens, how many; error, what became of a
+    row whose prompt cannot be used or whose value its type refuses, else null. Raises OptionError.
+    """
+
+    def __init__(
+        self,
+        generator: Generator[Any] | Callable[[], Generator[Any]],
+        column: str = "prompt",
+        **options: Unpack[RunOptions],
+    ) -> None:
+        self._column = text_of(column, "column")
+        if self._column in COLUMNS:
+            raise OptionError(f"column={column!r}: the results have columns of this name; rename it")
+        self._options = Options.of(RunOptions, options)
+        if self._options.search.n != 1:
+            raise OptionError(f"search={self._options.search!r}: one text for each row; use n=1")
+        made: Any = generator if isinstance(generator, Generator) else generator()
+        if not isinstance(made, Generator):
+            raise OptionError(f"generator={shown(made)}: one of generate.X(model, ...), or a function that makes one")
+        self._generator = cast("Generator[Any]", made)
+        _ = self._generator.model  # made here and not with the first rows, so that mistakes are told at once
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A batch of columns, with those of `COLUMNS`. Raises OptionError for columns that are absent or taken."""
+        taken = [name for name in COLUMNS if name in batch]
+        if taken or self._column not in batch:
+            said = f"a column {taken[0]!r}, which the results have too; rename it" if taken else "none of this name"
+            raise OptionError(f"column={self._column!r}: the rows have {said} ({', '.join(batch)})")
+        rows = self._rows([_prompt(each) for each in batch[self._column]])
+        found = {name: [row[name] for row in rows] for name in COLUMNS}
+        return {**batch, **{name: np.array(found[name], int if name == "tokens" else object) for name in COLUMNS}}
+
+    def _rows(self, prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
+        """What comes of prompts; one that cannot be used is found by halving, and is an error of its own."""
+        try:
+            return [_row(result) for result in self._generator.run_texts(prompts, self._options)]
+        except TrellmError as error:
+            if len(prompts) == 1:
+                return [{"text": "", "value": None, "finish_reason": FAILED, "tokens": 0, "error": str(error)}]
+        middle = len(prompts) // 2
+        return self._rows(prompts[:middle]) + self._rows(prompts[middle:])
+
+
+def _prompt(value: Any) -> Any:
+    """A prompt as generators take it, of what the columns of Arrow and NumPy hold."""
+    if isinstance(value, np.ndarray):
+        return [_prompt(each) for each in cast("Any", value).tolist()]
+    return value
+
+
+def _row(result: Any) -> dict[str, Any]:
+    error = None if result.error is None else f"{type(result.error).__name__}: {result.error}"
+    value = None if result.error is not None else json.dumps(result.value, default=_plain, ensure_ascii=False)
+    return {
+        "text": result.text,
+        "value": value,
+        "finish_reason": result.finish_reason,
+        "tokens": len(result.token_ids),
+        "error": error,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for a value that it does not know."""
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    dump: Any = getattr(value, "model_dump", None)  # of pydantic's models
+    return str(value) if dump is None else dump(mode="json")

@@ -1,0 +1,160 @@
+"""The server and batches on many machines, by Ray: docs/scale.md. Ray is imported when one of these is called.
+
+from trellm.serve.ray import deployment, run
+run(deployment("Qwen/Qwen3-8B", replicas=(1, 8), gpus=1))
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from ..checks import number, whole
+from ..errors import OptionError
+from .cluster.loading import Given, described
+from .cluster.packages import ray
+from .cluster.rows import Generate
+from .settings import Settings
+
+__all__ = ["Generate", "build", "deployment", "run"]
+
+ROUTER = "trellm.serve.cluster.routing.PrefixRouter"
+MOST_REPLICAS = 1 << 16
+DOOR_REQUESTS = 4096
+DOOR_CPUS = 0.5
+
+
+def deployment(
+    model: Given = None,
+    settings: Settings | None = None,
+    *,
+    replicas: int | tuple[int, int] = 1,
+    in_flight: int = 64,
+    queued: int = 1024,
+    doors: int = 1,
+    tries: int = 3,
+    cpus: float = 1,
+    gpus: float = 0,
+    memory: int | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+) -> Any:
+    """An application of Ray Serve: the server of `trellm.serve.application`, once for each replica, behind doors.
+
+    model: a name or folder for transformers, as it is there where replicas run; a model, which is loaded anew there; a
+        function that makes one; by default the small model. device, dtype: of one that is given by name
+    replicas: how many, or the least and the most between which Ray chooses by how much there is to do
+    in_flight: requests of a replica at once; beyond half of them, on the whole, replicas are added
+    queued: requests of a door that may wait for a replica, before 429
+    doors: processes that read requests and pass them on. Requests that begin alike go to the same replica, unless it
+        has a quarter more than its share to do. tries: how many replicas a request is given to where they are lost
+    cpus, gpus: what each replica is reserved; memory: bytes for keys and values of each
+    Raises OptionError.
+    """
+    chosen = Settings() if settings is None else settings
+    least, most = _counts(replicas)
+    whole(in_flight, "in_flight")
+    whole(queued, "queued")
+    whole(doors, "doors", 1, MOST_REPLICAS)
+    whole(tries, "tries", 1, 16)
+    for name, value in (("cpus", cpus), ("gpus", gpus)):
+        if number(value, name, "a number, 0 or above") < 0:
+            raise OptionError(f"{name}={value!r}: a number, 0 or above")
+    sent = described(model, device, dtype)
+    serve = ray("ray.serve")
+    from .cluster.door import Door
+    from .cluster.replica import Replica
+
+    count: dict[str, Any] = {"num_replicas": least}
+    if least != most:
+        limits = {"min_replicas": least, "max_replicas": most, "target_ongoing_requests": max(1, in_flight // 2)}
+        count = {"autoscaling_config": limits}
+    replica = serve.deployment(Replica).options(
+        name="replica",
+        max_ongoing_requests=in_flight,
+        max_queued_requests=queued,
+        ray_actor_options={"num_cpus": cpus, "num_gpus": gpus},
+        request_router_config={"request_router_class": ROUTER},
+        graceful_shutdown_timeout_s=chosen.drain_seconds,
+        **count,
+    )
+    door = serve.deployment(Door).options(
+        name="door",
+        num_replicas=doors,
+        max_ongoing_requests=DOOR_REQUESTS,
+        ray_actor_options={"num_cpus": min(DOOR_CPUS, cpus)},
+        graceful_shutdown_timeout_s=chosen.drain_seconds,
+    )
+    return door.bind(replica.bind(sent, chosen, memory), chosen, tries)
+
+
+def build(arguments: Mapping[str, Any]) -> Any:
+    """`deployment` for a file of Ray Serve: `import_path: trellm.serve.ray:build`, with arguments as in such a file.
+
+    replicas: a number, or a list of two; settings: a mapping by the names of `Settings`. Raises OptionError.
+    """
+    given = dict(arguments)
+    settings = given.pop("settings", None)
+    if isinstance(given.get("replicas"), list):
+        given["replicas"] = tuple(given["replicas"])
+    try:
+        return deployment(settings=None if settings is None else Settings(**settings), **given)
+    except TypeError as error:
+        raise OptionError(f"the arguments of trellm.serve.ray:build: {error}") from None
+
+
+def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> None:
+    """Serve an application of `deployment` until SIGTERM or Ctrl-C; on the cluster that Ray finds, or on this machine.
+
+    Requests on their way are finished first. Raises OptionError for a port that Ray cannot listen on.
+    """
+    end = threading.Event()
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        end.set()
+
+    before = {each: signal.signal(each, ended) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        started = start(application, host=host, port=port, name=name)
+        end.wait()
+        stop(name, started)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> bool:
+    """Begin to serve, and return when replicas are ready: whether Ray was started for it."""
+    library, serve = ray(), ray("ray.serve")
+    is_new = not library.is_initialized()
+    if is_new:
+        library.init(logging_level="warning")
+    serve.start(http_options={"host": host, "port": whole(port, "port", 1, 65535)})
+    serve.run(application, name=name, route_prefix="/")
+    return is_new
+
+
+def stop(name: str, is_all: bool) -> None:
+    """End an application, and Ray Serve where it serves no other. is_all: and Ray in this process"""
+    library, serve = ray(), ray("ray.serve")
+    serve.delete(name)
+    if not serve.status().applications:
+        serve.shutdown()
+    if is_all:
+        library.shutdown()
+
+
+def _counts(replicas: Any) -> tuple[int, int]:
+    if isinstance(replicas, tuple):
+        pair: Any = replicas  # pyright: ignore[reportUnknownVariableType]
+        if len(pair) != 2:
+            raise OptionError(f"replicas={pair!r}: how many, or (least, most)")
+        least, most = whole(pair[0], "replicas[0]", 0, MOST_REPLICAS), whole(pair[1], "replicas[1]", 1, MOST_REPLICAS)
+        if least > most:
+            raise OptionError(f"replicas={pair!r}: the least comes first")
+        return least, most
+    count = whole(replicas, "replicas", 1, MOST_REPLICAS)
+    return count, count

@@ -1,0 +1,233 @@
+"""Texts whose constraints have something to find out sit out steps, and nobody else; their tokens are the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from trellm import Cancelled, Engine, LimitError, generate
+from trellm.engine.decode import row_search
+from trellm.engine.decode.preparing import Preparation
+from trellm.engine.decode.requests import requests_of
+from trellm.engine.options import Options
+from trellm.engine.schedule.call import Call
+from trellm.engine.schedule.loop import Loop
+from trellm.engine.schedule.scheduler import Pace
+from trellm.guides.lift.lifted_guide import LiftedGuide
+
+from ..paged import PagedModel, results
+from .test_scheduler import Some, alone
+
+FREE = {"max_tokens": 40, "min_tokens": 40}
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a guide was not asked before takes too long."""
+    monkeypatch.setattr(row_search, "QUICK", 1)
+    yield
+
+
+def entered(loop: Loop, generator: Any, **options: Any) -> Call:
+    call = Call(requests_of(loop.model, [generator.job("abc")], Options(**options)), 16)
+    loop.calls.append(call)
+    return call
+
+
+def test_neighbours_get_a_token_in_every_step() -> None:
+    model = PagedModel()
+    loop = Loop(model, 300, Pace())
+    loop.waiting.is_attended = True
+    writing = entered(loop, generate.text(model), **FREE)
+    for _ in range(3):
+        loop.step()
+    met = entered(loop, generate.regex(model, "[a-d]{3,9}e"), max_tokens=20)
+    row: Any = writing.entries[0].work
+    for step in range(4, 8):
+        loop.step()
+        loop.check()
+        assert len(row.tokens) == step
+        assert met.entries[0].waits and not met.entries[0].work.readers[0].table.tokens
+    sat_out = 0
+    while not met.outcomes:
+        preparation = loop.to_prepare()
+        if preparation is not None:
+            preparation.run()
+            assert preparation.is_ended and preparation.error is None
+            sat_out += 1
+        before = len(row.tokens)
+        loop.step()
+        assert len(row.tokens) == before + 1
+    assert sat_out > 3, "states were met for the first time again and again"
+    assert results(met)[0] == alone(met.requests[0])
+
+
+def test_nobody_waits_where_nobody_finds_out_or_nobody_is_held_up() -> None:
+    model = PagedModel()
+    for attended, neighbours in [(False, 2), (True, 1)]:
+        loop = Loop(model, 300, Pace())
+        loop.waiting.is_attended = attended
+        calls = [entered(loop, generate.regex(model, f"[a-d]{{3,{9 + i}}}e"), max_tokens=20) for i in range(neighbours)]
+        while not all(call.outcomes for call in calls):
+            loop.step()
+            assert loop.to_prepare() is None
+        assert [results(call)[0] for call in calls] == [alone(call.requests[0]) for call in calls]
+
+
+def test_what_goes_wrong_meanwhile_is_the_text_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = PagedModel()
+    loop = Loop(model, 300, Pace())
+    loop.waiting.is_attended = True
+    writing = entered(loop, generate.text(model), **FREE)
+    met = entered(loop, generate.regex(model, "[a-c]{4,7}e"), max_tokens=20)
+    loop.step()
+
+    def refuse(self: Any, row: Any) -> None:
+        raise LimitError("too much")
+
+    preparation = loop.to_prepare()
+    assert preparation is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(row_search.RowSearch, "prepare", refuse)
+        preparation.run()
+    while not writing.outcomes:
+        loop.step()
+    assert isinstance(met.outcomes[0].error, LimitError) and writing.outcomes[0].error is None
+
+
+def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = PagedModel()
+    loop = Loop(model, 300, Pace())
+    loop.waiting.is_attended = True
+    entered(loop, generate.text(model), **FREE)
+    met = entered(loop, generate.regex(model, "[a-c]{4,8}e"), max_tokens=20)
+    loop.step()
+    preparation = loop.to_prepare()
+    assert preparation is not None
+    raised: list[Exception] = []
+    prepare = row_search.RowSearch.prepare
+
+    def cancelled_before(self: Any, row: Any) -> Any:
+        met.is_cancelled = True
+        loop.forget()
+        try:
+            return prepare(self, row)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    monkeypatch.setattr(row_search.RowSearch, "prepare", cancelled_before)
+    preparation.run()
+    assert isinstance(raised[0], Cancelled) and preparation.error is None and preparation.is_ended
+    assert loop.to_prepare() is None
+
+
+@pytest.mark.parametrize("blocks", [32, 300])
+def test_whatever_waits_comes_to_what_it_comes_to_alone(blocks: int) -> None:
+    """In memory that is too small, too, and whether what is waited for is found out soon, late or in the step."""
+    model = PagedModel()
+    loop, some, pick = Loop(model, blocks, Pace(tokens=64, chunk=16)), Some(model, blocks), random.Random(blocks)
+    calls: list[Call] = []
+    waited = 0
+    while len(calls) < 16 or loop.calls:
+        if len(calls) < 16 and len(loop.calls) < 4:
+            call = Call([some.request() for _ in range(pick.randint(1, 3))], 16)
+            calls.append(call)
+            loop.calls.append(call)
+        loop.waiting.is_attended = pick.random() < 0.9
+        found = loop.to_prepare()
+        if found is not None and pick.random() < 0.4:
+            waited += 1
+            found.run()
+        loop.step()
+        loop.check()
+    assert waited > 3
+    for call in calls:
+        assert results(call) == [alone(request) for request in call.requests]
+
+
+def test_threads_find_out_what_their_own_texts_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an engine's own threads, and without: then whoever waits for the text does it, and the others go on."""
+    by: list[str] = []
+    run = Preparation.run
+
+    def noted(self: Preparation) -> None:
+        if not self.is_taken:
+            by.append(threading.current_thread().name)
+        run(self)
+
+    monkeypatch.setattr(Preparation, "run", noted)
+    patterns = [f"[a-d]{{{n},9}}e" for n in range(3, 8)]
+    plain = PagedModel()
+    expected = [generate.regex(plain, each)("abc") for each in patterns]
+    for is_started in (False, True):
+        model = PagedModel()
+        engine = Engine(model)
+        if is_started:
+            engine.start()
+        found: dict[int, Any] = {}
+        gate = threading.Barrier(len(patterns))
+
+        def call(number: int, model: PagedModel = model, found: dict[int, Any] = found, gate: Any = gate) -> None:
+            generator = generate.regex(model, patterns[number])
+            gate.wait()
+            found[number] = generator("abc")
+
+        by.clear()
+        threads = [threading.Thread(target=call, args=[i], name=f"caller {i}") for i in range(len(patterns))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [found[i] for i in range(len(patterns))] == expected
+        if is_started:
+            assert "trellm constraints" in by
+        engine.close()
+
+
+def test_another_guide_s_walk_does_not_hold_up_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guides of one vocabulary share a table of masks, and not the time that one of them takes."""
+    model = PagedModel()
+    slow, quick = (generate.regex(model, each).guide for each in ("[a-d]{5}b", "[b-f]{5}c"))
+    begun, goes_on = threading.Event(), threading.Event()
+    walk = LiftedGuide._walk
+
+    def held(self: LiftedGuide, state: int) -> Any:
+        if self is slow:
+            begun.set()
+            assert goes_on.wait(20)
+        return walk(self, state)
+
+    monkeypatch.setattr(LiftedGuide, "_walk", held)
+    thread = threading.Thread(target=slow.mask, args=[slow.start])
+    thread.start()
+    try:
+        assert begun.wait(20)
+        asked = threading.Thread(target=quick.mask, args=[quick.start])
+        asked.start()
+        asked.join(20)
+        assert not asked.is_alive()
+    finally:
+        goes_on.set()
+        thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_what_another_thread_was_at_is_found_out_after_a_fork() -> None:
+    model = PagedModel()
+    loop = Loop(model, 300, Pace())
+    loop.waiting.is_attended = True
+    entered(loop, generate.text(model), **FREE)
+    met = entered(loop, generate.regex(model, "[a-c]{5,9}e"), max_tokens=20)
+    loop.step()
+    preparation = loop.to_prepare()
+    assert preparation is not None
+    preparation._taken.acquire()
+    loop.after_fork()
+    for _ in range(100):
+        loop.step()
+    assert results(met)[0] == alone(met.requests[0])

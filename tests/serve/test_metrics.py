@@ -1,0 +1,115 @@
+"""What is counted: in the usage of answers, and for Prometheus."""
+
+import re
+import secrets
+
+from trellm import models
+from trellm.serve import forms
+from trellm.serve.forms.families import FAMILIES
+
+from .conftest import Running
+
+
+def counted(server: Running) -> dict[str, float]:
+    """All samples by name and labels."""
+    text = server.http.get("/metrics").text
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_tokens_that_were_in_memory(server: Running) -> None:
+    prompt = " ".join(f"word {secrets.token_hex(2)}" for _ in range(12))
+    body = {"model": "small", "prompt": prompt, "max_tokens": 2}
+    before = counted(server)["trellm_prompt_tokens_found_total"]
+    first, again = (server.post("/v1/completions", body).json()["usage"] for _ in range(2))
+    assert first["prompt_tokens_details"] == {"cached_tokens": 0}
+    found = again["prompt_tokens_details"]["cached_tokens"]
+    assert found % 16 == 0 and again["prompt_tokens"] - 16 - 16 < found < again["prompt_tokens"]
+    assert counted(server)["trellm_prompt_tokens_found_total"] - before == found
+    several = server.post("/v1/completions", {**body, "prompt": [f"{prompt} new", f"{prompt} new"], "n": 2}).json()
+    assert several["usage"]["prompt_tokens_details"]["cached_tokens"] <= several["usage"]["prompt_tokens"]
+    # Of two texts of one prompt that nobody has read the second finds what the first reads.
+    fresh = server.post("/v1/completions", {**body, "prompt": f"{secrets.token_hex(16)} {prompt}", "n": 2}).json()
+    assert fresh["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_tokens_that_were_in_memory_of_responses(server: Running) -> None:
+    said = " ".join(f"word {secrets.token_hex(2)}" for _ in range(12))
+    body = {"model": "small", "input": said, "max_output_tokens": 2}
+    first, again = (server.post("/v1/responses", body).json()["usage"]["input_tokens_details"] for _ in range(2))
+    assert first["cached_tokens"] < again["cached_tokens"]
+
+
+def test_reasoning_tokens() -> None:
+    """Those of thinking with its end, however the stream is split; none of an answer without."""
+    model = models.ziplm("Call a tool.")
+    form = forms.Form(FAMILIES["hermes"], None, model.vocabulary, thinks=True)
+    ids = list(model.tokenizer.encode("<think>\nLet me see.\n</think>\n\nIt rains."))
+    plan = form.plan(thinking="on")
+    whole, split = plan.reader(), plan.reader()
+    whole.feed(ids)
+    for token in ids:
+        split.feed([token])
+    for reader in (whole, split):
+        reader.finish()
+        assert reader.message.reasoning == "Let me see." and reader.message.content == "It rains."
+        # Of a marker that is several tokens the last one says that it is one.
+        assert reader.reasoning_tokens == len(list(model.tokenizer.encode(">\nLet me see.\n</think>")))
+    plain = form.plan(thinking="off").reader()
+    plain.feed(list(model.tokenizer.encode("It rains.")))
+    assert plain.reasoning_tokens == 0
+
+
+def test_reasoning_tokens_of_harmony() -> None:
+    model = models.ziplm("Call a tool.")
+    plan = forms.Form(FAMILIES["harmony"], None, model.vocabulary, thinks=True).plan()
+    reader = plan.reader()
+    text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It rains."
+    reader.feed(list(model.tokenizer.encode(text)))
+    reader.finish()
+    assert (reader.message.reasoning, reader.message.content) == ("Hm.", "It rains.")
+    assert reader.reasoning_tokens == len(list(model.tokenizer.encode(">Hm.<|end|>")))
+
+
+def test_reasoning_tokens_of_an_answer(server: Running) -> None:
+    """Whole and streamed, of chats and responses, where the model thinks."""
+    service = server.service
+    usual = service.form
+    service.form = forms.Form(FAMILIES["hermes"], service.model.tokenizer, service.model.vocabulary, thinks=True)
+    try:
+        ours = {"thinking": "on", "thinking_budget": 8}
+        chat = {"model": "small", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 40, "trellm": ours}
+        usage = server.post("/v1/chat/completions", chat).json()["usage"]
+        thought = usage["completion_tokens_details"]["reasoning_tokens"]
+        assert 0 < thought <= usage["completion_tokens"]
+        counting = {**chat, "stream_options": {"include_usage": True}}
+        streamed = server.events("/v1/chat/completions", counting)[-1]["usage"]
+        assert 0 < streamed["completion_tokens_details"]["reasoning_tokens"] <= streamed["completion_tokens"]
+        body = {"model": "small", "input": "Hi", "max_output_tokens": 40, "trellm": ours}
+        usage = server.post("/v1/responses", body).json()["usage"]
+        assert 0 < usage["output_tokens_details"]["reasoning_tokens"] <= usage["output_tokens"]
+    finally:
+        service.form = usual
+    plain = server.post("/v1/chat/completions", {**chat, "trellm": {}}).json()["usage"]
+    assert plain["completion_tokens_details"] == {"reasoning_tokens": 0}
+
+
+def test_everything_is_observed(server: Running) -> None:
+    before = counted(server)
+    server.post(
+        "/v1/completions",
+        {"model": "small", "prompt": "a", "max_tokens": 30, "regex": f"{secrets.token_hex(4)}|[abc]{{3}}"},
+    )
+    server.error("/v1/completions", {"model": "small", "prompt": "a", "regex": "("})
+    server.error("/v1/completions", {"model": "other", "prompt": "a"})
+    after = counted(server)
+    grown = {name for name, value in after.items() if value > before.get(name, 0)}
+    for name in ("queue", "compile", "compile_wait", "step", "request", "mask"):
+        assert f"trellm_{name}_seconds_count" in grown, name
+    assert {'trellm_errors_total{code="invalid_regex"}', 'trellm_errors_total{code="model_not_found"}'} <= grown
+    assert after["trellm_queue"] == 0
+    room = after['trellm_memory_bytes{state="room"}']
+    assert 0 <= after['trellm_memory_bytes{state="held"}'] + after['trellm_memory_bytes{state="kept"}'] <= room
+    assert after['trellm_memory_bytes{state="kept"}'] > 0
+    names = set(re.findall(r"^# TYPE (\w+)", server.http.get("/metrics").text, re.M))
+    assert {"trellm_prompt_tokens_found_total", "trellm_reasoning_tokens_total"} <= names

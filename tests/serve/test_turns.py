@@ -1,0 +1,86 @@
+"""Compilation gives way to texts that are being written, and to nothing else."""
+
+import time
+
+import pytest
+from trellm.errors import Cancelled
+from trellm.guides.limits import Cancellation, Limits, Meter, spend
+from trellm.serve.constraints import turns
+from trellm.serve.constraints.turns import Turns
+
+
+class Clock:
+    """Time that passes as one works or sleeps. A thread works for a millisecond between two looks."""
+
+    def __init__(self) -> None:
+        self.now = self.worked = self.slept = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        return self.worked
+
+    def sleep(self, seconds: float) -> None:
+        assert 0 < seconds <= turns.LONGEST
+        self.now += seconds
+        self.slept += seconds
+
+    def work(self, made: Turns, seconds: float) -> None:
+        for _ in range(round(seconds * 1000)):
+            self.now += 1e-3
+            self.worked += 1e-3
+            made.breathe()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(turns, "time", made)
+    return made
+
+
+def test_what_takes_long_gets_its_share(clock: Clock) -> None:
+    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made.begin()
+    clock.work(made, 0.1)
+    assert clock.slept == 0  # what takes a moment is not held up
+    clock.work(made, 2.0)
+    assert clock.now == pytest.approx(0.1 + (2.0 - 0.02) / 0.2, abs=0.05)
+
+
+def test_nobody_waits_for_nobody(clock: Clock) -> None:
+    busy = False
+    made = Turns(lambda: busy, share=0.2, burst=0.1)
+    made.begin()
+    clock.work(made, 5.0)
+    assert clock.slept == 0
+    busy = True
+    clock.work(made, 0.01)
+    assert clock.slept < 0.1  # and no debt is left of what held up nobody
+
+
+def test_the_bucket_fills_again_and_not_over(clock: Clock) -> None:
+    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made.begin()
+    clock.now += 1000
+    clock.work(made, 0.12)
+    assert clock.slept == 0
+    clock.work(made, 0.2)
+    assert clock.slept > 0.5
+
+
+def test_counted_work_breathes_until_it_is_cancelled() -> None:
+    """Also in calls within calls; and whoever waits notices that it is to stop."""
+    breaths: list[float] = []
+
+    def breathe() -> None:
+        breaths.append(time.thread_time())
+        if len(breaths) == 50:
+            stop.cancel()
+
+    stop = Cancellation(breathe)
+    with stop, pytest.raises(Cancelled), Meter(Limits(work=2**60)), Meter(Limits(work=2**60)):
+        while True:
+            spend(1 << 15)
+    assert len(breaths) == 50
