@@ -270,6 +270,10 @@ class Lanes:
     def _take(self, lane: Lane, part: Part, token: int, after: int) -> None:
         """One lane's part of a launch: what it read, and its choice unless that must be made again."""
         row, count = lane.row, part.count
+        if token == UNUSABLE and part.chooses and row.guide_cache is not None:
+            # What is forced needs no logits, though a mask of it alone was chosen under.
+            forced = row.guide_cache.allowed(row.state).forced
+            token = UNUSABLE if forced < 0 else forced
         is_closing = part.is_closing or (part.resumes and lane.was_closing and self._rows.is_tight(row))
         if part.chooses and token != UNUSABLE and row.guide_cache is not None and not is_closing:
             attempt = self._wrong(row, part, token)

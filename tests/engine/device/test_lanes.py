@@ -335,3 +335,24 @@ def test_prompts_share_what_is_known(pair: Any) -> None:
     inner = cache.guide.start
     assert one.beyond(5 + inner) == other.beyond(2 + inner) == cache.beyond(inner) == (cache, inner)
     assert one.beyond(1) == (one, 1)
+
+
+def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
+    network = copy.deepcopy(hugging_face("llama")).double()
+    plain, lanes = DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    (token,) = (number for number, text in enumerate(plain.vocabulary.tokens) if text == b"4")
+    logits = DecoderModel.logits
+
+    def without(self: Any, *given: Any) -> Any:
+        found = logits(self, *given).clone()
+        if found.shape[-1] == self.vocabulary.size:
+            found[:, token] = -torch.inf
+        return found
+
+    monkeypatch.setattr(DecoderModel, "logits", without)
+    pattern = r"([a-z]{6}4)+"
+    ones, others = (generate.regex(model, pattern) for model in (plain, lanes))
+    for _ in range(3):
+        found, expected = (each.run(PROMPTS[:2], max_tokens=90) for each in (others, ones))
+        assert [facts(each) for each in found] == [facts(each) for each in expected]
+    assert all("4" in each.text for each in found)
