@@ -127,6 +127,8 @@ class Lanes:
                     self._records.widen()
                 if under_way and (begun is None or len(under_way) >= ahead):
                     self._collect(under_way.popleft())
+                    while len(under_way) >= ahead:
+                        self._collect(under_way.popleft())
                 elif begun is None:
                     assert not len(self._riders), "nothing is under way for a rider that is told of"
                     return not any(lane.fresh for lane in lanes)
@@ -312,6 +314,8 @@ class Lanes:
         is_forced = len(row.pending) > 1
         if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
             return
+        if key.stop_ids.intersection(row.pending[1:]):
+            return  # what is forced ends no text, but what is chosen does
         for token in row.pending[:-1]:
             guide = key.guide_cache.guide
             key = key._replace(state=guide.advance(key.state, token))

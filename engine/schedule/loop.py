@@ -160,6 +160,7 @@ class Loop:
         self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
         self._populations = Populations(self.model, self._pool)
+        self._lanes = None  # so that a device need not hold what two of them know
         self._lanes = self._make_lanes()
         self._drafter = self._make_drafter()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)

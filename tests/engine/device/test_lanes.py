@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -356,3 +357,27 @@ def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any, monkeyp
         found, expected = (each.run(PROMPTS[:2], max_tokens=90) for each in (others, ones))
         assert [facts(each) for each in found] == [facts(each) for each in expected]
     assert all("4" in each.text for each in found)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A goal that forces bytes, one after the other, once the first of them is there."""
+
+    chain: bytes = b"xyzwxyzw"
+
+    def automaton(self) -> Any:
+        size = len(self.chain)
+        after = np.full((size + 2, 256), size + 1, np.int32)
+        after[0], after[size] = 0, size
+        for place, byte in enumerate(self.chain):
+            after[place, byte] = place + 1
+        return after, np.arange(size + 2) == size
+
+
+def test_what_is_forced_ends_no_text_though_it_is_a_stop_id(pair: Any) -> None:
+    tokens = pair[0].vocabulary.tokens
+    stops = [tokens.index(text) for text in (b"z", b"w")]
+    for seed in range(12):
+        given = {"max_tokens": 60, "search": Sample(), "seed": seed, "include": Chain(), "stop_ids": stops}
+        one, other = (generate.text(model).run(["the 12", "on"], **given) for model in pair)
+        assert [facts(each) for each in other] == [facts(each) for each in one]
