@@ -379,5 +379,7 @@ def test_what_is_forced_ends_no_text_though_it_is_a_stop_id(pair: Any) -> None:
     stops = [tokens.index(text) for text in (b"z", b"w")]
     for seed in range(12):
         given = {"max_tokens": 60, "search": Sample(), "seed": seed, "include": Chain(), "stop_ids": stops}
-        one, other = (generate.text(model).run(["the 12", "on"], **given) for model in pair)
-        assert [facts(each) for each in other] == [facts(each) for each in one]
+        one, other = (generate.text(model) for model in pair)
+        expected = [facts(each) for each in one.run(["the 12", "on"], **given)]
+        for _ in range(3):  # what was met is known then
+            assert [facts(each) for each in other.run(["the 12", "on"], **given)] == expected
