@@ -62,7 +62,7 @@ class Attempts:
         self._begun = 0
         self._found = 0  # attempts that came to a text, those that wait among them
         self._settled = 0
-        self._ideal = 0.0  # how many attempts without a trie the settled ones stand for
+        self._log_ideal = -math.inf  # of how many attempts without a trie the settled ones stand for
         self._asked: list[Node] = []
         self._pilot: Particles | None = None
 
@@ -118,7 +118,7 @@ class Attempts:
             waiting: dict[Tokens, None] = {attempt.node.path.tokens: None for attempt in self._running}
             self._readers.keep(list(waiting), root=True)
         elif self.texts:
-            raise self._gave_up(math.log(len(self.texts) / self._ideal))
+            raise self._gave_up(math.log(len(self.texts)) - self._log_ideal)
         else:
             self._begin_pilot()
         return []
@@ -132,7 +132,7 @@ class Attempts:
 
     def results(self) -> list[tuple[Path, Drawn]]:
         """The texts, each with how it was drawn."""
-        log_z = math.log(len(self.texts) / self._ideal)
+        log_z = math.log(len(self.texts)) - self._log_ideal
         drawn = Drawn(
             log_weight=0.0,
             log_z=min(0.0, log_z),
@@ -184,7 +184,7 @@ class Attempts:
         while not self.done and self._settled in self._outcomes:
             path, begun = self._outcomes.pop(self._settled)
             self._settled += 1
-            self._ideal += 1 / begun
+            self._log_ideal = float(np.logaddexp(self._log_ideal, -math.log(begun)))
             if path is not None:
                 self.texts.append(path)
 

@@ -40,6 +40,14 @@ class Distribution(NamedTuple):
             logits = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
         return np.exp(logits.cpu().numpy().astype(np.float64) - self.raws[row])
 
+    def shares(self, row: int, ids: NDArray[np.int32]) -> tuple[NDArray[np.float64], float]:
+        """The probabilities of some tokens of a row beside that of the likeliest of them, float64 [len(ids)], and the
+        natural logarithm of that one's; some has to be above 0, however little."""
+        logits = self.logits[row][torch.as_tensor(ids, dtype=torch.int64, device=self.logits.device)]
+        found = logits.cpu().numpy().astype(np.float64)
+        most = float(found.max())
+        return np.exp(found - most), most - self.raws[row]
+
 
 class Question(NamedTuple):
     """What a population is to be told: of which rows of the logits that were computed, under which masks."""

@@ -164,7 +164,7 @@ class Particles:
         """
         size, path = found.logits.shape[1], group[0].path
         ids = np.arange(size, dtype=np.int32) if mask is None else allowed_ids(mask, size)
-        chances = found.probabilities(row, ids)
+        chances, scale = found.shares(row, ids)
         fits = np.ones(len(ids), np.bool_) if closing is None else _allows(closing, ids)
         shares_of = float(chances[fits].sum()), float(chances[~fits].sum())
         after: dict[int, Path] = {}
@@ -189,7 +189,7 @@ class Particles:
             if place < 0:
                 self._kill([particle], "accepts, which refuses all that is allowed")
             else:
-                self._take(particle, behind(place), math.log(float(part.sum()) * share / chance))
+                self._take(particle, behind(place), scale + math.log(float(part.sum()) * share / chance))
 
     def _take(self, particle: Particle, path: Path, log_weight: float) -> None:
         """Let a particle have its next token, and the weight that comes of that."""

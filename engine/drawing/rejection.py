@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+_LEAST = 1e-300
+"""Shares below are too small to count draws by."""
+
 
 def first_accepted(
     chances: NDArray[np.float64], accepts: Callable[[int], bool], uniforms: Iterator[float]
@@ -17,7 +20,8 @@ def first_accepted(
     chances: float64 [n], in proportion, not all 0. The place is -1, with the share 0, where nothing is accepted.
     The share is one less than the number of accepted draws, two, over one less than that of all draws up to there: it
     has no bias, and does not depend on which was the first. A place is asked about once; draws of places that were
-    refused are counted by a geometric number, not made. Source: B. Lipkin and others (2025), see `SMC`.
+    refused are counted by a geometric number, not made. Where what is left has less than 1e-300 of all, nothing is
+    accepted. Source: B. Lipkin and others (2025), see `SMC`.
     """
     left = chances / chances.sum()
     accepted: set[int] = set()
@@ -25,9 +29,9 @@ def first_accepted(
     while hits < 2:
         sums = np.cumsum(left)
         rest = float(sums[-1])
-        if rest <= 0:
+        if rest <= _LEAST:
             return -1, 0.0
-        draws += 1 + _refused_before(1 - rest, next(uniforms))
+        draws += 1 + _refused_before(rest, next(uniforms))
         place = min(int(np.searchsorted(sums, next(uniforms) * rest, side="right")), int(np.flatnonzero(left)[-1]))
         if place in accepted or accepts(place):
             accepted.add(place)
@@ -38,8 +42,6 @@ def first_accepted(
     return first, 1 / (draws - 1)
 
 
-def _refused_before(refused: float, uniform: float) -> int:
-    """How many draws are of places known to be refused, which have this share, before one that is not."""
-    if refused <= 0:
-        return 0
-    return math.floor(math.log(1 - uniform) / math.log(min(refused, 1 - 2.0**-53)))
+def _refused_before(rest: float, uniform: float) -> int:
+    """How many draws are of places known to be refused, before one of the others, which have this share."""
+    return 0 if rest >= 1 else math.floor(math.log1p(-uniform) / math.log1p(-rest))

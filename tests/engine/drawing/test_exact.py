@@ -177,7 +177,7 @@ def count_by_finish(self: Attempts) -> None:
         if not self.done:
             path, begun = self._outcomes.pop(number)
             self._settled += 1
-            self._ideal += 1 / begun
+            self._log_ideal = float(np.logaddexp(self._log_ideal, -math.log(begun)))
             if path is not None:
                 self.texts.append(path)
 

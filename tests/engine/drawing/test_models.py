@@ -128,3 +128,19 @@ def translator(tokenizer: Any) -> EncoderDecoderModel:
     found = models.transformers(network, tokenizer)
     assert isinstance(found, EncoderDecoderModel)
     return found
+
+
+def test_what_was_learnt_is_forgotten_when_weights_change() -> None:
+    model = models.small()
+    generator = generate.choice(model, ["red", "green", "blue"])
+    given: dict[str, Any] = {"search": Exact(200), "max_tokens": 8}
+    before = generator.run("The colour is ", **given)
+    assert generator.run("The colour is ", **given)[0].log_z == pytest.approx(before[0].log_z, abs=0.3)
+    assert isinstance(model, DecoderModel)
+    with torch.no_grad():
+        for weights in model.model.parameters():
+            weights += torch.randn(weights.shape, generator=torch.Generator().manual_seed(1)) * 0.05
+    after = generator.run("The colour is ", **given)
+    exact = generator.run("The colour is ", seed=3, **given)
+    assert after[0].log_z == pytest.approx(exact[0].log_z, abs=0.3)
+    assert after[0].log_z != pytest.approx(before[0].log_z, abs=0.5)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm import SMC, Generator, Importance, OptionError, SamplingError, Vocabulary, generate, models
+from trellm import SMC, Exact, Generator, Importance, OptionError, SamplingError, Vocabulary, generate, models
 from trellm.engine.drawing import drawn, particles, rejection, resampling
 from trellm.engine.drawing.particles import Particle, Particles
 from trellm.engine.models.decoder import DecoderModel
@@ -302,3 +302,44 @@ def test_seeds_repeat_and_particles_share_what_they_read(
 def test_impossible_parameters_are_refused(kind: type[Target], options: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(options))):
         kind(**options)
+
+
+@pytest.mark.parametrize("gap", [700.0, 712.0, 740.0, 760.0, 1e4, 1e30])
+@pytest.mark.parametrize("tokens", [2, 5])
+def test_what_is_allowed_may_be_too_unlikely_for_a_float(gap: float, tokens: int) -> None:
+    vocabulary = Vocabulary([b"a", b"b", b"c", None], eos_ids=[3])
+    model = models.from_function(lambda ids: [-gap, 0, 0, 0] if len(ids) < 2 else [0.0] * 4, vocabulary)
+    generator = generate.regex(model, "a[bc]?")
+    given = {"max_tokens": tokens, "seed": 1}
+    known = -gap - math.log(3) + math.log(0.25 + 0.5 * 0.25)
+    searches = [SMC(64), Importance(64), SMC(64, potential=lambda text, ends: 0.0)]
+    for search in [*searches, SMC(64, accepts=lambda text, ends: True)]:
+        found: Any = generator.run([1], search=search, **given)
+        assert {each.text for each in found} <= {"a", "ab", "ac"}
+        assert found[0].log_z == pytest.approx(known, abs=0.3, rel=1e-6)
+    if gap < 760:
+        found = generator.run([1], search=Exact(3), **given)
+        assert found[0].log_z == pytest.approx(known, abs=2)
+    else:
+        with pytest.raises(SamplingError):
+            generator.run([1], search=Exact(3), **given)
+
+
+@pytest.mark.parametrize("log_share", [-5.0, -36.0, -60.0, -600.0])
+def test_shares_that_are_small_are_estimated_without_bias(log_share: float) -> None:
+    """The number of draws before the second hit has no upper bound: its reciprocal is right on average."""
+    chances = np.array([1.0, math.exp(log_share) / 2, math.exp(log_share) / 2])
+    random = np.random.default_rng(1)
+    found = [rejection.first_accepted(chances, bool, iter(random.random, None))[1] for _ in range(4000)]
+    assert np.mean(found) / math.exp(log_share) == pytest.approx(1, abs=0.12)
+
+
+def test_a_share_that_nobody_can_count_is_none() -> None:
+    assert rejection.first_accepted(np.array([1.0, 1e-305]), bool, iter([0.5] * 9)) == (-1, 0.0)
+
+
+def test_numbers_of_other_types_are_weights() -> None:
+    generator = generate.regex(MODEL, "[ab]")
+    for weight in (np.float16(-1), np.float64(-1), -1):
+        found: Any = generator.run([0], search=SMC(4, potential=lambda text, ends, w=weight: w), max_tokens=3, seed=1)
+        assert found[0].log_weight < 0
