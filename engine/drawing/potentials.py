@@ -47,7 +47,9 @@ class Potentials:
 def _log_weight(found: Any) -> float:
     if _is_boolean(found):
         return 0.0 if found else -math.inf
-    value: Any = float(found) if isinstance(found, np.floating) else found
+    value: Any = found
+    if isinstance(found, np.floating):  # of few bits, with which comparing may overflow
+        value = float(value)
     if not isinstance(found, Real) or not (value == -math.inf or abs(value) <= GREATEST):
         raise OptionError(
             f"potential: {shown(found)} is no weight; the natural logarithm of one, -inf or a number from "
