@@ -182,8 +182,11 @@ class Request:
         return len(text) > self.start.tail - state
 
     def stops(self, state: int, token: int) -> bool:
-        """Whether a token ends the text without being a part of it."""
-        return token in self.stop_ids and self.is_output(state, token)
+        """Whether a token ends the text without being a part of it: as EOS does, where the text is complete."""
+        if token not in self.stop_ids or not self.is_output(state, token):
+            return False
+        guide_cache = self.guide_cache(state)
+        return guide_cache is None or state < self.start.tail or guide_cache.guide.is_accepting(state)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm import BudgetError, Generator, Greedy, OptionError, Sample, Vocabulary, VocabularyError, generate, models
+from trellm import (
+    Beam,
+    BudgetError,
+    Generator,
+    Greedy,
+    OptionError,
+    Sample,
+    Vocabulary,
+    VocabularyError,
+    generate,
+    models,
+)
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.options import Options, RunOptions
@@ -188,3 +199,13 @@ def test_a_guide_for_another_vocabulary_is_refused(table_guide: Any) -> None:
         Generator(saying("a"), table_guide(other, [{}], {0}))
     twin = Vocabulary(BYTES.tokens, BYTES.eos_ids)
     assert Generator(saying("a"), table_guide(twin, [{97: 0}], {0}))("x") == "a"
+
+
+@pytest.mark.parametrize("search", [Greedy(), Sample(), Beam(2)])
+def test_a_goal_of_which_stop_ids_are_parts_is_met_first(search: Any) -> None:
+    vocabulary = Vocabulary([b"x", b"a", b"b", b"c", None], eos_ids=[4])
+    model = models.from_function(lambda ids: [0.0] * 5, vocabulary)
+    found: Any = generate.text(model).run([0], search=search, max_tokens=3, include="cc", stop_ids=[3], seed=1)
+    for each in found if isinstance(found, list) else [found]:
+        assert "cc" in each.text
+        assert not each.unmet
