@@ -14,9 +14,7 @@ import argparse
 import asyncio
 import json
 import os
-import socket
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from typing import Any
 
 import httpx
 from recording import save, show
+from serving_process import free_port, ours, started
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 SCHEMA = {
@@ -113,13 +112,6 @@ def replicas(ray: Any) -> list[Any]:
     return [ray.get_actor(name, namespace="serve") for name in names if "#replica#" in name]
 
 
-def free_port() -> int:
-    """A port of the loopback address."""
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return made.getsockname()[1]
-
-
 async def one_by_one(urls: Sequence[str], count: int = 100) -> list[float]:
     """The median milliseconds of one small request at a time, of servers that are asked in turn."""
     body = {"model": "small", "prompt": "The bill", "max_tokens": 1, "temperature": 0}
@@ -133,26 +125,10 @@ async def one_by_one(urls: Sequence[str], count: int = 100) -> list[float]:
     return [statistics.median(times[10:]) for times in found]
 
 
-async def beside(url: str) -> list[float]:
-    """The same of a server behind Ray, and of one by itself in a process beside it."""
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "trellm", "serve", "--port", str(port)),
-        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as Ray sets it for replicas of one core
-    )
-    alone = f"http://127.0.0.1:{port}"
-    try:
-        async with httpx.AsyncClient(base_url=alone) as client:
-            for _ in range(240):
-                try:
-                    await client.get("/health")
-                    break
-                except httpx.HTTPError:
-                    await asyncio.sleep(0.5)
-        return await one_by_one([url, alone])
-    finally:
-        process.terminate()
-        await process.wait()
+def beside(url: str) -> list[float]:
+    """The same of a server behind Ray, and of one by itself in a process beside it, of one thread as replicas are."""
+    with started(*ours(None, "--name", "small")) as alone:
+        return asyncio.run(one_by_one([url, f"http://127.0.0.1:{alone.port}"]))
 
 
 def measured(name: str, tries: int, is_killed: bool, requests: int, clients: int) -> dict[str, Any]:
@@ -178,7 +154,7 @@ def measured(name: str, tries: int, is_killed: bool, requests: int, clients: int
     while is_killed and len(replicas(ray)) < 2 and time.perf_counter() - killed < LONGEST:
         time.sleep(0.2)
     recovered = time.perf_counter() - killed if is_killed else 0.0
-    through, alone = asyncio.run(beside(url)) if not is_killed else (0.0, 0.0)
+    through, alone = beside(url) if not is_killed else (0.0, 0.0)
     cluster.stop("trellm", False)
     serve.shutdown()
     latency = sorted(found.seconds)

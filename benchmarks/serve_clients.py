@@ -13,16 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from recording import save, show
+from serving_process import ours, started
 
 HERE = Path(__file__).resolve().parent / "clients"
 PYTHON = {
@@ -49,22 +47,6 @@ def install(folder: Path, name: str) -> None:
         return
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
     subprocess.run([home / "bin" / "pip", "install", "-q", *PYTHON[name]], check=True)
-
-
-@contextmanager
-def server(*options: str) -> Iterator[str]:
-    """The address of a server of the small model."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-m", "trellm", "serve", "--port", "0", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd="/") as process:
-        assert process.stderr is not None
-        address = next((found[0] for line in process.stderr if (found := re.search(r"http://[\d.:]+", line))), None)
-        if address is None:
-            raise SystemExit(f"the server ended with {process.wait()}")
-        try:
-            yield address
-        finally:
-            process.terminate()
 
 
 def checked(folder: Path, name: str, url: str) -> list[dict[str, Any]]:
@@ -97,7 +79,8 @@ def main() -> None:
     if given.install:
         for name in names:
             install(folder, name)
-    with server() as url:
+    with started(*ours(None, "--name", "small")) as server:
+        url = f"http://127.0.0.1:{server.port}"
         rows = [row for name in names if (folder / name).exists() for row in checked(folder, name, url)]
     show([row for row in rows if not row["passed"]] or [{"failed": 0}])
     print(f"{sum(row['passed'] for row in rows)} of {len(rows)} checks passed")

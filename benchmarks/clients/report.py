@@ -1,6 +1,6 @@
 """What the checks of every client in Python share: the same passage and questions, and a line of JSON for each check.
 
-Runs in an environment that has the client and nothing of trellm.
+Runs in an environment that has the client, which brings pydantic, and nothing of trellm.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from datetime import date
 from importlib.metadata import version
 from typing import Any
 
+from pydantic import BaseModel
+
 MODEL = "small"
 PASSAGE = (
     "On 3 March 2021, Brela Stonkard bought 12 units of the copper kettle from Velmor Trading for $1,250.50. "
@@ -28,6 +30,21 @@ WEATHER = "Will it rain in Marlhaven on June 10, 2024?"
 BUYER, COUNT, PAID = "Brela Stonkard", 12, False
 # As the record has it, and as the arguments of a call.
 CITY, DAY = "Marlhaven", date(2024, 6, 10)
+
+
+class Order(BaseModel):
+    """An order that a text tells of."""
+
+    buyer: str
+    count: int
+    paid: bool
+
+
+class Anything(BaseModel, extra="allow"):
+    """What a model of this size makes of a schema in its prompt is its own; that it is an object is the server's."""
+
+
+EXPECTED = Order(buyer=BUYER, count=COUNT, paid=PAID)
 
 
 class Checks:

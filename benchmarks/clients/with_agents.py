@@ -22,23 +22,11 @@ from agents import (
 )
 from agents.agent import StopAtTools
 from openai import AsyncOpenAI
-from pydantic import BaseModel
-from report import BUYER, CITY, COUNT, DAY, MODEL, ORDER, PAID, TIME, WEATHER, Checks, same
+from report import CITY, DAY, EXPECTED, MODEL, ORDER, TIME, WEATHER, Checks, Order, same
 
 check = Checks("openai-agents")
 set_tracing_disabled(True)
 CALLED: list[tuple[str, datetime.date]] = []
-
-
-class Order(BaseModel):
-    """An order that a text tells of."""
-
-    buyer: str
-    count: int
-    paid: bool
-
-
-EXPECTED = Order(buyer=BUYER, count=COUNT, paid=PAID)
 
 
 @function_tool

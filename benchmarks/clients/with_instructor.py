@@ -12,18 +12,10 @@ import instructor
 from instructor import Mode
 from openai import AsyncOpenAI, OpenAI
 from pydantic import AfterValidator, BaseModel, Field
-from report import BUYER, CITY, COUNT, DAY, MODEL, ORDER, PAID, WEATHER, Checks, same
+from report import CITY, DAY, EXPECTED, MODEL, ORDER, WEATHER, Anything, Checks, Order, same
 
 check = Checks("instructor")
 PLAIN = OpenAI(base_url=check.url, api_key="unused", max_retries=0)
-
-
-class Order(BaseModel):
-    """An order that a text tells of."""
-
-    buyer: str
-    count: int
-    paid: bool
 
 
 class Weather(BaseModel):
@@ -40,13 +32,6 @@ class Ticket(BaseModel):
     buyer: str | None
     items: list[str] = Field(max_length=3)
     order: Order
-
-
-class Anything(BaseModel, extra="allow"):
-    """What a model of this size makes of a schema in its prompt is its own; that it is an object is the server's."""
-
-
-EXPECTED = Order(buyer=BUYER, count=COUNT, paid=PAID)
 
 
 def ask(mode: Mode, shape: Any, content: str = ORDER, **more: Any) -> Any:
@@ -104,14 +89,18 @@ def many_kinds_of_fields() -> None:
     same(isinstance(ask(Mode.JSON_SCHEMA, Ticket, temperature=2.0, max_tokens=120), Ticket), True)
 
 
+def partials(mode: Mode, shape: type[BaseModel], content: str) -> list[Any]:
+    """What `create_partial` streams."""
+    messages: Any = [{"role": "user", "content": content}]
+    return list(instructor.from_openai(PLAIN, mode=mode).chat.completions.create_partial(
+        model=MODEL, messages=messages, response_model=shape, temperature=0
+    ))  # fmt: skip
+
+
 @check
 def partial() -> str:
     """create_partial, streamed"""
-    client = instructor.from_openai(PLAIN, mode=Mode.JSON_SCHEMA)
-    messages: Any = [{"role": "user", "content": ORDER}]
-    found = list(client.chat.completions.create_partial(
-        model=MODEL, messages=messages, response_model=Order, temperature=0
-    ))  # fmt: skip
+    found = partials(Mode.JSON_SCHEMA, Order, ORDER)
     same(found[-1].model_dump(), EXPECTED.model_dump())
     same(len(found) > 3, True)
     return f"{len(found)} states"
@@ -120,11 +109,7 @@ def partial() -> str:
 @check
 def partial_tools() -> None:
     """create_partial by TOOLS, streamed"""
-    client = instructor.from_openai(PLAIN, mode=Mode.TOOLS)
-    messages: Any = [{"role": "user", "content": WEATHER}]
-    found = list(client.chat.completions.create_partial(
-        model=MODEL, messages=messages, response_model=Weather, temperature=0
-    ))  # fmt: skip
+    found = partials(Mode.TOOLS, Weather, WEATHER)
     same(found[-1].model_dump(), {"city": CITY, "date": str(DAY)})
 
 

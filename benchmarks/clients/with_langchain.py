@@ -13,21 +13,12 @@ from langchain.agents.structured_output import ProviderStrategy
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI
-from pydantic import BaseModel, SecretStr
-from report import BUYER, CITY, COUNT, DAY, MODEL, ORDER, PAID, TIME, WEATHER, Checks, same
+from pydantic import SecretStr
+from report import CITY, DAY, EXPECTED, MODEL, ORDER, TIME, WEATHER, Checks, Order, same
 
 check = Checks("langchain-openai")
 
 
-class Order(BaseModel):
-    """An order that a text tells of."""
-
-    buyer: str
-    count: int
-    paid: bool
-
-
-EXPECTED = Order(buyer=BUYER, count=COUNT, paid=PAID)
 CALL = {"city": CITY, "date": str(DAY)}
 
 

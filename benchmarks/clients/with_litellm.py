@@ -9,22 +9,12 @@ import json
 from typing import Any
 
 import litellm
-from pydantic import BaseModel
-from report import BUYER, CITY, COUNT, DAY, MODEL, ORDER, PAID, TIME, WEATHER, Checks, same
+from report import CITY, DAY, EXPECTED, MODEL, ORDER, TIME, WEATHER, Checks, Order, same
 
 check = Checks("litellm")
 litellm.telemetry = False
 
 
-class Order(BaseModel):
-    """An order that a text tells of."""
-
-    buyer: str
-    count: int
-    paid: bool
-
-
-EXPECTED = Order(buyer=BUYER, count=COUNT, paid=PAID)
 TOOLS: list[Any] = [
     {
         "type": "function",

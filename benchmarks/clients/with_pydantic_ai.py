@@ -15,19 +15,11 @@ from pydantic_ai.exceptions import ModelHTTPError, UsageLimitExceeded
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from report import BUYER, CITY, COUNT, DAY, MODEL, ORDER, PAID, TIME, WEATHER, Checks, same
+from report import CITY, DAY, EXPECTED, MODEL, ORDER, TIME, WEATHER, Anything, Checks, Order, same
 
 check = Checks("pydantic-ai-slim")
 PROVIDER = OpenAIProvider(base_url=check.url, api_key="unused")
 SETTINGS: Any = {"temperature": 0.0, "max_tokens": 120}
-
-
-class Order(BaseModel):
-    """An order that a text tells of."""
-
-    buyer: str
-    count: int
-    paid: bool
 
 
 class Weather(BaseModel):
@@ -35,13 +27,6 @@ class Weather(BaseModel):
 
     city: str
     date: datetime.date
-
-
-class Anything(BaseModel, extra="allow"):
-    """What a model of this size makes of a schema in its prompt is its own; that it is an object is the server's."""
-
-
-EXPECTED = Order(buyer=BUYER, count=COUNT, paid=PAID)
 
 
 def agent(output: Any = str, kind: Any = OpenAIChatModel, **more: Any) -> Any:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from ...guides.locks import new_lock
 from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, mask_within
 from ...kernels.logits.mask import allowed_ids, popcount
 from .arrays import as_list
+
+T = TypeVar("T")
 
 
 class Allowed(NamedTuple):
@@ -48,6 +50,15 @@ class Masking:
 
     count = 0
     seconds = 0.0
+
+    @classmethod
+    def timed(cls, ask: Callable[[], T]) -> T:
+        """What a question about a mask comes to, counted."""
+        begin = perf_counter()
+        found = ask()
+        cls.seconds += perf_counter() - begin
+        cls.count += 1
+        return found
 
 
 class GuideCache:
@@ -102,10 +113,7 @@ class GuideCache:
         """What `state` allows; remembered, up to a million listed ids."""
         found = self._allowed.get(state)
         if found is None:
-            begin = perf_counter()
-            found = self.listed(self.guide.mask(state))._replace(mask=None)
-            Masking.seconds += perf_counter() - begin
-            Masking.count += 1
+            found = Masking.timed(lambda: self.listed(self.guide.mask(state))._replace(mask=None))
             self._listed += 1 if found.ids is None else len(found.ids)
             if self._listed > _REMEMBERED:
                 self._allowed.clear()
@@ -127,10 +135,8 @@ class GuideCache:
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
-        begin = perf_counter()
-        mask = (self.guide.mask(state) if left is None else mask_within(self.guide, state, left)).copy()
-        Masking.seconds += perf_counter() - begin
-        Masking.count += 1
+        guide = self.guide
+        mask = Masking.timed(lambda: (guide.mask(state) if left is None else mask_within(guide, state, left)).copy())
         if stop_ids:
             stops = np.zeros_like(mask)
             for token in stop_ids:

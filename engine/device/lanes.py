@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.lanes.layout import FREE, HEADER, INACTIVE, UNKNOWN, UNUSABLE
+from ...kernels.lanes.layout import HEADER, INACTIVE, UNKNOWN, UNUSABLE
 from ...tokenizers_adapter import Vocabulary
 from ..decode.randomness import uniform
 from ..decode.row import Request, Row
@@ -25,6 +24,7 @@ from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
 from ..search import Greedy, Sample
 from .backend import FEW, LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM, WIDTHS, Backend, Launch
+from .parts import Begun, Lane, Part
 from .records import FullError, Key, Records
 from .riders import Numbers, Riders
 
@@ -35,50 +35,6 @@ _MISSES = 0.25
 _MEMORY = 0.05
 _SEARCHES = (Greedy, Sample)
 """Those that lanes know; a caller's own, also one derived of these, may choose otherwise."""
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """A row in its lane.
-
-    number: of the lane
-    fresh: how many of the row's pending tokens have their blocks' content known already, from when it was planned
-    sent: tokens that launches under way read; is_choosing: whether the last of these chooses
-    era: counts the times that what was under way for it became void
-    attempt: of the next choice, where it is made under a mask that leaves room to finish; None where it need not
-    was_closing: whether the last choice was made under such a mask
-    """
-
-    number: int
-    row: Row
-    fresh: int
-    sent: int = 0
-    is_choosing: bool = False
-    era: int = 0
-    attempt: int | None = None
-    was_closing: bool = False
-
-
-@dataclass(slots=True)
-class Part:
-    """What one lane does in a launch: how many tokens it reads, whether it chooses then, out of which record."""
-
-    lane: Lane
-    count: int
-    chooses: bool
-    era: int
-    record: int = FREE
-    resumes: bool = False
-    is_closing: bool = False
-
-
-class Begun(NamedTuple):
-    """A launch under way: its parts, and the riders in it with the eras that they were in."""
-
-    handle: Any
-    parts: list[Part]
-    riders: Numbers
-    eras: NDArray[np.int64]
 
 
 class Lanes:
@@ -177,8 +133,7 @@ class Lanes:
         count = _padded(len(self._lanes))
         longest = max([self._riders.longest(riders), *(len(part.lane.row.table.blocks) for part in parts)])
         rows = np.zeros((count, HEADER + width + _bucket(longest)), np.int32)
-        choices = np.zeros((5, count))
-        choices[TOP_K], choices[TOP_P] = self._vocabulary.size, 1
+        choices = self._greedily(count)
         if parts:
             rows[[part.lane.number for part in parts], : HEADER + width] = told
         for part in parts:
@@ -198,19 +153,34 @@ class Lanes:
         is_filtered = bool((choices[TOP_K] < self._vocabulary.size).any() or (choices[TOP_P] < 1).any())
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
+    def _greedily(self, *lanes: int) -> NDArray[np.float64]:
+        """The choice of the most likely token, float64 [5, *lanes], for which nothing is left out."""
+        choices = np.zeros((5, *lanes))
+        choices[TOP_K], choices[TOP_P] = self._vocabulary.size, 1
+        return choices
+
+    def _part(self, lane: Lane, count: int, *, chooses: bool, **more: Any) -> Part:
+        """A part of what a lane does from now on."""
+        return Part(lane, count, chooses, int(self._eras[lane.number]), **more)
+
+    def _resuming(self, lane: Lane) -> Part:
+        """A lane reads what it chooses in the launch before."""
+        return self._part(lane, 1, chooses=True, resumes=True)
+
     def _resumed(self, lane: Lane) -> Part | None:
         """A lane goes on from what it chooses in the launch before; None if its last token is under way there."""
-        return None if lane.row.left < 2 else Part(lane, 1, True, lane.era, resumes=True)
+        return None if lane.row.left < 2 else self._resuming(lane)
 
     def _given(self, lane: Lane, width: int) -> Part:
         """A lane reads tokens that the host knows. Raises what its guide does."""
         waiting = len(lane.row.pending) - lane.sent
         if waiting > width:
-            return Part(lane, width, False, lane.era)
+            return self._part(lane, width, chooses=False)
         if lane.attempt is None and self._rows.is_tight(lane.row):
             lane.attempt = 0
         is_closing = lane.attempt is not None
-        return Part(lane, waiting, True, lane.era, record=self._record(lane, is_closing), is_closing=is_closing)
+        record = self._record(lane, is_closing)
+        return self._part(lane, waiting, chooses=True, record=record, is_closing=is_closing)
 
     def _record(self, lane: Lane, is_closing: bool) -> int:
         """The record that a lane chooses out of next, which may be one that holds once."""
@@ -228,19 +198,19 @@ class Lanes:
         is_riding, lanes = self._riders.is_riding, self._lanes
         valid = begun.riders[begun.eras == self._eras[begun.riders]]
         riders = valid[is_riding[valid]]
-        afoot: list[int] = valid[~is_riding[valid]].tolist()
-        chosen = [Part(lanes[number], 1, True, lanes[number].era, resumes=True) for number in afoot]
-        parts = [part for part in begun.parts if part.era == part.lane.era]
-        if parts:
+        numbers: list[int] = valid[~is_riding[valid]].tolist()
+        parts = [part for part in begun.parts if part.era == self._eras[part.lane.number]]
+        chosen = [part for part in parts if not is_riding[part.lane.number]]
+        if len(chosen) < len(parts):
             mounted = [part.lane.number for part in parts if is_riding[part.lane.number]]
-            chosen += [part for part in parts if not is_riding[part.lane.number]]
             riders = np.concatenate((riders, np.array(mounted, np.intp)))
         if len(riders):
             count, others = self._riders.take(riders, answer)
             self._missing *= (1 - _MEMORY) ** count
             for number in others:
                 self._dismount(lanes[number])
-                chosen.append(Part(lanes[number], 1, True, lanes[number].era, resumes=True))
+            numbers += others
+        chosen += [self._resuming(lanes[number]) for number in numbers]
         for part in chosen:
             lane = part.lane
             if lane.row.finish is not None or lane.row.error is not None:
@@ -254,8 +224,7 @@ class Lanes:
 
     def _mount(self, lane: Lane) -> None:
         """Let a lane ride."""
-        choices = np.zeros(5)
-        choices[TOP_K], choices[TOP_P] = self._vocabulary.size, 1
+        choices = self._greedily()
         search = lane.row.request.search
         if isinstance(search, Sample):
             _tell(choices, search)
@@ -348,10 +317,9 @@ class Lanes:
 
     def _may_ride(self, lane: Lane) -> bool:
         """Whether nothing is to be looked at but which tokens a lane chooses."""
-        request = lane.row.request
         row = lane.row
-        is_told = not lane.fresh and row.left > 3 and row.state >= request.start.tail
-        return is_told and not request.stop and self._pool.can_cut
+        is_told = not lane.fresh and row.left > 3 and row.state >= row.request.start.tail
+        return is_told and not row.request.stop and self._pool.can_cut
 
     def _wrong(self, row: Row, part: Part, token: int) -> int | None:
         """The attempt with which a choice must be made again; None if it stands."""
@@ -361,8 +329,7 @@ class Lanes:
 
     def _void(self, lane: Lane) -> None:
         """Let nothing come of what is under way for a lane."""
-        lane.era += 1
-        self._eras[lane.number] = lane.era
+        self._eras[lane.number] += 1
         lane.sent = 0
         lane.is_choosing = False
 

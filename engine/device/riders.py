@@ -36,7 +36,6 @@ class Riders:
         self._left = np.zeros(count, np.int32)
         self._ends = np.zeros(count, np.int32)
         self._room = np.zeros(count, np.int32)
-        self._held = np.zeros(count, np.int32)
         self._blocks = np.zeros((count, 16), np.int32)
         self._last = np.zeros(count, np.int32)
         self._tokens = np.zeros((count, _NOTED), np.int32)
@@ -107,12 +106,11 @@ class Riders:
             wider[:, : self._blocks.shape[1]] = self._blocks
             self._blocks = wider
         self._blocks[number, : len(blocks)] = blocks
-        self._held[number] = len(blocks)
         self._room[number] = len(blocks) * BLOCK
 
     def longest(self, numbers: Numbers) -> int:
         """The most blocks of their texts."""
-        return int(self._held[numbers].max(initial=0))
+        return int(self._room[numbers].max(initial=0)) // BLOCK
 
     def tell(self, numbers: Numbers, rows: NDArray[np.int32], width: int, choices: NDArray[np.float64]) -> None:
         """Write what a launch is told of riders, which reads one more token of each from now on.

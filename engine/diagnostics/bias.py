@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..drawing.drawn import distance, effective, log_mean, shares
 from .step import Step
 
 FAR = 0.1
@@ -43,22 +44,14 @@ class Bias:
         The weight of a text x is P(x) / Q(x), with Q masked sampling; its mean under Q is Z, and the distance between
         P / Z and Q is the mean of max(0, 1 - weight / Z). The error is that of the delta method, Z being estimated.
         """
-        most = max(log_weights)
-        if most == -math.inf:
-            return cls(len(log_weights), math.nan, math.nan, -math.inf, 0.0)
-        weights = np.exp(np.asarray(log_weights, np.float64) - most)
-        mean, count = float(weights.mean()), len(log_weights)
-        ratios = weights / mean
+        log_z, ess, count = log_mean(log_weights), effective(log_weights), len(log_weights)
+        if log_z == -math.inf:
+            return cls(count, math.nan, math.nan, log_z, ess)
+        ratios, far = shares(log_weights) * count, distance(log_weights)
         missing = np.maximum(0.0, 1 - ratios)
-        distance = float(missing.mean())
-        influence = missing - distance + (ratios - 1) * np.where(ratios < 1, ratios, 0.0).mean()
-        return cls(
-            texts=count,
-            distance=distance,
-            error=float(np.sqrt(np.square(influence).sum() / max(1, count - 1) / count)),
-            log_z=most + math.log(mean),
-            ess=count / float(np.square(ratios).mean()),
-        )
+        influence = missing - far + (ratios - 1) * np.where(ratios < 1, ratios, 0.0).mean()
+        error = float(np.sqrt(np.square(influence).sum() / max(1, count - 1) / count))
+        return cls(count, far, error, log_z, ess)
 
     @property
     def is_far(self) -> bool:

@@ -175,9 +175,11 @@ class Diagnostics(Sequence[Step]):
 
     def to_section(self) -> str:
         """The part of a page that is about this text; `page.page` puts several under their titles."""
-        lines = str(self.summary).split("\n")
-        said = [line for line in lines[1:] if line.startswith("sampling: ")]
-        return section(self.steps, "; ".join([lines[0], *said]), self.summary.hints)
+        summary = self.summary
+        said = str(summary).partition("\n")[0]
+        if summary.bias is not None:
+            said += f"; sampling: {summary.bias}"
+        return section(self.steps, said, summary.hints)
 
     def _repr_html_(self) -> str:
         return f"<style>{STYLE}</style>{self.to_section()}"

@@ -35,18 +35,20 @@ class Distribution(NamedTuple):
 
     def probabilities(self, row: int, ids: NDArray[np.int32] | None) -> NDArray[np.float64]:
         """The probabilities of some tokens of a row, or of all, float64 [len(ids)]."""
-        logits = self.logits[row]
-        if ids is not None:
-            logits = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
-        return np.exp(logits.cpu().numpy().astype(np.float64) - self.raws[row])
+        return np.exp(self._logits(row, ids) - self.raws[row])
 
     def shares(self, row: int, ids: NDArray[np.int32]) -> tuple[NDArray[np.float64], float]:
         """The probabilities of some tokens of a row beside that of the likeliest of them, float64 [len(ids)], and the
         natural logarithm of that one's; some has to be above 0, however little."""
-        logits = self.logits[row][torch.as_tensor(ids, dtype=torch.int64, device=self.logits.device)]
-        found = logits.cpu().numpy().astype(np.float64)
-        most = float(found.max())
-        return np.exp(found - most), most - self.raws[row]
+        logits = self._logits(row, ids)
+        most = float(logits.max())
+        return np.exp(logits - most), most - self.raws[row]
+
+    def _logits(self, row: int, ids: NDArray[np.int32] | None) -> NDArray[np.float64]:
+        logits = self.logits[row]
+        if ids is not None:
+            logits = logits[torch.as_tensor(ids, dtype=torch.int64, device=logits.device)]
+        return logits.cpu().numpy().astype(np.float64)
 
 
 class Question(NamedTuple):

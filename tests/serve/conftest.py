@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import httpx
@@ -98,3 +99,13 @@ def model() -> DecoderModel:
 def server(model: DecoderModel) -> Iterator[Running]:
     """The server, with no keys."""
     yield from running(model, SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def peer() -> Any:
+    """XGrammar, with a compiler for bytes."""
+    pytest.importorskip("xgrammar")
+    found: Any = import_module("xgrammar")
+    tokens = [*(bytes([byte]) for byte in range(256)), b"</s>"]
+    info = found.TokenizerInfo(tokens, vocab_type=found.VocabType.RAW, stop_token_ids=[256])
+    return found, found.GrammarCompiler(info)

@@ -6,7 +6,6 @@ values, ours either the line breaks of the models' templates or none.
 
 from __future__ import annotations
 
-import importlib
 import json
 from random import Random
 from typing import Any
@@ -114,15 +113,6 @@ PARTS = [
     *("<think>", "</think>", "zz", "q ", "<parameter=a>", "1", "</parameter>", "<parameter=b>", "</e>", "世", "</"),
 ]
 ACCEPTED = {"star": 5, "qwen": 2, "qwen before": 2, "minimax": 2}
-
-
-@pytest.fixture(scope="module")
-def peer() -> Any:
-    pytest.importorskip("xgrammar")
-    found: Any = importlib.import_module("xgrammar")
-    tokens = [*(bytes([byte]) for byte in range(256)), b"</s>"]
-    info = found.TokenizerInfo(tokens, vocab_type=found.VocabType.RAW, stop_token_ids=[256])
-    return found, found.GrammarCompiler(info)
 
 
 def guide_of(form: Any, model: Any = TEXT) -> Guide:

@@ -15,7 +15,6 @@ Where the two differ on purpose, a difference must be one of these:
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections import Counter
@@ -67,16 +66,6 @@ PIECES = [
 _PREAMBLE = re.compile(r"<\|channel\|>commentary<\|message\|>.*?<\|end\|><\|start\|>assistant", re.DOTALL)
 EMPTY_THOUGHT = "\n</think>\n\n\n\n"
 CHANGES = [('"city"', '"town"'), ("get_weather", "get"), ('": ', '":'), (", ", ","), ("null", "None"), ("\n", "")]
-
-
-@pytest.fixture(scope="module")
-def peer() -> Any:
-    """XGrammar, with a compiler for bytes."""
-    pytest.importorskip("xgrammar")
-    found: Any = importlib.import_module("xgrammar")
-    tokens = [*(bytes([byte]) for byte in range(256)), b"</s>"]
-    info = found.TokenizerInfo(tokens, vocab_type=found.VocabType.RAW, stop_token_ids=[256])
-    return found, found.GrammarCompiler(info)
 
 
 class Theirs:

@@ -1,0 +1,58 @@
+"""Rows in their lanes, and what they do in a launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.lanes.layout import FREE
+from ..decode.row import Row
+from .riders import Numbers
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A row in its lane.
+
+    number: of the lane
+    fresh: how many of the row's pending tokens have their blocks' content known already, from when it was planned
+    sent: tokens that launches under way read; is_choosing: whether the last of these chooses
+    attempt: of the next choice, where it is made under a mask that leaves room to finish; None where it need not
+    was_closing: whether the last choice was made under such a mask
+    """
+
+    number: int
+    row: Row
+    fresh: int
+    sent: int = 0
+    is_choosing: bool = False
+    attempt: int | None = None
+    was_closing: bool = False
+
+
+@dataclass(slots=True)
+class Part:
+    """What one lane does in a launch: how many tokens it reads, whether it chooses then, out of which record.
+
+    era: of the lane, which counts the times that what was under way for it became void
+    """
+
+    lane: Lane
+    count: int
+    chooses: bool
+    era: int
+    record: int = FREE
+    resumes: bool = False
+    is_closing: bool = False
+
+
+class Begun(NamedTuple):
+    """A launch under way: its parts, and the riders in it with the eras that they were in."""
+
+    handle: Any
+    parts: list[Part]
+    riders: Numbers
+    eras: NDArray[np.int64]
