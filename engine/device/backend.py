@@ -15,7 +15,7 @@ WIDTHS = (1, 8)
 """How many tokens a lane may read in a launch; more than one only where lanes are few."""
 FEW = 4
 
-TEMPERATURE, TOP_K, TOP_P, MIN_P, UNIFORM = range(5)
+TEMPERATURE, TOP_K, TOP_P, MIN_P = range(4)
 """Rows of what a launch is told of choices; a temperature of 0 is the most likely token."""
 
 
@@ -23,7 +23,7 @@ class Launch(NamedTuple):
     """A step of lanes.
 
     rows: int32 [B, HEADER + width + blocks], see kernels/lanes/layout.py; width: of these, the tokens
-    choices: float64 [5, B]; is_greedy: all take the most likely token; is_filtered: some have a top k or top p
+    choices: float64 [4, B]; is_greedy: all take the most likely token; is_filtered: some have a top k or top p
     """
 
     rows: NDArray[np.int32]
@@ -46,7 +46,7 @@ class Backend(Protocol):
         ...
 
     def answer(self, begun: Any) -> NDArray[np.int32]:
-        """Wait for a launch: int32 [B, 2], see kernels/lanes/layout.py."""
+        """Wait for a launch: int32 [B, TOKENS + 2 * width], see kernels/lanes/layout.py."""
         ...
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...kernels.lanes import triton_lanes
-from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, HEADER, UNKNOWN, Begun, Kept, Known
+from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, HEADER, TOKENS, UNKNOWN, Begun, Kept, Known
 from ...kernels.logits.triton_mask import Rows
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
@@ -19,7 +19,7 @@ from ..models.blocks.devices import DeviceRows
 from ..models.blocks.packed import PackedReader
 from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
-from .backend import LANES, TOP_K, TOP_P, Launch
+from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, Launch
 from .characters import charsets
 from .records import DENSE, News, Records
 
@@ -73,6 +73,7 @@ class GraphBackend:
         words = (vocabulary.size + 31) // 32
         self._known = Known(
             torch.zeros((records.count, words), dtype=torch.int32, device=device),
+            torch.full((records.count,), -1, dtype=torch.int32, device=device),
             torch.zeros((records.count, 3), dtype=torch.int64, device=device),
             torch.as_tensor(charsets(vocabulary)).to(device),
             torch.full((records.capacity,), EMPTY, dtype=torch.int64, device=device),
@@ -83,14 +84,15 @@ class GraphBackend:
         )
         self._kept = Kept(
             torch.zeros(LANES, dtype=torch.int32, device=device),
-            torch.full((LANES,), -1, dtype=torch.int32, device=device),
+            torch.full((LANES,), UNKNOWN, dtype=torch.int32, device=device),
+            torch.zeros(LANES, dtype=torch.int32, device=device),
         )
         self._graphs: dict[Shape, Graph] = {}
         self._baked: tuple[Any, ...] = ()
         self._pool: Any = None
         self._is_captured = device.type == "cuda"
-        shape = (LANES, 2)
-        self._answers = [torch.empty(shape, dtype=torch.int32, pin_memory=self._is_captured) for _ in range(_RING)]
+        size = max(lanes * (TOKENS + 2 * width) for lanes, width in zip((LANES, FEW), WIDTHS, strict=True))
+        self._answers = [torch.empty(size, dtype=torch.int32, pin_memory=self._is_captured) for _ in range(_RING)]
         self._events = [torch.cuda.Event() if self._is_captured else None for _ in range(_RING)]
         self._turn = 0
 
@@ -115,7 +117,7 @@ class GraphBackend:
         if not shape.is_greedy:
             graph.choices.copy_(self._staged(launch.choices), non_blocking=True)
         graph.replay()
-        answer, event = self._answers[turn][:lanes], self._events[turn]
+        answer, event = self._answers[turn][: graph.answer.numel()].view_as(graph.answer), self._events[turn]
         answer.copy_(graph.answer, non_blocking=True)
         if event is not None:
             event.record()
@@ -133,11 +135,15 @@ class GraphBackend:
         if news.forgotten:
             known.keys.fill_(EMPTY)
             known.dense.fill_(UNKNOWN)
+            known.forced.fill_(-1)
         if news.masks:
             masks = np.stack(list(news.masks.values())).view(np.int32)
             known.masks[self._places(list(news.masks))] = self._moved(masks)
         if news.loops:
             known.loops[self._places(list(news.loops))] = self._moved(np.stack(list(news.loops.values())))
+        if news.forced:
+            tokens = np.array(list(news.forced.values()), np.int32)
+            known.forced[self._places(list(news.forced))] = self._moved(tokens)
         if news.transitions:
             places, keys, values = (np.array(column) for column in zip(*news.transitions, strict=True))
             where = self._places(places.tolist())
@@ -169,10 +175,10 @@ class GraphBackend:
     def _captured(self, shape: Shape) -> Graph:
         """Run such a launch, in which kernels are compiled, and capture it. No lane reads anything in either."""
         rows = torch.zeros((shape.lanes, HEADER + shape.width + shape.blocks), dtype=torch.int32, device=self._device)
-        choices = torch.zeros((5, shape.lanes), dtype=torch.float64, device=self._device)
+        choices = torch.zeros((4, shape.lanes), dtype=torch.float64, device=self._device)
         choices[TOP_K], choices[TOP_P] = self._size, 1
         if not self._is_captured:
-            answer = torch.empty((shape.lanes, 2), dtype=torch.int32)
+            answer = torch.empty((shape.lanes, TOKENS + 2 * shape.width), dtype=torch.int32)
             found = Graph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
             self._graphs[shape] = found
             return found
@@ -194,19 +200,22 @@ class GraphBackend:
 
     def _run(self, rows: Tensor, choices: Tensor, shape: Shape) -> Tensor:
         """The launch itself: begin, read, choose, advance."""
-        begun: Begun = triton_lanes.begin(rows, shape.width, BLOCK, self._kept)
+        begun: Begun = triton_lanes.begin(rows, shape.width, BLOCK, self._known, self._kept)
         told = DeviceRows(
             begun.slots, begun.tables, begun.firsts, begun.widths, begun.starts, shape.blocks * BLOCK, shape.width
         )
         states = self._reader.read_static(begun.ids, begun.positions, told, self._storage)
-        logits = self._head.raw(states if shape.width == 1 else states[begun.ends])
-        numbers = torch.where(begun.records == FREE, -1, begun.records)
+        records, draws = begun.records, begun.draws
+        if shape.width > 1:
+            states, records, draws = states[begun.ends], records[begun.ends], draws[begun.ends]
+        logits = self._head.raw(states)
+        numbers = torch.where(records == FREE, -1, records)
         masks = self._known.masks
         given = Rows(logits, logits.stride(0), masks, masks.shape[1], masks.shape[0], numbers, self._size)
         if shape.is_greedy:
             tokens, _ = argmax_rows(given)
         else:
-            tokens, _ = sample_rows(given, choices, filtered=shape.is_filtered)
+            tokens, _ = sample_rows(given, torch.cat([choices, draws[None]]), filtered=shape.is_filtered)
         return triton_lanes.advance(tokens, begun, self._known, self._kept)
 
 

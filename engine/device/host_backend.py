@@ -13,7 +13,7 @@ from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, Begun, Kept, 
 from ...kernels.logits.select import masked_argmax, masked_sample
 from ..memory.tables import BLOCK, BlockTable, Chunk
 from ..models.protocol import Memory, Model
-from .backend import LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM, Launch
+from .backend import LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, Launch
 from .characters import charsets
 from .records import DENSE, Records
 
@@ -27,6 +27,7 @@ class HostBackend:
         size = model.vocabulary.size
         self._known = Known(
             np.zeros((records.count, (size + 31) // 32), np.uint32),
+            np.full(records.count, -1, np.int32),
             np.zeros((records.count, 3), np.int64),
             charsets(model.vocabulary),
             np.full(records.capacity, EMPTY, np.int64),
@@ -35,7 +36,7 @@ class HostBackend:
             np.zeros((DENSE, size), np.uint8),
             np.full((DENSE, CLASSES), UNKNOWN, np.int32),
         )
-        self._kept = Kept(np.zeros(LANES, np.int32), np.full(LANES, -1, np.int32))
+        self._kept = Kept(np.zeros(LANES, np.int32), np.full(LANES, UNKNOWN, np.int32), np.zeros(LANES, np.int32))
         self._waiting: list[Launch] = []
         self._answers: dict[int, NDArray[np.int32]] = {}
         self._launched = 0
@@ -61,28 +62,37 @@ class HostBackend:
         if launch.news.forgotten:
             known.keys[:] = EMPTY
             known.dense[:] = UNKNOWN
+            known.forced[:] = -1
         for number, mask in launch.news.masks.items():
             known.masks[number] = mask
         for number, back in launch.news.loops.items():
             known.loops[number] = back
+        for number, token in launch.news.forced.items():
+            known.forced[number] = token
         for place, key, value in launch.news.transitions:
             known.keys[place], known.values[place] = key, value
         for row, (record, classes, targets) in launch.news.dense.items():
             known.dense[record], known.classes[row], known.targets[row] = row, classes, targets
         for row, number, record in launch.news.targets:
             known.targets[row, number] = record
-        begun = host.begin(launch.rows, launch.width, BLOCK, self._kept)
+        begun = host.begin(launch.rows, launch.width, BLOCK, known, self._kept)
         tokens = np.full(len(launch.rows), -1, np.int32)
         lanes = np.flatnonzero(begun.widths).tolist()
         if lanes:
             with torch.inference_mode():
                 hidden = self._model.forward([_chunk(begun, lane, launch.width) for lane in lanes], self._memory)
                 logits = self._model.logits(hidden, range(len(lanes)), None)
-            tokens[lanes] = self._choose(logits.numpy(), begun.records[lanes], launch.choices[:, lanes])
+            ends = begun.ends[lanes]
+            choices = launch.choices[:, lanes]
+            tokens[lanes] = self._choose(logits.numpy(), begun.records[ends], choices, begun.draws[ends])
         return host.advance(tokens, begun, known, self._kept)
 
     def _choose(
-        self, logits: NDArray[np.float32], records: NDArray[np.int32], choices: NDArray[np.float64]
+        self,
+        logits: NDArray[np.float32],
+        records: NDArray[np.int32],
+        choices: NDArray[np.float64],
+        draws: NDArray[np.float64],
     ) -> NDArray[np.int32]:
         numbers = np.where(records == FREE, -1, records).astype(np.int32)
         masks = self._known.masks
@@ -90,7 +100,7 @@ class HostBackend:
         warm = choices[TEMPERATURE] > 0
         drawn: NDArray[np.int32] = masked_sample(
             logits,
-            choices[UNIFORM],
+            draws,
             masks,
             numbers,
             temperature=np.where(warm, choices[TEMPERATURE], 1),

@@ -15,18 +15,18 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.lanes.layout import HEADER, INACTIVE, UNKNOWN, UNUSABLE
+from ...kernels.lanes.layout import ATTEMPT, COUNT, FREE, HEADER, TOKENS, UNKNOWN, UNUSABLE
 from ...tokenizers_adapter import Vocabulary
-from ..decode.randomness import uniform
 from ..decode.row import Request, Row
 from ..decode.row_search import RowSearch, unusable
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
 from ..search import Greedy, Sample
-from .backend import FEW, LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM, WIDTHS, Backend, Launch
-from .parts import Begun, Lane, Part
+from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, Backend, Launch
+from .parts import Begun, Lane, Numbers, Part
 from .records import FullError, Key, Records
-from .riders import Numbers, Riders
+from .riders import Riders
+from .telling import always_told, bucket, greedily, padded, tell
 
 AHEAD = 2
 """Launches under way at once: while one runs the host looks at the one before."""
@@ -63,9 +63,9 @@ class Lanes:
         if self._records.is_crowded:
             self._records.forget()
         self._backend.prepare()
-        lanes = [Lane(number, row, len(row.pending)) for number, row in enumerate(works)]
+        lanes = [Lane(number, row, len(row.pending), always_told(row)) for number, row in enumerate(works)]
         self._lanes, self._afoot, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
-        self._riders = Riders(_padded(len(lanes)), self._pool, self._records, self._special(works))
+        self._riders = Riders(padded(len(lanes)), self._pool, self._records, self._special(works))
         under_way: deque[Begun] = deque()
         launched = 0
         try:
@@ -100,40 +100,52 @@ class Lanes:
 
     def _launch(self) -> Begun | None:
         """Begin a launch; None if no lane can go on before the host has looked at what is under way."""
-        afoot, few = self._afoot.values(), len(self._lanes) <= FEW
-        width = WIDTHS[-1] if few and any(_waiting(lane) > 1 for lane in afoot) else WIDTHS[0]
+        width = WIDTHS[self._is_wide()]
         parts: list[Part] = []
         told: list[list[int]] = []
-        for lane in afoot:
+        for lane in self._afoot.values():
             row = lane.row
             if row.finish is not None or row.error is not None:
                 continue
             try:
-                part = self._resumed(lane) if lane.is_choosing else self._given(lane, width)
+                part = self._resumed(lane, width) if lane.is_choosing else self._given(lane, width)
             except Exception as error:
                 row.error = error
                 continue
             if part is None:
                 continue
-            start = len(row.table.tokens) + lane.sent
+            start, first = len(row.table.tokens) + lane.sent, lane.sent
             if not self._pool.extend(row.table, start + part.count):
-                continue
+                room = len(row.table.blocks) * BLOCK - start
+                if room < 1 or not part.resumes:
+                    continue
+                part.count = room
             parts.append(part)
-            first = lane.sent
-            tokens = [0] if part.resumes else row.pending[first : first + part.count]
-            told.append([part.resumes, part.count, start, part.record, *tokens, *[0] * (width - len(tokens))])
-        riders = self._riders.ready()
+            tokens = [] if part.resumes else row.pending[first : first + part.count]
+            padding = [0] * (width - len(tokens))
+            told.append([part.resumes, part.count, start, part.record, *lane.told, *tokens, *padding])
+        riders, limits = self._riders.ready(width)
         if not parts and not len(riders):
             return None
-        launch = self._told(told, width, parts, riders)
-        return Begun(self._backend.launch(launch), parts, riders, self._eras[riders])
+        launch = self._told(told, width, parts, riders, limits)
+        return Begun(self._backend.launch(launch), parts, riders, limits, self._eras[riders])
 
-    def _told(self, told: list[list[int]], width: int, parts: Sequence[Part], riders: Numbers) -> Launch:
+    def _is_wide(self) -> bool:
+        """Whether lanes read several tokens in the next launch: where they are few, and one knows more than one token,
+        or some are forced behind the state it was in last, or were behind the next one."""
+        if len(self._lanes) > FEW:
+            return False
+        afoot = [lane for lane in self._afoot.values() if not lane.row.done]
+        return self._riders.is_near or any(_waiting(lane) > 1 or self._records.near[lane.record] for lane in afoot)
+
+    def _told(
+        self, told: list[list[int]], width: int, parts: Sequence[Part], riders: Numbers, limits: NDArray[np.int32]
+    ) -> Launch:
         """What a launch is told; from now on its parts, and what it reads for riders, are under way."""
-        count = _padded(len(self._lanes))
+        count = padded(len(self._lanes))
         longest = max([self._riders.longest(riders), *(len(part.lane.row.table.blocks) for part in parts)])
-        rows = np.zeros((count, HEADER + width + _bucket(longest)), np.int32)
-        choices = self._greedily(count)
+        rows = np.zeros((count, HEADER + width + bucket(longest)), np.int32)
+        choices = greedily(self._vocabulary.size, count)
         if parts:
             rows[[part.lane.number for part in parts], : HEADER + width] = told
         for part in parts:
@@ -142,34 +154,29 @@ class Lanes:
             rows[number, HEADER + width : HEADER + width + len(blocks)] = blocks
             search = lane.row.request.search
             if part.chooses and isinstance(search, Sample):
-                _tell(choices[:, number], search)
-                step = len(lane.row.tokens) + part.resumes
-                choices[UNIFORM, number] = uniform(lane.row.request.key, step, lane.attempt or 0)
+                tell(choices[:, number], search)
+                rows[number, ATTEMPT] = lane.attempt or 0
             lane.sent += part.count
+            lane.flying += 1
             lane.is_choosing = part.chooses
             if part.chooses:
                 lane.attempt = None
-        self._riders.tell(riders, rows, width, choices)
+        self._riders.tell(riders, limits, rows, width, choices)
         is_filtered = bool((choices[TOP_K] < self._vocabulary.size).any() or (choices[TOP_P] < 1).any())
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
-
-    def _greedily(self, *lanes: int) -> NDArray[np.float64]:
-        """The choice of the most likely token, float64 [5, *lanes], for which nothing is left out."""
-        choices = np.zeros((5, *lanes))
-        choices[TOP_K], choices[TOP_P] = self._vocabulary.size, 1
-        return choices
 
     def _part(self, lane: Lane, count: int, *, chooses: bool, **more: Any) -> Part:
         """A part of what a lane does from now on."""
         return Part(lane, count, chooses, int(self._eras[lane.number]), **more)
 
-    def _resuming(self, lane: Lane) -> Part:
-        """A lane reads what it chooses in the launch before."""
-        return self._part(lane, 1, chooses=True, resumes=True)
+    def _resuming(self, lane: Lane, limit: int) -> Part:
+        """A lane reads what it chooses in the launch before, and what is forced behind it, up to so many tokens."""
+        return self._part(lane, limit, chooses=True, resumes=True)
 
-    def _resumed(self, lane: Lane) -> Part | None:
-        """A lane goes on from what it chooses in the launch before; None if its last token is under way there."""
-        return None if lane.row.left < 2 else self._resuming(lane)
+    def _resumed(self, lane: Lane, width: int) -> Part | None:
+        """A lane goes on from what it chooses in the launch before; None if its last token may be under way there."""
+        limit = min(width, len(lane.row.pending) + lane.row.left - 1 - lane.sent)
+        return self._resuming(lane, limit) if limit > 0 else None
 
     def _given(self, lane: Lane, width: int) -> Part:
         """A lane reads tokens that the host knows. Raises what its guide does."""
@@ -195,101 +202,122 @@ class Lanes:
     def _collect(self, begun: Begun) -> None:
         """Let rows have what a launch chose."""
         answer = self._backend.answer(begun.handle)
-        is_riding, lanes = self._riders.is_riding, self._lanes
-        valid = begun.riders[begun.eras == self._eras[begun.riders]]
-        riders = valid[is_riding[valid]]
-        numbers: list[int] = valid[~is_riding[valid]].tolist()
+        lanes, is_riding = self._lanes, self._riders.is_riding
         parts = [part for part in begun.parts if part.era == self._eras[part.lane.number]]
         chosen = [part for part in parts if not is_riding[part.lane.number]]
+        valid = begun.eras == self._eras[begun.riders]
+        numbers, limits = begun.riders[valid], begun.limits[valid]
         if len(chosen) < len(parts):
-            mounted = [part.lane.number for part in parts if is_riding[part.lane.number]]
-            riders = np.concatenate((riders, np.array(mounted, np.intp)))
-        if len(riders):
-            count, others = self._riders.take(riders, answer)
+            mounted = [part for part in parts if is_riding[part.lane.number]]
+            numbers = np.concatenate((numbers, np.array([part.lane.number for part in mounted], np.intp)))
+            limits = np.concatenate((limits, np.array([part.count for part in mounted], np.int32)))
+        riding = is_riding[numbers]
+        chosen += [self._resuming(lanes[number], limit) for number, limit in _pairs(numbers[~riding], limits[~riding])]
+        numbers, limits = numbers[riding], limits[riding]
+        if len(numbers):
+            count, others = self._riders.take(numbers, limits, answer)
             self._missing *= (1 - _MEMORY) ** count
-            for number in others:
+            for number, limit in _pairs(numbers[others], limits[others]):
                 self._dismount(lanes[number])
-            numbers += others
-        chosen += [self._resuming(lanes[number]) for number in numbers]
+                chosen.append(self._resuming(lanes[number], limit))
         for part in chosen:
             lane = part.lane
             if lane.row.finish is not None or lane.row.error is not None:
                 continue
-            token, after = answer[lane.number].tolist()
-            assert token != INACTIVE, "what is under way for a lane is void when it is known that it pauses"
             try:
-                self._take(lane, part, token, after)
+                self._take(lane, part, answer[lane.number])
             except Exception as error:
                 lane.row.error = error
 
     def _mount(self, lane: Lane) -> None:
         """Let a lane ride."""
-        choices = self._greedily()
+        choices = greedily(self._vocabulary.size)
         search = lane.row.request.search
         if isinstance(search, Sample):
-            _tell(choices, search)
+            tell(choices, search)
         del self._afoot[lane.number]
-        self._riders.mount(lane.number, lane.row, lane.sent, choices)
+        self._riders.mount(lane, choices)
 
     def _dismount(self, lane: Lane) -> None:
         """Let a lane go by itself again; its row is told what was chosen meanwhile."""
-        last, lane.sent = self._riders.dismount(lane.number, self._vocabulary.tokens)
-        if last is not None:
-            lane.was_closing = self._records.is_closing(last)
+        if self._riders.dismount(lane, self._vocabulary.tokens):
+            lane.was_closing = self._records.is_closing(lane.record)
+            self._rows.settle(lane.row)
         self._afoot[lane.number] = lane
 
-    def _take(self, lane: Lane, part: Part, token: int, after: int) -> None:
+    def _take(self, lane: Lane, part: Part, answer: NDArray[np.int32]) -> None:
         """One lane's part of a launch: what it read, and its choice unless that must be made again."""
-        row, count = lane.row, part.count
-        if token == UNUSABLE and part.chooses and row.guide_cache is not None:
-            # What is forced needs no logits, though a mask of it alone was chosen under.
-            forced = row.guide_cache.allowed(row.state).forced
-            token = UNUSABLE if forced < 0 else forced
+        row, read = lane.row, int(answer[COUNT])
+        assert read, "what is under way for a lane is void when it is known that it pauses"
+        tokens, after = answer[TOKENS:].reshape(2, -1)[:, :read].tolist()
+        lane.sent -= part.count
+        lane.flying -= 1
+        begin = len(row.table.tokens)
+        if not part.resumes:
+            self._took(lane, part, read, tokens[-1], after[-1])
+        else:
+            for place in range(read):
+                is_last = place == read - 1
+                if row.done or not self._took(lane, part, 1, tokens[place], after[place], is_last=is_last):
+                    break
+        row.steps += len(row.table.tokens) > begin
+
+    def _took(self, lane: Lane, part: Part, count: int, token: int, after: int, *, is_last: bool = True) -> bool:
+        """A lane read so many tokens, and chose another. Returns whether that stands.
+
+        after: the record after it
+        """
+        row = lane.row
+        if not part.chooses or len(row.pending) > count:
+            assert not part.chooses or token == row.pending[count], "what is forced is known to both"
+            self._read(lane, count)
+            if part.chooses:
+                self._go_on(lane, after, is_last)
+            return True
         is_closing = part.is_closing or (part.resumes and lane.was_closing and self._rows.is_tight(row))
-        if part.chooses and token != UNUSABLE and row.guide_cache is not None and not is_closing:
+        if token != UNUSABLE and row.guide_cache is not None and not is_closing:
             attempt = self._wrong(row, part, token)
             if attempt is not None:
                 self._void(lane)
                 lane.attempt = attempt
-                return
+                return False
         self._read(lane, count)
-        if not part.chooses:
-            return
         if token == UNUSABLE:
             row.error = unusable(row)
-            return
+            return False
         is_known = after != UNKNOWN
         key = None if is_known else _key(row, is_closing)
         self._rows.commit(row, token)
         self._missing += _MEMORY * ((not is_known) - self._missing)
         if row.done:
-            return
+            return False
         lane.was_closing = is_closing
-        is_single = row.pending == [token]
-        is_tight = self._rows.is_tight(row)
-        if not (is_known and is_single and lane.sent):
-            self._void(lane)
-        elif (is_closing or not is_tight) and self._may_ride(lane):
-            self._records.note(after)
-            self._mount(lane)
+        is_single, is_tight = row.pending == [token], self._rows.is_tight(row)
+        self._go_on(lane, after, is_last)
         if key is not None and (is_single if is_closing else not is_tight):
             with suppress(FullError):
                 self._follow(key, row, is_tight)
+        return True
+
+    def _go_on(self, lane: Lane, after: int, is_last: bool) -> None:
+        """A lane has its next token: let it ride, or go on, if it is known there and something is under way for it."""
+        row, lane.record = lane.row, max(after, FREE)
+        if after == UNKNOWN or (is_last and not lane.flying):
+            self._void(lane)
+        elif is_last and self._may_ride(lane) and (lane.was_closing or not self._rows.is_tight(row)):
+            self._records.note(after)
+            self._mount(lane)
 
     def _follow(self, key: Key, row: Row, is_tight: bool) -> None:
-        """Let the device know where a row's pending tokens lead: what was chosen, and what is forced after it, which is
-        chosen there under a mask of that token alone. Raises FullError."""
+        """Let the device know where a row's pending tokens lead: what was chosen, and what is forced after it. Raises
+        FullError."""
         before, last = self._records.find(key), _key(row, is_tight)
         is_forced = len(row.pending) > 1
         if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
             return
-        if key.stop_ids.intersection(row.pending[1:]):
-            return  # what is forced ends no text, but what is chosen does
         for token in row.pending[:-1]:
             guide = key.guide_cache.guide
             key = key._replace(state=guide.advance(key.state, token))
-            if key.stop_ids and guide.is_accepting(key.state):
-                return  # its mask has these ids too
             before = self._led(before, token, key, row)
         self._led(before, row.pending[-1], last, row)
 
@@ -311,15 +339,13 @@ class Lanes:
             self._pool.recognise(table, read)
         table.tokens += read
         row.pending = row.pending[count:]
-        lane.sent -= count
-        row.steps += 1
         self._pool.trim(table)
 
     def _may_ride(self, lane: Lane) -> bool:
         """Whether nothing is to be looked at but which tokens a lane chooses."""
         row = lane.row
         is_told = not lane.fresh and row.left > 3 and row.state >= row.request.start.tail
-        return is_told and not row.request.stop and self._pool.can_cut
+        return is_told and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
 
     def _wrong(self, row: Row, part: Part, token: int) -> int | None:
         """The attempt with which a choice must be made again; None if it stands."""
@@ -330,13 +356,17 @@ class Lanes:
     def _void(self, lane: Lane) -> None:
         """Let nothing come of what is under way for a lane."""
         self._eras[lane.number] += 1
-        lane.sent = 0
+        lane.sent = lane.flying = 0
         lane.is_choosing = False
 
 
 def _waiting(lane: Lane) -> int:
-    """How many tokens a lane has to read that the host knows."""
-    return 0 if lane.row.done or lane.is_choosing else len(lane.row.pending) - lane.sent
+    """How many tokens a lane has to read that the host knows, at least."""
+    return len(lane.row.pending) - lane.sent
+
+
+def _pairs(numbers: Numbers, limits: NDArray[np.int32]) -> list[tuple[int, int]]:
+    return list(zip(numbers.tolist(), limits.tolist(), strict=True))
 
 
 def _key(row: Row, is_closing: bool) -> Key | None:
@@ -344,18 +374,6 @@ def _key(row: Row, is_closing: bool) -> Key | None:
     if guide_cache is None:
         return None
     return Key(*guide_cache.beyond(row.state), row.request.stop_ids, row.left if is_closing else None)
-
-
-def _tell(choice: Any, search: Sample) -> None:
-    """How a row chooses, but for the draw."""
-    choice[TEMPERATURE], choice[TOP_P], choice[MIN_P] = search.temperature, search.top_p, search.min_p
-    if search.top_k is not None:
-        choice[TOP_K] = min(search.top_k, choice[TOP_K])
-
-
-def _padded(count: int) -> int:
-    """The next power of 2."""
-    return 1 << (count - 1).bit_length()
 
 
 def _is_plain(row: Row) -> bool:
@@ -369,11 +387,3 @@ def _is_plain(row: Row) -> bool:
         and 0 < len(row.pending) <= BLOCK
         and (len(row.pending) == 1 or bool(row.tokens))
     )
-
-
-def _bucket(blocks: int) -> int:
-    """Room for so many blocks of a text: 16, 64, 256, ..."""
-    room = 16
-    while room < blocks:
-        room *= 4
-    return room

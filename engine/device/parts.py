@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ...kernels.lanes.layout import FREE
 from ..decode.row import Row
-from .riders import Numbers
+
+Numbers = NDArray[np.intp]
 
 
 @dataclass(slots=True, eq=False)
@@ -19,7 +20,9 @@ class Lane:
 
     number: of the lane
     fresh: how many of the row's pending tokens have their blocks' content known already, from when it was planned
-    sent: tokens that launches under way read; is_choosing: whether the last of these chooses
+    told: what every launch is told of it, from ORIGIN on
+    sent: tokens that launches under way read at most; flying: how many these are; is_choosing: whether the last chooses
+    record: after what was chosen last, FREE if it is not known
     attempt: of the next choice, where it is made under a mask that leaves room to finish; None where it need not
     was_closing: whether the last choice was made under such a mask
     """
@@ -27,15 +30,19 @@ class Lane:
     number: int
     row: Row
     fresh: int
+    told: tuple[int, ...]
     sent: int = 0
+    flying: int = 0
     is_choosing: bool = False
+    record: int = FREE
     attempt: int | None = None
     was_closing: bool = False
 
 
 @dataclass(slots=True)
 class Part:
-    """What one lane does in a launch: how many tokens it reads, whether it chooses then, out of which record.
+    """What one lane does in a launch: how many tokens it reads, at most if it resumes; whether it chooses then, and out
+    of which record.
 
     era: of the lane, which counts the times that what was under way for it became void
     """
@@ -50,9 +57,10 @@ class Part:
 
 
 class Begun(NamedTuple):
-    """A launch under way: its parts, and the riders in it with the eras that they were in."""
+    """A launch under way: its parts; and the riders in it, how many tokens each reads at most, and their eras."""
 
     handle: Any
     parts: list[Part]
     riders: Numbers
+    limits: NDArray[np.int32]
     eras: NDArray[np.int64]

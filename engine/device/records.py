@@ -46,13 +46,14 @@ class FullError(Exception):
 class News(NamedTuple):
     """What is to be written to the device before the next launch.
 
-    masks: of records; loops: int64 [3] of records; transitions: place, key and value
+    masks, loops: int64 [3], and forced: the one token that may follow, of records; transitions: place, key and value
     dense: of rows, the record, its classes uint8 [V] and their targets int32 [CLASSES]; targets: row, class and record,
     to be written after those
     """
 
     masks: dict[int, Mask]
     loops: dict[int, NDArray[np.int64]]
+    forced: dict[int, int]
     transitions: list[tuple[int, int, int]]
     dense: dict[int, tuple[int, NDArray[np.uint8], NDArray[np.int32]]]
     targets: list[tuple[int, int, int]]
@@ -67,6 +68,7 @@ class Records:
 
     enough: int32 [count], of each record, with how many more tokens at most a text surely comes to its end; FAR where
         that is not known, or something else is to be looked at
+    near: bool [count], whether a token is forced there, or was seen to be after the next
     """
 
     def __init__(self, lanes: int, size: int) -> None:
@@ -76,6 +78,8 @@ class Records:
         self.capacity = CAPACITY
         self.enough = np.full(self.count, FAR, np.int32)
         self.enough[FREE] = 0
+        self.near = np.zeros(self.count, np.bool_)
+        self._forced: set[int] = set()
         self._numbers: dict[Key, int] = {}
         self._keys = np.full(CAPACITY, EMPTY, np.int64)
         self._used = 0
@@ -83,7 +87,7 @@ class Records:
         self._misses: dict[int, int] = {}
         self._wanted: list[int] = []
         self._classes: dict[int, NDArray[np.uint8]] = {}
-        self._awaited: dict[Key, list[tuple[int, int]]] = {}
+        self._awaited: dict[Key, list[tuple[int, int, int]]] = {}
         self._refused: set[GuideCache] = set()
         self._news = _nothing(forgotten=False)
 
@@ -98,7 +102,16 @@ class Records:
         self._keys[:] = EMPTY
         self._used = 0
         self.enough[1:] = FAR
-        for each in (self._states, self._misses, self._wanted, self._classes, self._awaited, self._refused):
+        self.near[:] = False
+        for each in (
+            self._forced,
+            self._states,
+            self._misses,
+            self._wanted,
+            self._classes,
+            self._awaited,
+            self._refused,
+        ):
             each.clear()
         self._news = _nothing(forgotten=True)
 
@@ -116,8 +129,15 @@ class Records:
             raise FullError
         self._news.masks[number] = key.guide_cache.mask(*key[1:])
         self._news.loops[number] = loops(key.guide_cache.guide, key.state) if key.left is None else _NO_LOOPS
+        forced = key.guide_cache.allowed(key.state).forced
+        if forced >= 0:
+            self._news.forced[number] = forced
+            self._forced.add(number)
+            self.near[number] = True
         self._numbers[key], self._states[number] = number, key
-        self._news.targets.extend((row, place, number) for row, place in self._awaited.pop(key, ()))
+        for before, row, place in self._awaited.pop(key, ()):
+            self._news.targets.append((row, place, number))
+            self.near[before] |= forced >= 0
         return number
 
     def state(self, record: int) -> int:
@@ -146,6 +166,8 @@ class Records:
 
     def follow(self, record: int, token: int, after: int) -> None:
         """Let a record follow another after a token; not if there is no room near the key's place."""
+        if after in self._forced:
+            self.near[record] = True
         classes = self._classes.get(record)
         if classes is not None and classes[token]:
             return
@@ -201,8 +223,9 @@ class Records:
             target = key._replace(state=each)
             if target in self._numbers:
                 targets[place] = self._numbers[target]
+                self.near[record] |= targets[place] in self._forced
             else:
-                self._awaited.setdefault(target, []).append((row, place))
+                self._awaited.setdefault(target, []).append((record, row, place))
         self._news.dense[row] = record, classes, targets
 
     def news(self) -> News:
@@ -215,4 +238,4 @@ _NO_LOOPS = np.zeros(3, np.int64)
 
 
 def _nothing(*, forgotten: bool) -> News:
-    return News({}, {}, [], {}, [], forgotten)
+    return News({}, {}, {}, [], {}, [], forgotten)

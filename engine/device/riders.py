@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.lanes.layout import AFTER, FREE, HEADER, RESUME, START, TOKEN, WIDTH
-from ..decode.randomness import uniforms
+from ...kernels.lanes.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH
 from ..decode.row import Row
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
-from .backend import UNIFORM
+from .parts import Lane, Numbers
 from .records import Records
 
-Numbers = NDArray[np.intp]
 _NOTED = 64
 """Tokens of a lane that are noted before its row is told of them."""
 
@@ -23,7 +21,8 @@ class Riders:
     that leads from one known record to another with plenty left: a launch costs no Python for each.
 
     special: bool [V], the tokens that end a text
-    is_riding: bool [count]; flying: int32 [count], launches under way that read for a lane
+    is_riding: bool [count]; flying, sent: int32 [count], launches under way that read for a lane, and how many tokens
+        these read at most
     """
 
     def __init__(self, count: int, pool: BlockPool, records: Records, special: NDArray[np.bool_]) -> None:
@@ -32,6 +31,7 @@ class Riders:
         self._special = special
         self.is_riding = np.zeros(count, np.bool_)
         self.flying = np.zeros(count, np.int32)
+        self.sent = np.zeros(count, np.int32)
         self._rows: dict[int, Row] = {}
         self._left = np.zeros(count, np.int32)
         self._ends = np.zeros(count, np.int32)
@@ -40,63 +40,69 @@ class Riders:
         self._last = np.zeros(count, np.int32)
         self._tokens = np.zeros((count, _NOTED), np.int32)
         self._made = np.zeros(count, np.int32)
-        self._keys = np.zeros(count, np.uint64)
-        self._drawn = np.zeros(count, np.uint64)
-        self._choices = np.zeros((5, count))
+        self._steps = np.zeros(count, np.int32)
+        self._told = np.zeros((count, HEADER - ORIGIN), np.int32)
+        self._choices = np.zeros((4, count))
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def mount(self, number: int, row: Row, flying: int, choices: NDArray[np.float64]) -> None:
+    def mount(self, lane: Lane, choices: NDArray[np.float64]) -> None:
         """Let a lane ride whose last choice leads to a known record, and is being read by launches under way.
 
-        choices: float64 [5], how it chooses
+        choices: float64 [4], how it chooses
         """
+        number, row = lane.number, lane.row
         self._rows[number] = row
         self.is_riding[number] = True
-        self.flying[number] = flying
+        self.flying[number], self.sent[number] = lane.flying, lane.sent
         self._left[number] = row.left
-        self._ends[number] = len(row.table.tokens) + flying
-        self._keys[number], self._drawn[number] = row.request.key, len(row.tokens)
-        self._choices[:, number] = choices
-        self._made[number] = 0
+        self._ends[number] = len(row.table.tokens) + lane.sent
+        self._told[number], self._choices[:, number] = lane.told, choices
+        self._last[number], self._made[number], self._steps[number] = lane.record, 0, 0
         self._lay(number, row)
 
-    def dismount(self, number: int, tokens: list[bytes | None]) -> tuple[int | None, int]:
-        """Tell the row what was noted; returns the record to which it leads, None if nothing was, and how many launches
-        under way read for it.
+    def dismount(self, lane: Lane, tokens: list[bytes | None]) -> bool:
+        """Tell the row what was noted, if anything, which is returned.
 
         tokens: the vocabulary's
         """
+        number = lane.number
         row, count = self._rows.pop(number), int(self._made[number])
         self.is_riding[number] = False
-        flying = int(self.flying[number])
+        lane.flying, lane.sent = int(self.flying[number]), int(self.sent[number])
         if not count:
-            return None, flying
-        last = int(self._last[number])
+            return False
+        last = lane.record = int(self._last[number])
         made: list[int] = self._tokens[number, :count].tolist()
         read = row.pending + made[:-1]
         self._pool.recognise(row.table, read)
         row.table.tokens += read
         row.pending = made[-1:]
-        row.steps += count
+        row.steps += int(self._steps[number])
         if last != FREE:
             row.state = self._records.state(last) + row.request.start.tail
         row.text += b"".join([tokens[token] or b"" for token in made])
         row.tokens += made
-        return last, flying
+        return True
 
-    def ready(self) -> Numbers:
-        """The riders for whose next token there is room."""
+    @property
+    def is_near(self) -> bool:
+        """Whether a token is forced for one of them, or may soon be, as far as its last record is known."""
+        return bool(self._records.near[self._last[self.is_riding]].any())
+
+    def ready(self, width: int) -> tuple[Numbers, NDArray[np.int32]]:
+        """The riders for whose next token there is room, and how many of `width` tokens each may read at most."""
         numbers = np.flatnonzero(self.is_riding)
-        full = numbers[self._ends[numbers] >= self._room[numbers]]
-        if not len(full):
-            return numbers
-        for number in full.tolist():
+        # All tokens of a text are read but the last.
+        limits = np.minimum(width, self._left[numbers] - self.sent[numbers])
+        for place in np.flatnonzero(self._ends[numbers] + limits > self._room[numbers]).tolist():
+            number = int(numbers[place])
             row = self._rows[number]
-            if self._pool.extend(row.table, int(self._ends[number]) + 1):
-                self._lay(number, row)
-        return numbers[self._ends[numbers] < self._room[numbers]]
+            self._pool.extend(row.table, int(self._ends[number] + limits[place]))
+            self._lay(number, row)
+        limits = np.minimum(limits, self._room[numbers] - self._ends[numbers])
+        return numbers[limits > 0], limits[limits > 0]
 
     def _lay(self, number: int, row: Row) -> None:
         """Note the blocks of a row."""
@@ -112,34 +118,50 @@ class Riders:
         """The most blocks of their texts."""
         return int(self._room[numbers].max(initial=0)) // BLOCK
 
-    def tell(self, numbers: Numbers, rows: NDArray[np.int32], width: int, choices: NDArray[np.float64]) -> None:
-        """Write what a launch is told of riders, which reads one more token of each from now on.
+    def tell(
+        self,
+        numbers: Numbers,
+        limits: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        width: int,
+        choices: NDArray[np.float64],
+    ) -> None:
+        """Write what a launch is told of riders, which reads so many more tokens of each at most.
 
         rows, choices: of all lanes, as `Launch` has them
         """
-        rows[numbers, RESUME] = rows[numbers, WIDTH] = 1
-        rows[numbers, START] = self._ends[numbers]
+        rows[numbers, RESUME] = 1
+        rows[numbers, WIDTH] = limits
+        rows[numbers, ORIGIN:HEADER] = self._told[numbers]
         most = min(rows.shape[1] - HEADER - width, self._blocks.shape[1])
         rows[numbers, HEADER + width : HEADER + width + most] = self._blocks[numbers, :most]
         choices[:, numbers] = self._choices[:, numbers]
-        # The token before the one that is chosen is under way.
-        steps = self._drawn[numbers] + self._made[numbers].astype(np.uint64) + np.uint64(1)
-        choices[UNIFORM, numbers] = uniforms(self._keys[numbers], steps)
-        self._ends[numbers] += 1
+        self._ends[numbers] += limits
+        self.sent[numbers] += limits
         self.flying[numbers] += 1
 
-    def take(self, numbers: Numbers, answer: NDArray[np.int32]) -> tuple[int, list[int]]:
-        """Note what a launch chose for riders: for how many, and the numbers of those that have to be looked at."""
-        tokens, after = answer[numbers, TOKEN], answer[numbers, AFTER]
-        left = self._left[numbers] - 1
-        made = self._made[numbers]
-        goes_on = (tokens >= 0) & (after >= 0) & ~self._special[np.maximum(tokens, 0)]
-        goes_on &= (self._records.enough[np.maximum(after, 0)] + 2 <= left) & (made < _NOTED)
-        goes_on &= self.flying[numbers] > 1
-        good = numbers[goes_on]
-        self._tokens[good, made[goes_on]] = tokens[goes_on]
-        self._last[good] = after[goes_on]
-        self._left[good] = left[goes_on]
-        self._made[good] += 1
+    def take(self, numbers: Numbers, limits: NDArray[np.int32], answer: NDArray[np.int32]) -> tuple[int, Numbers]:
+        """Note what a launch chose for riders: for how many tokens, and the places of those that have to be looked at.
+
+        limits: how many tokens it was to read of each at most
+        """
+        width = (answer.shape[1] - TOKENS) // 2
+        counts, tokens, after = answer[numbers, COUNT], *np.split(answer[numbers, TOKENS:], 2, axis=1)
+        made, behind = self._made[numbers], np.arange(width, dtype=np.int32)
+        left = self._left[numbers, None] - 1 - behind
+        fine = (tokens >= 0) & (after >= 0) & ~self._special[np.maximum(tokens, 0)]
+        fine &= self._records.enough[np.maximum(after, 0)] + 2 <= left
+        goes_on = (fine | (behind >= counts[:, None])).all(1) & (counts > 0)
+        goes_on &= (made + counts <= _NOTED) & (self.flying[numbers] > 1)
+        good, counts = numbers[goes_on], counts[goes_on]
+        for place in range(width):
+            some = counts > place
+            self._tokens[good[some], made[goes_on][some] + place] = tokens[goes_on, place][some]
+        self._last[good] = after[goes_on, counts - 1]
+        self._left[good] -= counts
+        self._made[good] += counts
+        self._steps[good] += 1
+        self._ends[good] -= limits[goes_on] - counts
+        self.sent[good] -= limits[goes_on]
         self.flying[good] -= 1
-        return len(good), numbers[~goes_on].tolist()
+        return int(counts.sum()), np.flatnonzero(~goes_on)

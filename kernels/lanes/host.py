@@ -6,43 +6,115 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit.aliases import Ints
-from .layout import FREE, HEADER, INACTIVE, PROBES, RECORD, RESUME, START, UNKNOWN, WIDTH, Begun, Kept, Known, home_of
+from .layout import (
+    ATTEMPT,
+    COUNT,
+    FREE,
+    HEADER,
+    KEY,
+    ORIGIN,
+    PROBES,
+    RECORD,
+    RESUME,
+    START,
+    TOKENS,
+    UNKNOWN,
+    WIDTH,
+    Begun,
+    Kept,
+    Known,
+    home_of,
+)
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def begin(rows: Ints, width: int, room: int, kept: Kept) -> Begun:
+def begin(rows: Ints, width: int, room: int, known: Known, kept: Kept) -> Begun:
     """What lanes read, as rows int32 [B, HEADER + width + most] tell; room: tokens in a block.
 
-    A lane that is to go on where the record is not known reads nothing.
+    A lane that goes on reads its last token and those that are forced behind it, as far as records are known, but no
+    more than it may. Where its own record is not known it reads nothing.
     """
     count = len(rows)
-    resumed = rows[:, RESUME] != 0
-    records = np.where(resumed, kept.records[:count], rows[:, RECORD]).astype(np.int32)
-    widths = np.where(resumed & (records == UNKNOWN), 0, rows[:, WIDTH]).astype(np.int32)
     tables = rows[:, HEADER + width :].copy()
-    ids = np.zeros((count, width), np.int64)
-    positions = np.zeros((count, width), np.int64)
-    slots = np.full((count, width), -1, np.int32)
-    for lane in range(count):
-        for place in range(widths[lane]):
-            at = rows[lane, START] + place
-            ids[lane, place] = kept.last[lane] if resumed[lane] else rows[lane, HEADER + place]
-            positions[lane, place] = at
+    ids, positions = np.zeros((count, width), np.int64), np.zeros((count, width), np.int64)
+    slots, sure, records = (np.full((count, width), -1, np.int32) for _ in range(3))
+    starts, widths = rows[:, START].copy(), rows[:, WIDTH].copy()
+    for lane, told in enumerate(rows):
+        if told[RESUME]:
+            starts[lane] = kept.ends[lane]
+            tokens, met = _forced_after(int(kept.last[lane]), int(kept.records[lane]), int(told[WIDTH]), known)
+            widths[lane] = len(tokens)
+        else:
+            tokens = told[HEADER : HEADER + widths[lane]].tolist()
+            met = [UNKNOWN] * (len(tokens) - 1) + [int(told[RECORD])][: len(tokens)]
+        for place, (token, record) in enumerate(zip(tokens, met, strict=True)):
+            at = starts[lane] + place
+            ids[lane, place], positions[lane, place] = token, at
             slots[lane, place] = tables[lane, at // room] * room + at % room
+            records[lane, place] = record
+            sure[lane, place] = tokens[place + 1] if record == UNKNOWN else known.forced[record]
     firsts = np.arange(count, dtype=np.int32) * np.int32(width)
     ends = firsts.astype(np.int64) + np.maximum(widths - 1, 0)
-    starts = rows[:, START].copy()
-    return Begun(ids.ravel(), positions.ravel(), slots.ravel(), firsts, widths, starts, records, ends, tables)
+    steps = starts[:, None] + np.arange(1, width + 1) - rows[:, ORIGIN, None]
+    draws = _uniforms(rows[:, KEY : KEY + 2], steps.astype(np.int64), rows[:, ATTEMPT])
+    return Begun(
+        *(ids.ravel(), positions.ravel(), slots.ravel(), records.ravel(), sure.ravel(), draws.ravel()),
+        *(firsts, widths, starts, ends, tables),
+    )
 
 
-def advance(tokens: Ints, begun: Begun, known: Known, kept: Kept) -> NDArray[np.int32]:
-    """Keep the chosen tokens int32 [B], UNUSABLE for none, and the records after them; the answer int32 [B, 2]."""
-    answer = np.zeros((len(tokens), 2), np.int32)
-    for lane, token in enumerate(tokens.tolist()):
-        is_active = begun.widths[lane] > 0
-        after = _after(int(begun.records[lane]), token, known) if is_active and token >= 0 else UNKNOWN
-        kept.last[lane] = token
-        kept.records[lane] = after
-        answer[lane] = token if is_active else INACTIVE, after
+def _forced_after(token: int, record: int, most: int, known: Known) -> tuple[list[int], list[int]]:
+    """A token and those that are forced behind it, up to so many in all, with the records after each."""
+    tokens: list[int] = []
+    records: list[int] = []
+    while record != UNKNOWN and token >= 0 and len(tokens) < most:
+        tokens.append(token)
+        records.append(record)
+        token = int(known.forced[record])
+        record = UNKNOWN if token < 0 else _after(record, token, known)
+    return tokens, records
+
+
+def _uniforms(keys: Ints, steps: NDArray[np.int64], attempts: Ints) -> NDArray[np.float64]:
+    """Random numbers in [0, 1), float64 [B, W]: counted by the step of a choice, and its attempt.
+
+    keys: int32 [B, 2]; steps: [B, W]; attempts: [B]. Source: SplitMix64 (Steele, Lea, Flood 2014).
+    """
+    low, high = np.ascontiguousarray(keys).view(np.uint32).astype(np.uint64).T
+    key = (high << np.uint64(32) | low)[:, None]
+    mixed = _mixed(_mixed(key ^ _mixed(steps.view(np.uint64))) ^ attempts.astype(np.uint64)[:, None])
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    values = values + _GOLDEN
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    return values ^ (values >> np.uint64(31))
+
+
+def advance(chosen: Ints, begun: Begun, known: Known, kept: Kept) -> NDArray[np.int32]:
+    """Keep what is chosen behind the last tokens, int32 [B], UNUSABLE for none, and the records after it.
+
+    The answer, int32 [B, TOKENS + 2 * W].
+    """
+    count = len(chosen)
+    width = len(begun.ids) // count
+    answer = np.full((count, TOKENS + 2 * width), -1, np.int32)
+    for lane in range(count):
+        read = answer[lane, COUNT] = begun.widths[lane]
+        if not read:
+            kept.last[lane] = kept.records[lane] = UNKNOWN
+            continue
+        first = lane * width
+        tokens, after = answer[lane, TOKENS : TOKENS + read], answer[lane, TOKENS + width : TOKENS + width + read]
+        tokens[:-1], after[:-1] = begun.ids[first + 1 : first + read], begun.records[first + 1 : first + read]
+        sure, record = begun.sure[first + read - 1], int(begun.records[first + read - 1])
+        tokens[-1] = chosen[lane] if sure < 0 else sure
+        after[-1] = _after(record, int(tokens[-1]), known) if record != UNKNOWN and tokens[-1] >= 0 else UNKNOWN
+        kept.last[lane], kept.records[lane], kept.ends[lane] = tokens[-1], after[-1], begun.starts[lane] + read
     return answer
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-RESUME, WIDTH, START, RECORD = range(4)
+RESUME, WIDTH, START, RECORD, ORIGIN, ATTEMPT, KEY = range(7)
 """Columns of what a launch is told of each lane, int32: whether it goes on from its last choice; how many tokens it
-reads, 0 for none; where the first of them lies in its text; its record, where it does not go on. Behind these HEADER
-columns come the tokens it reads, unless it goes on, and then the numbers of its text's blocks."""
-HEADER = 4
+reads, 0 for none, or at most where it goes on; where the first of them lies in its text, and its record, where it does
+not go on; where the first token that was chosen lies; the attempt of its choice; and two, the lower and the upper half
+of the key of its random numbers. Behind these HEADER columns come the tokens it reads, unless it goes on, and then the
+numbers of its text's blocks."""
+HEADER = 8
 
-TOKEN, AFTER = range(2)
-"""Columns of what a launch answers: the token that was chosen, and the record after it, UNKNOWN if it is not known."""
-UNUSABLE, INACTIVE = -1, -2
-"""In place of a token: logits out of which none can be chosen; a lane that read nothing."""
+COUNT, TOKENS = range(2)
+"""Columns of what a launch answers: how many tokens a lane read, 0 if none; from TOKENS on, for each of the W places,
+the token behind it, UNUSABLE for logits out of which none can be chosen; and then, for each, the record after that
+token, UNKNOWN if it is not known. Those behind COUNT mean nothing."""
+UNUSABLE = -1
 
 FREE = 0
 UNKNOWN = -1
@@ -36,17 +39,22 @@ class Begun(NamedTuple):
     """What a launch reads: rows of W tokens for each of B lanes.
 
     ids, positions: int64 [B * W]; slots: int32 [B * W], -1 for tokens that are not there
-    firsts, widths, starts, records: int32 [B]; ends: int64 [B], which of the B * W is a lane's last
+    records: int32 [B * W], of what is chosen behind each token, UNKNOWN where nothing is
+    sure: int32 [B * W], the token to which there is no alternative there, -1 for none
+    draws: float64 [B * W], the random numbers in [0, 1) of these choices
+    firsts, widths, starts: int32 [B]; ends: int64 [B], which of the B * W is a lane's last
     tables: int32 [B, most]
     """
 
     ids: Any
     positions: Any
     slots: Any
+    records: Any
+    sure: Any
+    draws: Any
     firsts: Any
     widths: Any
     starts: Any
-    records: Any
     ends: Any
     tables: Any
 
@@ -54,13 +62,15 @@ class Begun(NamedTuple):
 class Known(NamedTuple):
     """What is known of records.
 
-    masks: int32 [records, words]; loops: int64 [records, 3], the characters that lead back; charsets: int64 [V, 3],
-    those of each token; keys: int64 [capacity], EMPTY or record << 32 | token; values: int32 [capacity]
+    masks: int32 [records, words]; forced: int32 [records], the one token that may follow, -1 where there is a choice
+    loops: int64 [records, 3], the characters that lead back; charsets: int64 [V, 3], those of each token
+    keys: int64 [capacity], EMPTY or record << 32 | token; values: int32 [capacity]
     dense: int32 [records], a record's row of what follows, UNKNOWN for none; classes: uint8 [rows, V], the class of
     each token, 0 where nothing is known; targets: int32 [rows, CLASSES], the record after each class, or UNKNOWN
     """
 
     masks: Any
+    forced: Any
     loops: Any
     charsets: Any
     keys: Any
@@ -71,7 +81,11 @@ class Known(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What lanes keep from one launch to the next: last int32 [lanes], the token chosen; records int32 [lanes]."""
+    """What lanes keep from one launch to the next, int32 [lanes] each.
+
+    last: the token chosen; records: after it; ends: where it lies in its text
+    """
 
     last: Any
     records: Any
+    ends: Any

@@ -1,7 +1,7 @@
 """The ends of a step of lanes on a GPU: what host.py says, without a word from the host."""
 # What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
 # pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -12,31 +12,106 @@ import triton
 import triton.language as tl
 
 from ..logits.triton_mask import on
-from .layout import CLASSES, HEADER, INACTIVE, PROBES, RECORD, RESUME, START, WIDTH, Begun, Kept, Known
+from .layout import (
+    ATTEMPT,
+    CLASSES,
+    COUNT,
+    HEADER,
+    KEY,
+    ORIGIN,
+    PROBES,
+    RECORD,
+    RESUME,
+    START,
+    TOKENS,
+    WIDTH,
+    Begun,
+    Kept,
+    Known,
+)
 
 _RESUME, _WIDTH, _START, _RECORD = tl.constexpr(RESUME), tl.constexpr(WIDTH), tl.constexpr(START), tl.constexpr(RECORD)
-_HEADER, _INACTIVE, _CLASSES = tl.constexpr(HEADER), tl.constexpr(INACTIVE), tl.constexpr(CLASSES)
+_ORIGIN, _ATTEMPT, _KEY, _HEADER = tl.constexpr(ORIGIN), tl.constexpr(ATTEMPT), tl.constexpr(KEY), tl.constexpr(HEADER)
+_COUNT, _TOKENS, _CLASSES, _PROBES = (
+    tl.constexpr(COUNT),
+    tl.constexpr(TOKENS),
+    tl.constexpr(CLASSES),
+    tl.constexpr(PROBES),
+)
 _FACTOR = tl.constexpr(0x1E3779B97F4A7C15)
 _COPIED = tl.constexpr(128)
 
 
 @triton.jit
+def mixed(value):
+    """SplitMix64 (Steele, Lea, Flood 2014) of uint64."""
+    value = value + 0x9E3779B97F4A7C15
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB
+    return value ^ (value >> 31)
+
+
+@triton.jit
+def after_token(record, token, wanted, charsets, loops, keys, values, capacity, dense, classes, size, targets):
+    """The record after a token, -1 if it is not known; of scalars. wanted: whether anybody asks"""
+    kept = tl.maximum(record, 0).to(tl.int64)
+    read = tl.maximum(token, 0).to(tl.int64)
+    strange = tl.load(charsets + read * 3, mask=wanted, other=0) & ~tl.load(loops + kept * 3, mask=wanted, other=0)
+    for word in tl.static_range(1, 3):
+        more = tl.load(charsets + read * 3 + word, mask=wanted, other=0)
+        strange |= more & ~tl.load(loops + kept * 3 + word, mask=wanted, other=0)
+    key = (kept << 32) | read
+    home = ((key * _FACTOR) >> 33) & (capacity - 1)
+    probes = tl.arange(0, _PROBES)
+    places = (home + probes) & (capacity - 1)
+    probed = probes < tl.where(wanted, _PROBES, 0)
+    found = tl.load(keys + places, mask=probed, other=-1) == key
+    met = tl.max(tl.where(found, tl.load(values + places, mask=probed, other=-1), -1), axis=0)
+    row = tl.load(dense + kept, mask=wanted, other=-1)
+    place = tl.maximum(row, 0).to(tl.int64)
+    kind = tl.load(classes + place * size + read, mask=wanted, other=0).to(tl.int64)
+    aim = tl.load(targets + place * _CLASSES + kind, mask=wanted, other=-1)
+    met = tl.where((met < 0) & (row >= 0), aim, met)
+    after = tl.where(kept == 0, 0, tl.where(strange == 0, kept.to(tl.int32), met))
+    return tl.where(wanted & (token >= 0) & (record >= 0), after, -1)
+
+
+@triton.jit
 def begin_rows(
-    rows, stride, last, kept_records,
-    ids, positions, slots, firsts, widths, starts, records, ends, tables, most, room,
+    rows, stride,
+    forced, charsets, loops, keys, values, capacity, dense, classes, size, targets,
+    last, kept_records, kept_ends,
+    ids, positions, slots, records, sure, draws, firsts, widths, starts, ends, tables, most, room,
     WIDTH: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """One lane of `begin`."""
     lane = tl.program_id(0)
     told = rows + lane.to(tl.int64) * stride
     resumed = tl.load(told + _RESUME) != 0
-    kept = tl.load(kept_records + lane)
-    start = tl.load(told + _START)
-    width = tl.where(resumed & (kept < 0), 0, tl.load(told + _WIDTH))
+    limit = tl.load(told + _WIDTH)
+    record = tl.load(kept_records + lane)
+    start = tl.where(resumed, tl.load(kept_ends + lane), tl.load(told + _START))
     places = tl.arange(0, WIDTH)
+    told_count = tl.where(resumed, 0, limit)
+    given = tl.load(told + _HEADER + places, mask=places < told_count, other=0)
+    tokens = tl.where(places == tl.where(resumed, 0, -1), tl.load(last + lane), given)
+    met = tl.where(places == tl.where(resumed, 0, limit - 1), tl.where(resumed, record, tl.load(told + _RECORD)), -1)
+    going = resumed & (record >= 0) & (limit > 0)
+    width = tl.where(resumed, going.to(tl.int32), limit)
+    for place in tl.static_range(1, WIDTH):
+        going = going & (place < limit)
+        token = tl.load(forced + tl.maximum(record, 0), mask=going, other=-1)
+        after = after_token(
+            record, token, going & (token >= 0), charsets, loops, keys, values, capacity, dense, classes, size, targets
+        )
+        going = going & (after >= 0)
+        record = tl.where(going, after, record)
+        here = places == tl.where(going, place, -1)
+        tokens, met = tl.where(here, token, tokens), tl.where(here, after, met)
+        width += going.to(tl.int32)
     inside = places < width
-    given = tl.load(told + _HEADER + places, mask=inside, other=0)
-    tokens = tl.where(resumed, tl.load(last + lane), given)
+    met = tl.where(inside, met, -1)
+    behind = tl.load(told + _HEADER + 1 + places, mask=places + 1 < told_count, other=-1)
     at = start + places
     blocks = told + _HEADER + WIDTH
     block = tl.load(blocks + at // room, mask=inside, other=0)
@@ -44,10 +119,17 @@ def begin_rows(
     tl.store(ids + out, tl.where(inside, tokens, 0).to(tl.int64))
     tl.store(positions + out, tl.where(inside, at, 0).to(tl.int64))
     tl.store(slots + out, tl.where(inside, block * room + at % room, -1))
+    tl.store(records + out, met)
+    tl.store(sure + out, tl.where(met < 0, behind, tl.load(forced + tl.maximum(met, 0), mask=met >= 0, other=-1)))
+    low = tl.load(told + _KEY).to(tl.uint32, bitcast=True).to(tl.uint64)
+    high = tl.load(told + _KEY + 1).to(tl.uint32, bitcast=True).to(tl.uint64)
+    step = (at + 1 - tl.load(told + _ORIGIN)).to(tl.int64).to(tl.uint64, bitcast=True)
+    attempt = tl.load(told + _ATTEMPT).to(tl.uint32, bitcast=True).to(tl.uint64)
+    number = mixed(mixed(((high << 32) | low) ^ mixed(step)) ^ attempt)
+    tl.store(draws + out, (number >> 11).to(tl.int64, bitcast=True).to(tl.float64) * 1.1102230246251565e-16)
     tl.store(firsts + lane, lane * WIDTH)
     tl.store(widths + lane, width)
     tl.store(starts + lane, start)
-    tl.store(records + lane, tl.where(resumed, kept, tl.load(told + _RECORD)))
     tl.store(ends + lane, (lane * WIDTH + tl.maximum(width - 1, 0)).to(tl.int64))
     for first in range(0, most, _COPIED):
         columns = first + tl.arange(0, _COPIED)
@@ -57,38 +139,37 @@ def begin_rows(
 
 @triton.jit
 def advance_rows(
-    tokens, widths, records, charsets, loops, keys, values, capacity, dense, classes, size, targets,
-    last, kept_records, answer,
-    PROBES: tl.constexpr,  # noqa: N803
+    chosen, ids, records, sure, widths, starts,
+    charsets, loops, keys, values, capacity, dense, classes, size, targets,
+    last, kept_records, kept_ends, answer,
+    WIDTH: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """One lane of `advance`."""
     lane = tl.program_id(0)
-    token = tl.load(tokens + lane)
-    is_active = tl.load(widths + lane) > 0
-    record = tl.maximum(tl.load(records + lane), 0).to(tl.int64)
-    read = tl.maximum(token, 0).to(tl.int64)
-    strange = tl.load(charsets + read * 3) & ~tl.load(loops + record * 3)
-    strange |= tl.load(charsets + read * 3 + 1) & ~tl.load(loops + record * 3 + 1)
-    strange |= tl.load(charsets + read * 3 + 2) & ~tl.load(loops + record * 3 + 2)
-    key = (record << 32) | read
-    home = ((key * _FACTOR) >> 33) & (capacity - 1)
-    places = (home + tl.arange(0, PROBES)) & (capacity - 1)
-    found = tl.load(keys + places) == key
-    met = tl.max(tl.where(found, tl.load(values + places), -1), axis=0)
-    row = tl.load(dense + record)
-    kept_row = tl.maximum(row, 0).to(tl.int64)
-    kind = tl.load(classes + kept_row * size + read).to(tl.int64)
-    aim = tl.load(targets + kept_row * _CLASSES + kind)
-    met = tl.where((met < 0) & (row >= 0), aim, met)
-    after = tl.where(record == 0, 0, tl.where(strange == 0, record.to(tl.int32), met))
-    after = tl.where(is_active & (token >= 0), after, -1)
+    width = tl.load(widths + lane)
+    is_active = width > 0
+    places = tl.arange(0, WIDTH)
+    inner = places + 1 < width
+    here = lane * WIDTH + tl.maximum(width - 1, 0)
+    certain = tl.load(sure + here)
+    record = tl.load(records + here)
+    token = tl.where(certain < 0, tl.load(chosen + lane), certain)
+    token = tl.where(is_active, token, -1)
+    wanted = is_active & (token >= 0) & (record >= 0)
+    after = after_token(record, token, wanted, charsets, loops, keys, values, capacity, dense, classes, size, targets)
+    tokens = tl.load(ids + lane * WIDTH + places + 1, mask=inner, other=-1).to(tl.int32)
+    met = tl.load(records + lane * WIDTH + places + 1, mask=inner, other=-1)
+    is_last = places == width - 1
+    out = answer + lane * (_TOKENS + 2 * WIDTH)
+    tl.store(out + _COUNT, width)
+    tl.store(out + _TOKENS + places, tl.where(is_last, token, tokens))
+    tl.store(out + _TOKENS + WIDTH + places, tl.where(is_last, after, met))
     tl.store(last + lane, token)
     tl.store(kept_records + lane, after)
-    tl.store(answer + lane * 2, tl.where(is_active, token, _INACTIVE))
-    tl.store(answer + lane * 2 + 1, after)
+    tl.store(kept_ends + lane, tl.load(starts + lane) + width, mask=is_active)
 
 
-def begin(rows: Any, width: int, room: int, kept: Kept) -> Begun:
+def begin(rows: Any, width: int, room: int, known: Known, kept: Kept) -> Begun:
     """As `host.begin`, of tensors on a GPU; width is a power of 2."""
     count, most, device = len(rows), rows.shape[1] - HEADER - width, rows.device
 
@@ -100,25 +181,38 @@ def begin(rows: Any, width: int, room: int, kept: Kept) -> Begun:
         ids=empty(wide, dtype=torch.int64),
         positions=empty(wide, dtype=torch.int64),
         slots=empty(wide),
+        records=empty(wide),
+        sure=empty(wide),
+        draws=empty(wide, dtype=torch.float64),
         firsts=empty(count),
         widths=empty(count),
         starts=empty(count),
-        records=empty(count),
         ends=empty(count, dtype=torch.int64),
         tables=empty(count, most),
     )
     with on(rows):
-        begin_rows[(count,)](rows, rows.stride(0), *kept, *begun, most, room, WIDTH=width)
+        begin_rows[(count,)](
+            *(rows, rows.stride(0), known.forced, *_transitions(known), *kept, *begun, most, room), WIDTH=width
+        )
     return begun
 
 
-def advance(tokens: Any, begun: Begun, known: Known, kept: Kept) -> Any:
+def advance(chosen: Any, begun: Begun, known: Known, kept: Kept) -> Any:
     """As `host.advance`, of tensors on a GPU."""
-    answer = torch.empty((len(tokens), 2), dtype=torch.int32, device=tokens.device)
-    with on(tokens):
-        advance_rows[(len(tokens),)](
-            *(tokens, begun.widths, begun.records, known.charsets, known.loops, known.keys, known.values),
-            *(len(known.keys), known.dense, known.classes, known.classes.shape[1], known.targets, *kept, answer),
-            PROBES=PROBES,
+    count = len(chosen)
+    width = len(begun.ids) // count
+    answer = torch.empty((count, TOKENS + 2 * width), dtype=torch.int32, device=chosen.device)
+    with on(chosen):
+        advance_rows[(count,)](
+            *(chosen, begun.ids, begun.records, begun.sure, begun.widths, begun.starts),
+            *(*_transitions(known), *kept, answer),
+            WIDTH=width,
         )
     return answer
+
+
+def _transitions(known: Known) -> tuple[Any, ...]:
+    """What `after_token` looks a token up in."""
+    size = known.classes.shape[1]
+    charsets, loops, dense, classes = known.charsets, known.loops, known.dense, known.classes
+    return charsets, loops, known.keys, known.values, len(known.keys), dense, classes, size, known.targets

@@ -161,3 +161,18 @@ def test_attention_compiles(
     merged = shape | {"PARTS": 33, "PART_LANES": 64, "WITH_SINKS": True}
     compiled(monkeypatch, "attention.triton_paged", "merge_parts", types, merged)
     compiled(monkeypatch, "attention.triton_write", "write_tokens", types, shape | keys | {"HEADS": 8})
+
+
+@pytest.mark.parametrize("width", [1, 8])
+def test_lanes_compile(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    pytest.importorskip("triton")
+    from trellm.kernels.lanes import triton_lanes
+
+    kernels = (triton_lanes.begin_rows, triton_lanes.advance_rows)
+    types = dict.fromkeys((name for kernel in kernels for name in kernel.arg_names), "*i32")
+    types |= dict.fromkeys(("ids", "positions", "ends", "charsets", "loops", "keys"), "*i64")
+    types |= {"draws": "*fp64", "classes": "*u8", "stride": "i64"}
+    types |= dict.fromkeys(("capacity", "size", "most", "room"), "i32")
+    for kernel in kernels:
+        compiled(monkeypatch, "lanes.triton_lanes", kernel.__name__, types, {"WIDTH": width})

@@ -6,16 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from trellm.engine.decode.randomness import uniform
 from trellm.kernels.lanes import host
 from trellm.kernels.lanes.layout import (
+    ATTEMPT,
     CLASSES,
+    COUNT,
     EMPTY,
     FREE,
     HEADER,
+    KEY,
+    ORIGIN,
     PROBES,
     RECORD,
     RESUME,
     START,
+    TOKENS,
     UNKNOWN,
     WIDTH,
     Kept,
@@ -38,34 +44,25 @@ def moved(given: Any) -> Any:
 def told(rng: Any, lanes: int, width: int, most: int) -> np.ndarray:
     rows = np.zeros((lanes, HEADER + width + most), np.int32)
     rows[:, RESUME] = rng.integers(0, 2, lanes)
-    rows[:, WIDTH] = np.where(rows[:, RESUME], rng.integers(0, 2, lanes), rng.integers(0, width + 1, lanes))
+    rows[:, WIDTH] = rng.integers(0, width + 1, lanes)
     rows[:, START] = rng.integers(0, most * ROOM - width, lanes)
     rows[:, RECORD] = rng.integers(0, RECORDS, lanes)
+    rows[:, ORIGIN], rows[:, ATTEMPT] = rng.integers(0, 9, lanes), rng.integers(0, 2, lanes)
+    rows[:, KEY : KEY + 2] = rng.integers(-(1 << 31), 1 << 31, (lanes, 2))
     rows[:, HEADER : HEADER + width] = rng.integers(0, VOCABULARY, (lanes, width))
     rows[:, HEADER + width :] = rng.integers(0, 99, (lanes, most))
     return rows
 
 
-@needs_triton
-@pytest.mark.parametrize(("lanes", "width", "most"), [(1, 1, 1), (3, 8, 130), (3, 1, 5), (257, 1, 2), (33, 4, 5)])
-def test_what_lanes_read(lanes: int, width: int, most: int) -> None:
-    from trellm.kernels.lanes import triton_lanes
-
-    rng = np.random.default_rng(lanes * width + most)
-    rows = told(rng, lanes, width, most)
-    last = rng.integers(0, VOCABULARY, lanes).astype(np.int32)
-    kept = Kept(last, rng.integers(-1, RECORDS, lanes).astype(np.int32))
-    expected = host.begin(rows, width, ROOM, kept)
-    found = triton_lanes.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, moved(kept))
-    assert expected.widths.any() or lanes == 1
-    for name, left, right in zip(expected._fields, expected, found, strict=True):
-        np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
+def random_kept(rng: Any, lanes: int, longest: int) -> Kept:
+    last, records = rng.integers(0, VOCABULARY, lanes), rng.integers(-1, RECORDS, lanes)
+    return Kept(*(each.astype(np.int32) for each in (last, records, rng.integers(0, longest, lanes))))
 
 
 def random_knowledge(rng: Any) -> Known:
     """Some transitions, more than fit; loops and charsets of few bits, so that some tokens loop; rows of some records.
 
-    What rows say is all above RECORDS, so that it is seen where it is taken.
+    What rows say is all from RECORDS on, so that it is seen where it is taken.
     """
     keys, values = np.full(CAPACITY, EMPTY, np.int64), np.zeros(CAPACITY, np.int32)
     for _ in range(50):
@@ -73,35 +70,59 @@ def random_knowledge(rng: Any) -> Known:
         free = [p for i in range(PROBES) if keys[p := (home_of(key, CAPACITY) + i) & (CAPACITY - 1)] in (EMPTY, key)]
         if free:
             keys[free[0]], values[free[0]] = key, rng.integers(0, RECORDS)
-    loops = rng.integers(-(1 << 63), (1 << 63) - 1, (RECORDS, 3)) | rng.integers(
-        -(1 << 63), (1 << 63) - 1, (RECORDS, 3)
-    )
+    low, high, count = -(1 << 63), (1 << 63) - 1, 2 * RECORDS
+    loops = rng.integers(low, high, (count, 3)) | rng.integers(low, high, (count, 3))
     charsets = np.int64(1) << rng.integers(0, 63, (VOCABULARY, 3))
-    dense = rng.integers(UNKNOWN, ROWS, RECORDS).astype(np.int32)
+    dense = rng.integers(UNKNOWN, ROWS, count).astype(np.int32)
     classes = rng.integers(0, CLASSES, (ROWS, VOCABULARY)).astype(np.uint8) * rng.integers(0, 2, (ROWS, 1), np.uint8)
     targets = rng.integers(RECORDS, 2 * RECORDS, (ROWS, CLASSES)).astype(np.int32)
     targets[:, 0] = UNKNOWN
-    return Known(np.zeros((RECORDS, 2), np.int32), loops, charsets, keys, values, dense, classes, targets)
+    forced = np.where(rng.random(count) < 0.7, rng.integers(0, VOCABULARY, count), -1).astype(np.int32)
+    forced[FREE] = -1
+    return Known(np.zeros((count, 2), np.int32), forced, loops, charsets, keys, values, dense, classes, targets)
+
+
+SHAPES = [(1, 1, 1), (3, 8, 130), (3, 1, 5), (257, 1, 2), (33, 4, 5), (65, 8, 3)]
 
 
 @needs_triton
-@pytest.mark.parametrize("lanes", [1, 33, 129])
-def test_where_lanes_go(lanes: int) -> None:
+@pytest.mark.parametrize(("lanes", "width", "most"), SHAPES)
+def test_what_lanes_read_and_where_they_go(lanes: int, width: int, most: int) -> None:
     from trellm.kernels.lanes import triton_lanes
 
-    rng = np.random.default_rng(lanes)
-    seen: set[int] = set()
+    rng = np.random.default_rng(lanes * width + most)
+    seen: set[Any] = set()
     for _ in range(4):
-        known = random_knowledge(rng)
-        kept = Kept(np.zeros(lanes, np.int32), rng.integers(-1, RECORDS, lanes).astype(np.int32))
-        begun = host.begin(told(rng, lanes, 1, 3), 1, ROOM, kept)
-        tokens = rng.integers(-1, VOCABULARY, lanes).astype(np.int32)
-        after = moved(kept)
-        found = triton_lanes.advance(torch.from_numpy(tokens).to(DEVICE), moved(begun), moved(known), after)
-        expected = host.advance(tokens, begun, known, kept)
-        np.testing.assert_array_equal(found.cpu().numpy(), expected)
-        np.testing.assert_array_equal(after.last.cpu().numpy(), kept.last)
-        np.testing.assert_array_equal(after.records.cpu().numpy(), kept.records)
-        seen.update((kept.records == begun.records).tolist(), (2 + (kept.records == FREE)).tolist())
-        seen.update((4 + (kept.records >= RECORDS)).tolist())
-    assert lanes == 1 or seen == {False, True, 2, 3, 4, 5}
+        rows, known = told(rng, lanes, width, most), random_knowledge(rng)
+        kept = random_kept(rng, lanes, most * ROOM - width)
+        begun = host.begin(rows, width, ROOM, known, kept)
+        after, there = moved(kept), moved(known)
+        found = triton_lanes.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, there, after)
+        for name, left, right in zip(begun._fields, begun, found, strict=True):
+            np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
+        chosen = rng.integers(-1, VOCABULARY, lanes).astype(np.int32)
+        answer = triton_lanes.advance(torch.from_numpy(chosen).to(DEVICE), found, there, after).cpu().numpy()
+        expected = host.advance(chosen, begun, known, kept)
+        np.testing.assert_array_equal(answer[:, COUNT], expected[:, COUNT])
+        for count, one, other in zip(expected[:, COUNT], answer, expected, strict=True):
+            for first in (TOKENS, TOKENS + width):
+                np.testing.assert_array_equal(one[first : first + count], other[first : first + count])
+            seen.add((bool(count), other[TOKENS + width + count - 1] >= RECORDS))
+        for name, left, right in zip(kept._fields, kept, after, strict=True):
+            np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
+        seen.update(["ran"] if width > 1 and (begun.widths > 2).any() and (rows[:, RESUME] != 0).any() else [])
+        seen.update((2 + (kept.records == FREE)).tolist(), (4 + (kept.records == UNKNOWN)).tolist())
+    assert lanes < 33 or seen >= {(True, False), (True, True), 2, 3, 4, 5}
+    assert lanes < 33 or width == 1 or "ran" in seen
+
+
+def test_random_numbers_are_those_of_ordinary_steps() -> None:
+    rng = np.random.default_rng(0)
+    rows = told(rng, 40, 8, 3)
+    keys = rows[:, KEY : KEY + 2].copy().view(np.uint64).ravel().tolist()
+    begun = host.begin(rows, 8, ROOM, random_knowledge(rng), random_kept(rng, 40, 30))
+    for lane, row in enumerate(rows):
+        for place in range(8):
+            step = int(begun.starts[lane]) + place + 1 - int(row[ORIGIN])
+            if step >= 0:
+                assert begun.draws[8 * lane + place] == uniform(keys[lane], step, int(row[ATTEMPT]))

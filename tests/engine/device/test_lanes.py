@@ -19,7 +19,7 @@ from trellm.engine.models.decoder import DecoderModel
 from trellm.errors import LimitError
 from trellm.guides import RegexGuide
 from trellm.guides.protocol import DEAD
-from trellm.kernels.lanes.layout import AFTER, INACTIVE, TOKEN, UNKNOWN
+from trellm.kernels.lanes.layout import COUNT, TOKENS, UNKNOWN
 
 PROMPTS = ["the 12", "on", "then the inn of thirteen 1", "a", "in 3", "oath"]
 SCHEMA = {
@@ -54,7 +54,8 @@ class LaneDecoder(DecoderModel):
 
         def noted(begun: int) -> Any:
             found = answer(begun)
-            self.known += (found[found[:, TOKEN] != INACTIVE, AFTER] != UNKNOWN).tolist()
+            for count, after in zip(found[:, COUNT], found[:, (TOKENS + found.shape[1]) // 2 :], strict=True):
+                self.known += (after[:count] != UNKNOWN).tolist()
             return found
 
         backend.launch, backend.answer = counted, noted  # type: ignore[method-assign]
