@@ -2,16 +2,22 @@
 
     python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json ...]
         [--tokens 256] [--rounds 3] [--peers] [--save]
+    python benchmarks/gpu.py TOKENIZER --dry [--batches 1 3] [--kinds free json ...] [--tokens 40]
 
 Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the
 median of --rounds runs after three warm ones, in which all states are met and all graphs are captured.
 
 free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of at least five records by one schema for all rows
-schemas             the same with a schema of its own for each row
+compact, narrow     JSON without white space, in which more follows of itself; and that with one token a launch, as
+                    where rows are many, for what reading forced tokens together brings
+schemas             JSON with a schema of its own for each row
 seen, unseen        free text for all rows but one, which has a schema that was met before, or one that nobody met: how
                     long the others take
 bandwidth           the bytes of the weights a step reads (keys are few here) by what a step took, beside what a copy
                     from the device's memory to itself reaches in the same run
+per_pass            tokens of all texts by the passes in which these were read, the one over the prompt counted
+
+With --dry a tiny model is run on the CPU, whose rows go on by themselves there: whether it all works, not how fast.
 """
 
 from __future__ import annotations
@@ -20,8 +26,8 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from recording import save, show
 
@@ -33,6 +39,7 @@ SHAPES = {
 TIED = {"0.6B", "4B"}
 WIDTH = 151_936
 WARM = 3
+BESIDE = ("seen", "unseen")
 PROMPT = "Number {}: give me one record of a person, in words of your own, and nothing else."
 RECORD: dict[str, Any] = {
     "type": "object",
@@ -45,6 +52,16 @@ RECORD: dict[str, Any] = {
     "required": ["name", "age", "tags", "notes"],
     "additionalProperties": False,
 }
+
+
+class Counts(NamedTuple):
+    """The tokens of texts, and the passes that read them, over all texts."""
+
+    tokens: int
+    passes: int
+
+
+Run = Callable[[], Counts]
 
 
 def records(number: int | None = None) -> dict[str, Any]:
@@ -78,6 +95,23 @@ def make_model(shape: str) -> Any:
             torch.set_default_dtype(torch.float32)
 
 
+def dry_model(tokenizer: Any) -> Any:
+    """A tiny model on the CPU, whose rows go on by themselves."""
+    import torch
+    import transformers
+    from trellm.engine.device.host_backend import HostBackend
+    from trellm.engine.models.decoder import DecoderModel
+
+    class LaneDecoder(DecoderModel):
+        def lanes(self, memory: Any, records: Any) -> HostBackend:
+            return HostBackend(self, memory, records)
+
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    config = transformers.Qwen3Config(**sizes, num_key_value_heads=2, head_dim=8, vocab_size=len(tokenizer))
+    return LaneDecoder(transformers.Qwen3ForCausalLM(config).eval(), tokenizer)
+
+
 def reach() -> float:
     """Bytes a second that a copy reads and writes."""
     import torch
@@ -95,65 +129,84 @@ def reach() -> float:
     return 10 * 2 * source.nbytes / begin.elapsed_time(end) * 1e3
 
 
-def median(run: Callable[[], int], rounds: int) -> float:
-    """Tokens a second."""
+def median(run: Run, rounds: int) -> tuple[float, float]:
+    """Tokens a second, and tokens a pass of their texts."""
     import torch
 
+    waits = torch.cuda.synchronize if torch.cuda.is_available() else int
     found: list[float] = []
+    counts = Counts(0, 1)
     for number in range(-WARM, rounds):
-        torch.cuda.synchronize()
+        waits()
         begin = time.perf_counter()
-        tokens = run()
-        torch.cuda.synchronize()
+        counts = run()
+        waits()
         if number >= 0:
-            found.append(tokens / (time.perf_counter() - begin))
-    return statistics.median(found)
+            found.append(counts.tokens / (time.perf_counter() - begin))
+    return statistics.median(found), counts.tokens / counts.passes
 
 
-def ours(model: Any, kind: str, batch: int, tokens: int) -> Callable[[], int]:
+def counted(results: Iterable[Any]) -> Counts:
+    """What texts come to."""
+    found = list(results)
+    return Counts(sum(len(each.token_ids) for each in found), sum(each.steps for each in found))
+
+
+def ours(model: Any, kind: str, batch: int, tokens: int) -> Run:
     from trellm import Engine, generate
+    from trellm.engine.device import lanes
 
     prompts = [PROMPT.format(number) for number in range(batch)]
     if kind == "schemas":
         engine = Engine.of(model)
         made = [generate.json(model, records(number)) for number in range(batch)]
 
-        def run() -> int:
+        def run() -> Counts:
             handles = [
                 engine.submit(each, prompt, max_tokens=tokens) for each, prompt in zip(made, prompts, strict=True)
             ]
-            return sum(len(handle.result().token_ids) for handle in handles)
+            return counted(handle.result() for handle in handles)
 
         return run
-    if kind in ("seen", "unseen"):
+    if kind in BESIDE:
         return beside(model, prompts, tokens, is_new=kind == "unseen")
     makers: dict[str, Callable[[], Any]] = {
         "free": lambda: generate.text(model),
         "regex": lambda: generate.regex(model, r"([A-Za-z]+[ .,])*"),
         "json": lambda: generate.json(model, records()),
+        "compact": lambda: generate.json(model, records(), whitespace="compact"),
     }
-    generator = makers[kind]()
-    return lambda: sum(len(each.token_ids) for each in generator.run(prompts, max_tokens=tokens, batch_size=batch))
+    generator = makers["compact" if kind == "narrow" else kind]()
+    few = 0 if kind == "narrow" else lanes.FEW
+
+    def together() -> Counts:
+        before, lanes.FEW = lanes.FEW, few
+        try:
+            return counted(generator.run(prompts, max_tokens=tokens, batch_size=batch))
+        finally:
+            lanes.FEW = before
+
+    return together
 
 
-def beside(model: Any, prompts: list[str], tokens: int, is_new: bool) -> Callable[[], int]:
+def beside(model: Any, prompts: list[str], tokens: int, is_new: bool) -> Run:
     """All but the last of some prompts go on freely; that one has a schema, another each time if `is_new`."""
     from trellm import Engine, generate
 
     engine, text = Engine.of(model), generate.text(model)
     numbers = itertools.count(1000) if is_new else itertools.repeat(1000)
 
-    def run() -> int:
+    def run() -> Counts:
         handles = [engine.submit(text, prompt, max_tokens=tokens) for prompt in prompts[:-1]]
         last = engine.submit(generate.json(model, records(next(numbers))), prompts[-1], max_tokens=tokens)
-        found = sum(len(handle.result().token_ids) for handle in handles)
+        found = counted(handle.result() for handle in handles)
         last.cancel()
         return found
 
     return run
 
 
-def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Callable[[], int]:
+def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Run:
     import torch
 
     ids = [tokenizer.encode(PROMPT.format(number)) for number in range(batch)]
@@ -161,13 +214,22 @@ def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Callable[[]
     rows = torch.tensor([[0] * (longest - len(each)) + each for each in ids], device="cuda")
     mask = torch.tensor([[0] * (longest - len(each)) + [1] * len(each) for each in ids], device="cuda")
 
-    def run() -> int:
+    def run() -> Counts:
         out = network.generate(
             rows, attention_mask=mask, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, use_cache=True
         )
-        return batch * (out.shape[1] - longest)
+        made = batch * (out.shape[1] - longest)
+        return Counts(made, made)
 
     return run
+
+
+def dry_run(model: Any, given: argparse.Namespace) -> None:
+    """Run each kind, and say what came of it."""
+    for batch, kind in itertools.product(given.batches, given.kinds):
+        if batch > 1 or kind not in BESIDE:
+            rate, per_pass = median(ours(model, kind, batch, given.tokens), given.rounds)
+            print(f"{kind} of {batch}: {rate:.0f} tokens/s, {per_pass:.2f} a pass", flush=True)
 
 
 def main() -> None:
@@ -180,12 +242,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--dry", action="store_true", help="a tiny model on the CPU: whether it all works")
     given = parser.parse_args()
     import torch
     import transformers
     from trellm import models
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(given.tokenizer)
+    if given.dry:
+        dry_run(dry_model(tokenizer), given)
+        return
     most = reach()
     rows: list[dict[str, Any]] = []
     for shape in given.shapes:
@@ -197,12 +263,14 @@ def main() -> None:
             free = 0.0
             for kind in [*given.kinds, *(["transformers"] if given.peers else [])]:
                 is_peer = kind == "transformers"
+                if kind in BESIDE and batch < 2:
+                    continue
                 run = (
                     theirs(network, tokenizer, batch, given.tokens)
                     if is_peer
                     else ours(model, kind, batch, given.tokens)
                 )
-                rate = median(run, given.rounds)
+                rate, per_pass = median(run, given.rounds)
                 free = rate if kind == "free" else free
                 rows.append(
                     {
@@ -211,8 +279,9 @@ def main() -> None:
                         "kind": kind,
                         "tokens_per_s": round(rate, 1),
                         "ms_per_step": round(1e3 * batch / rate, 3),
+                        "per_pass": round(per_pass, 2),
                         "of_free": round(rate / free, 3) if free else "",
-                        "of_bandwidth": round(rate / batch * weights / most, 3),
+                        "of_bandwidth": round(rate / batch / per_pass * weights / most, 3),
                     }
                 )
                 print(rows[-1], flush=True)
