@@ -308,16 +308,17 @@ class Engine:
         def has_news() -> bool:
             return self._is_over(call) or (seen is not None and self._loop.steps != seen)
 
-        with self._news:
-            self._news.wait_for(lambda: has_news() or call.to_prepare() or self._takes_lead())
         try:
-            if self._lock._is_owned() and not self._is_over(call):
-                self._step(AHEAD if seen is None else 1)
-        finally:
-            if self._lock._is_owned():
-                self._lock.release()
+            try:
                 with self._news:
-                    self._news.notify_all()
+                    self._news.wait_for(lambda: has_news() or call.to_prepare() or self._takes_lead())
+                if self._lock._is_owned() and not self._is_over(call):
+                    self._step(AHEAD if seen is None else 1)
+            finally:
+                self._give_lead()
+        except BaseException:
+            self._give_lead()  # once more, since Ctrl-C may have come in the midst of it
+            raise
         preparation = call.to_prepare()
         if preparation is not None:
             preparation.run()
@@ -325,6 +326,13 @@ class Engine:
     def _takes_lead(self) -> bool:
         """Take the lock of steps, if nobody has it."""
         return self._lock.acquire(blocking=False)
+
+    def _give_lead(self) -> None:
+        """Give the lock of steps back, if this thread has it, and let others look."""
+        if self._lock._is_owned():
+            self._lock.release()
+            with self._news:
+                self._news.notify_all()
 
     def _prepare_all(self) -> None:
         """What the engine's other thread does: it finds out what texts wait for, the first of them first."""

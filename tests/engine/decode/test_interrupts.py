@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trellm import Beam, Interrupted, ModelError, Sample, generate, models
+from trellm import Beam, Engine, Interrupted, ModelError, Sample, generate, models
 from trellm.engine import running
 
 from ..machines import TABLE, VOCABULARY
@@ -147,3 +147,37 @@ def test_spans_that_are_found_are_kept() -> None:
         generator.run(["a", "b"])
     found = [result for entry in caught.value.finished if entry for result in entry if result is not None]
     assert found and all(result.value.text == result.text for result in found)
+
+
+def test_an_interrupt_where_the_lead_is_taken_or_given_back_leaves_it_to_others() -> None:
+    model = table_model()
+    generator = generate.regex(model, "[ab]{1,3}(c|de)")
+    expected = generator.run("a").text
+    lines = 1
+    while True:
+        engine = Engine(model)
+        handle, left = engine.submit(generator, "a"), lines
+
+        def trace(frame: Any, event: str, argument: Any, engine: Engine = engine) -> Any:
+            nonlocal left
+            if frame.f_code.co_name != "_take_part":
+                return trace if frame.f_code.co_filename.startswith(ENGINE) else None
+            if event == "line" and engine._leads:
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            engine.wait(handle._call)
+        except KeyboardInterrupt:
+            lines += 1
+        finally:
+            sys.settrace(before)
+        assert not engine._leads
+        assert handle.result().text == expected
+        if left > 0:
+            break
+    assert lines > 3, "there are some lines between"
