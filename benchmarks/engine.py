@@ -166,11 +166,14 @@ class Bench:
         self._generate(ids, mask, 64)
 
     def _continuous(self, lengths: list[int]) -> None:
-        from transformers import GenerationConfig
+        from transformers import ContinuousBatchingConfig, GenerationConfig
 
         rows = [self.tokenizer.encode(self.prompt(n)) for n in lengths]
         config = GenerationConfig(max_new_tokens=64, do_sample=False, eos_token_id=-1, pad_token_id=0)
-        found = self.peer.generate_batch(rows, generation_config=config)
+        # Left to itself it plans for all of the memory that there is, and takes minutes.
+        pages = sum((len(row) + 64) // 256 + 2 for row in rows)
+        sizes = ContinuousBatchingConfig(num_blocks=pages, max_batch_tokens=2048)
+        found = self.peer.generate_batch(rows, generation_config=config, continuous_batching_config=sizes)
         made = sorted(len(each.generated_tokens) for each in found.values())
         assert made == [64] * len(rows), f"generate_batch made {made} tokens"
 
