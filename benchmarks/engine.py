@@ -77,7 +77,7 @@ class Bench:
         self.network.config.max_position_embeddings = 8192
         self.network.generation_config.eos_token_id = None
         self.peer = copy.deepcopy(self.network)
-        self.model = models.transformers(self.network, tokenizer)
+        self.model: Any = models.transformers(self.network, tokenizer)
         self.rounds = rounds
         self.free = generate.text(self.model)
         self.regex = generate.regex(self.model, r"[a-z ]{100,400}\.")

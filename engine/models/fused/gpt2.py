@@ -108,9 +108,7 @@ class Gpt2Decoder(PreparedBody):
         blocks = children_of(body.h, config.num_hidden_layers)
         for each in blocks:
             _check_block(each, home)
-        convs = [
-            conv for each in blocks for conv in (each.attn.c_attn, each.attn.c_proj, each.mlp.c_fc, each.mlp.c_proj)
-        ]
+        convs = [conv for each in blocks for conv in _products(each)]
         need(words.max_norm is None and positions.max_norm is None, "max_norm of an embedding")
         for module in body.modules():
             check_calls(module)
