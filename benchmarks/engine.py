@@ -6,20 +6,25 @@ The model is a random Llama (4 layers x 256) with the tokenizer's whole vocabula
 one thread. Prompts begin with numbers of their own, so that nothing is found again that was read in another round.
 
 alone       ms a token at batch 1, and beside transformers' `generate`
-batch       ms of prompts of 100 to --longest tokens and 64 more each, a third free, a third a regex, a third JSON;
-            all free; and transformers' static batches (padded on the left) of the same lengths, free
+batch       ms of the processor for prompts of 100 to --longest tokens and 64 more each, a third free, a third a regex,
+            a third JSON; all free; and transformers' static batches (padded on the left) and continuous batching
+            (`generate_batch`) of the same lengths, free. useful: of the tokens that the model computed, those of
+            prompts and results
 prefill     15 prompts of 100 tokens and one of 4,000 together, beside the sum of both apart
 prefix      8 prompts that begin with the same 2,000 tokens, beside one of them; Beam(8) behind 4,000 tokens, its memory
             beside that of one row
 arrivals    the time between tokens of 8 texts: its median, and p99 while prompts of 4,000 tokens arrive
 joins       the same while a text joins whose JSON Schema nobody has met, with patterns that take long: their masks are
             found out beside the steps, by the thread of who waits for them (callers) or one of the engine's (started)
-host        us a step of a model that costs nothing and has 257 tokens: what the engine itself takes
+host        us a step (the median of 40) of a model that costs nothing and has 257 tokens, without its time and that of
+            choosing: what the engine itself takes, free, under a regex and a JSON Schema; in states that no text was in
+            (new) and where one was (met)
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import random
 import statistics
 import threading
@@ -27,6 +32,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 from recording import pin_to_one_core, save, show
 
@@ -45,16 +51,16 @@ RECORD = {
 }
 
 
-def timed(run: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
+def timed(run: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    begin = clock()
     run()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
-def median(run: Callable[[], Any], rounds: int) -> float:
+def median(run: Callable[[], Any], rounds: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds, the first run not counted."""
     run()
-    return statistics.median(timed(run) for _ in range(rounds))
+    return statistics.median(timed(run, clock) for _ in range(rounds))
 
 
 class Bench:
@@ -70,7 +76,8 @@ class Bench:
         self.network = make_model(tokenizer, 4, 256)
         self.network.config.max_position_embeddings = 8192
         self.network.generation_config.eos_token_id = None
-        self.model = models.transformers(self.network, tokenizer)
+        self.peer = copy.deepcopy(self.network)
+        self.model: Any = models.transformers(self.network, tokenizer)
         self.rounds = rounds
         self.free = generate.text(self.model)
         self.regex = generate.regex(self.model, r"[a-z ]{100,400}\.")
@@ -95,51 +102,80 @@ class Bench:
         return found
 
     def batch(self, sizes: list[int], longest: int) -> list[dict[str, Any]]:
-        from trellm import generate
-
         found: list[dict[str, Any]] = []
+        rounds = max(1, self.rounds // 2)
         for size in sizes:
             lengths = [100 + i * (longest - 100) // max(1, size - 1) for i in range(size)]
-            generators = [[self.free, self.regex, self.json][i % 3] for i in range(size)]
-
-            def ours(lengths: list[int] = lengths, generators: list[Any] = generators) -> int:
-                pairs = [(each, self.prompt(n)) for each, n in zip(generators, lengths, strict=True)]
-                texts = generate.batch(pairs, max_tokens=64, batch_size=len(pairs), heal=False, progress=False)
-                return len(texts)
-
-            def static(lengths: list[int] = lengths) -> None:
-                rows = [self.tokenizer.encode(self.prompt(n)) for n in lengths]
-                width = max(map(len, rows))
-                ids = self.torch.tensor([[rows[0][0]] * (width - len(row)) + row for row in rows])
-                mask = self.torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-                self._generate(ids, mask, 64)
-
-            def free(lengths: list[int] = lengths) -> None:
-                self.free(
-                    [self.prompt(n) for n in lengths],
-                    max_tokens=64,
-                    batch_size=len(lengths),
-                    heal=False,
-                    progress=False,
-                )
-
-            rounds = max(1, self.rounds // 2)
-            times = {
-                "mixed guides": median(ours, rounds),
-                "free": median(free, rounds),
-                "transformers static": median(static, rounds),
+            mixed = [[self.free, self.regex, self.json][i % 3] for i in range(size)]
+            runs: dict[str, Callable[[], Any]] = {
+                "mixed guides": lambda lengths=lengths, mixed=mixed: self._ours(lengths, mixed),
+                "free": lambda lengths=lengths: self._ours(lengths, [self.free] * len(lengths)),
+                "transformers static": lambda lengths=lengths: self._static(lengths),
+                "transformers generate_batch": lambda lengths=lengths: self._continuous(lengths),
             }
+            seconds = {name: median(run, rounds, time.process_time) for name, run in runs.items()}
             found += [
                 {
                     "measured": "batch",
                     "batch": size,
                     "what": name,
-                    "ms": 1e3 * seconds,
-                    "/ free": seconds / times["free"],
+                    "ms": 1e3 * taken,
+                    "/ free": taken / seconds["free"],
+                    "/ mixed": taken / seconds["mixed guides"],
                 }
-                for name, seconds in times.items()
+                for name, taken in seconds.items()
             ]
+            for row, generators in zip(found[-4:], (mixed, [self.free] * size), strict=False):
+                row["useful"] = self._useful(lengths, generators)
         return found
+
+    def _ours(self, lengths: list[int], generators: list[Any]) -> tuple[list[str], list[Any]]:
+        """Prompts of these lengths, and what comes of them."""
+        from trellm.engine.generator import run_together
+        from trellm.engine.options import Options
+
+        prompts = [self.prompt(length) for length in lengths]
+        options = Options(max_tokens=64, batch_size=len(lengths), heal=False, progress=False)
+        return prompts, run_together(list(zip(generators, prompts, strict=True)), options)
+
+    def _useful(self, lengths: list[int], generators: list[Any]) -> float:
+        """The share of computed tokens that are those of prompts and results."""
+        computed = [0]
+
+        def counted(forward: Callable[..., Any]) -> Callable[..., Any]:
+            def run(chunks: Any, *more: Any) -> Any:
+                computed[0] += sum(len(chunk.tokens) for chunk in chunks)
+                return forward(chunks, *more)
+
+            return run
+
+        with (
+            patch.object(self.model, "forward", counted(self.model.forward)),
+            patch.object(self.model, "forward_ends", counted(self.model.forward_ends)),
+        ):
+            prompts, results = self._ours(lengths, generators)
+        # The last token of each text is read by nobody.
+        useful = sum(len(self.tokenizer.encode(prompt)) for prompt in prompts)
+        return (useful + sum(len(each.token_ids) - 1 for each in results)) / computed[0]
+
+    def _static(self, lengths: list[int]) -> None:
+        rows = [self.tokenizer.encode(self.prompt(n)) for n in lengths]
+        width = max(map(len, rows))
+        ids = self.torch.tensor([[rows[0][0]] * (width - len(row)) + row for row in rows])
+        mask = self.torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+        self._generate(ids, mask, 64)
+
+    def _continuous(self, lengths: list[int]) -> None:
+        from transformers import ContinuousBatchingConfig, GenerationConfig
+
+        rows = [self.tokenizer.encode(self.prompt(n)) for n in lengths]
+        config = GenerationConfig(max_new_tokens=64, do_sample=False, eos_token_id=-1, pad_token_id=0)
+        # Left to itself it plans for all of the memory that there is, and takes minutes.
+        pages = sum((len(row) + 64) // 256 + 2 for row in rows)
+        sizes = ContinuousBatchingConfig(num_blocks=pages, max_batch_tokens=2048)
+        found = self.peer.generate_batch(rows, generation_config=config, continuous_batching_config=sizes)
+        made = sorted(len(each.generated_tokens) for each in found.values())
+        assert made == [64] * len(rows), f"generate_batch made {made} tokens"
 
     def prefill(self) -> list[dict[str, Any]]:
         def read(lengths: list[int]) -> None:
@@ -280,16 +316,61 @@ class Bench:
                 return few[: len(rows)] if ids is None else few[: len(rows), ids]
 
         model = Quick(lambda ids: [], vocabulary)
-        free = generate.text(model)
+        records = {"type": "array", "items": RECORD, "minItems": 40}
         found: list[dict[str, Any]] = []
         for rows in (1, 8, 64, 256):
+            for kind in ("free", "regex", "json"):
+                taken: dict[str, list[float]] = {"new": [], "met": []}
+                for _ in range(self.rounds):
+                    # What a guide remembers is its own: another one has met nothing.
+                    generator = (
+                        generate.text(model)
+                        if kind == "free"
+                        else generate.regex(model, r"[a-z ]{100,400}\.")
+                        if kind == "regex"
+                        else generate.json(model, records)
+                    )
+                    for state in taken:
+                        taken[state].append(self._host_step(model, generator, rows))
+                found += [
+                    {
+                        "measured": "host",
+                        "batch": rows,
+                        "what": f"{kind}, {state}",
+                        "us": 1e6 * statistics.median(several),
+                        "asked": 60 + 5 * rows,
+                    }
+                    for state, several in taken.items()
+                ]
+        return found
 
-            def run(tokens: int, rows: int = rows) -> Any:
-                return free([PROMPT] * rows, max_tokens=tokens, batch_size=rows, heal=False, progress=False)
+    def _host_step(self, model: Any, generator: Any, rows: int) -> float:
+        """Seconds a step, the median of 40 with so many rows, but for the time in which tokens are chosen."""
+        from trellm import Engine
+        from trellm.engine.decode.row_search import RowSearch
 
-            run(4)
-            taken = [(timed(lambda: run(68)) - timed(lambda: run(4))) / 64 for _ in range(self.rounds)]
-            found.append({"measured": "host", "batch": rows, "us": 1e6 * statistics.median(taken)})
+        chosen, select = [0.0], RowSearch._select
+
+        def timed_select(*arguments: Any, **options: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return select(*arguments, **options)
+            finally:
+                chosen[0] += time.perf_counter() - begin
+
+        def step() -> float:
+            chosen[0] = 0.0
+            return timed(engine.step) - chosen[0]
+
+        engine = Engine.of(model)
+        prompts = [PROMPT] * rows
+        handle = engine.submit(generator, prompts, max_tokens=3000, batch_size=rows, heal=False)
+        for _ in range(10):
+            engine.step()
+        with patch.object(RowSearch, "_select", timed_select):
+            found = statistics.median(step() for _ in range(40))
+        handle.cancel()
+        engine.step()
         return found
 
     def _generate(self, ids: Any, mask: Any, tokens: int) -> Any:
@@ -302,7 +383,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", default=["alone", "batch", "prefill", "prefix", "arrivals", "joins", "host"]
     )
-    parser.add_argument("--batches", nargs="*", type=int, default=[8, 32])
+    parser.add_argument("--batches", nargs="*", type=int, default=[8, 32, 64])
     parser.add_argument("--longest", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", action="store_true")

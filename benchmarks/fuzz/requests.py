@@ -1,7 +1,7 @@
 """A soak of the engine: random requests of all kinds, each of which must come to what it comes to alone.
 
     python benchmarks/fuzz/requests.py [--cases 10000] [--seed 0] [--blocks 320] [--longest 4000] [--ahead | --drafts]
-        [--log FILE]
+        [--minutes 30] [--log FILE]
 
 The model is a tiny random Llama in float64, so that batches of other sizes choose the same tokens. Requests are greedy,
 sampled and beam searches, free and under regular expressions and a JSON Schema, behind prompts of 1 to 4,000 tokens
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import sys
 import time
@@ -29,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 PATTERNS = [None, "[a-d ]{3,30}e", "(ab|ba|c){2,}d", "[a-h]{20,60}", "[0-9]{4}-[0-9]{2}"]
 FORCED = ["xyzwvuqp[ab]{20}", "[ab]xyzwvuqpxyzwvuqp[cd]{3}xyzw"]
@@ -176,15 +178,18 @@ def tokens_of(call: Any, number: int) -> Any:
 
 
 def alone(model: Any, request: Any) -> Any:
-    """What a request comes to with an engine of its own, which reads its prompt in one piece."""
+    """What a request comes to with an engine of its own, which reads its prompt in one piece, and asks its guide about
+    each token."""
+    from trellm.engine.decode.row_search import RowSearch
     from trellm.engine.schedule.call import Call
     from trellm.engine.schedule.loop import Loop
     from trellm.engine.schedule.scheduler import Pace
 
     loop, call = Loop(model, 2048, Pace(tokens=8192)), Call([replace(request, draft=False)], 100)
     loop.calls.append(call)
-    while not call.outcomes:
-        loop.step()
+    with patch.object(RowSearch, "_know", lambda self, row: None):
+        while not call.outcomes:
+            loop.step()
     return tokens_of(call, 0)
 
 
@@ -192,10 +197,12 @@ class Soak:
     """Requests on their way in one engine after the other, and how many came to what they come to alone.
 
     plain: the model that they are run with alone; log: where differences are written
+    ends: when no more are made, by the monotonic clock
     """
 
-    def __init__(self, plain: Any, seed: int, log: Path | None) -> None:
+    def __init__(self, plain: Any, seed: int, log: Path | None, ends: float = math.inf) -> None:
         self.plain = plain
+        self.ends = ends
         self.pick = random.Random(seed)
         self.log = log
         self.compared = self.cancelled = self.different = self.steps = self.failed = 0
@@ -208,6 +215,8 @@ class Soak:
         calls: list[Any] = []
         made, is_plain, idle, before = 0, False, 0, (0, 0)
         while made < cases or calls:
+            if time.monotonic() > self.ends:
+                cases = made
             while made < cases and len(calls) < 6:
                 is_plain = ahead and (is_plain if pick.random() < 0.9 else pick.random() < 0.8)
                 call = Call([requests.one(is_plain) for _ in range(pick.randint(1, 4))], pick.choice([1, 4, 16]))
@@ -318,6 +327,7 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=4000, help="prompt, in tokens")
     parser.add_argument("--ahead", action="store_true", help="let rows go on by themselves, in small engines")
     parser.add_argument("--drafts", action="store_true", help="read guesses whatever they cost")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="make no more requests after so many")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     from trellm.engine.schedule.loop import Loop
@@ -330,7 +340,8 @@ def main() -> None:
         give_up(self, entry)
 
     Scheduler._give_up = counted
-    soak, begin = Soak(None, options.seed, options.log), time.monotonic()
+    begin = time.monotonic()
+    soak = Soak(None, options.seed, options.log, begin + 60 * options.minutes)
     if options.ahead:
         models = run_ahead(soak, options.cases)
         passes, broken = (sum(getattr(model, name) for model in models) for name in ("launches", "broken"))

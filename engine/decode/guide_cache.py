@@ -1,4 +1,4 @@
-"""A guide as the loop asks it: which tokens a step may choose from, and when the text must end."""
+"""A guide as the loop asks it: which tokens a step may choose from, where they lead, and when the text must end."""
 
 from __future__ import annotations
 
@@ -42,6 +42,80 @@ class Allowed(NamedTuple):
     ends: bool = False
 
 
+class KnownState:
+    """A state of a constraint in which texts were, as long as they have plenty of tokens left.
+
+    allowed: what a step may choose from; enough: with so many more tokens a text surely comes to its end
+    after: where tokens lead that were chosen here before
+    Whatever is written here is true for good, so that threads may share it.
+    """
+
+    __slots__ = ("after", "allowed", "enough", "state")
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+        self.allowed = Allowed()
+        self.enough = FAR
+        self.after: dict[int, Transition] = {}
+
+
+class Transition(NamedTuple):
+    """What comes of a token that is chosen in a state. tokens: it, and those that are forced after it; text: theirs"""
+
+    state: KnownState
+    tokens: tuple[int, ...]
+    text: bytes
+
+
+FAR = 1 << 60
+"""More tokens than any text has left."""
+FREE = -1
+"""In place of a state where anything may follow."""
+
+
+class KnownStates:
+    """Those of one constraint, or of texts without any, by stop ids too; forgotten when they take too much room."""
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[int, frozenset[int]], KnownState] = {}
+        self._masks: dict[bytes, Allowed] = {}
+        self._bytes = 0
+
+    def of(self, state: int, stop_ids: frozenset[int]) -> KnownState:
+        """What is known of a state, which may be nothing yet."""
+        found = self._states.get((state, stop_ids))
+        if found is None:
+            self._grow(_KNOWN_BYTES)
+            found = self._states[state, stop_ids] = KnownState(state)
+            if state == FREE:
+                found.enough = 0
+        return found
+
+    def allow(self, state: KnownState, allowed: Allowed) -> None:
+        """Remember what a state allows; of equal masks, which most states have, one."""
+        if allowed.mask is not None:
+            content = allowed.mask.tobytes()
+            known = self._masks.get(content)
+            if known is None:
+                self._grow(len(content))
+                known = self._masks[content] = Allowed(mask=np.frombuffer(content, np.uint32))
+            allowed = known
+        state.allowed = allowed
+
+    def follow(self, state: KnownState, token: int, found: Transition) -> None:
+        """Remember what comes of a token."""
+        self._grow(_KNOWN_BYTES + len(found.text) + 8 * len(found.tokens))
+        state.after[token] = found
+
+    def _grow(self, count: int) -> None:
+        self._bytes += count
+        if self._bytes > _MOST_BYTES:
+            # Texts on their way go on by what they have.
+            self._states.clear()
+            self._masks.clear()
+            self._bytes = count
+
+
 class Masking:
     """What masks have taken in this process, over all guides.
 
@@ -80,6 +154,7 @@ class GuideCache:
         self._quoting = guide if isinstance(guide, Quoting) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._eos = frozenset(guide.vocabulary.eos_ids)
+        self.states = KnownStates()
         self._allowed: dict[int, Allowed] = {}
         self._enough: dict[int, int] = {}
         self._listed = 0
@@ -289,4 +364,6 @@ class BehindPrompt(GuideCache):
 
 
 _REMEMBERED = 1 << 20
+_KNOWN_BYTES = 256
+_MOST_BYTES = 1 << 24
 _TAILS = 256

@@ -20,7 +20,7 @@ from ..search import Beam, Sample, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, NOTHING, Bias, Suppressed
-from .guide_cache import GuideCache
+from .guide_cache import FREE, GuideCache, KnownState
 from .healing import Start
 from .repetition import Controls, full_mask
 from .scoring import Ranked
@@ -73,6 +73,11 @@ class Request:
     def is_plain(self) -> bool:
         """Whether a row chooses by the model's own scores, from all that its constraint allows."""
         return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
+
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether nothing is asked of a row but its tokens, and nothing is looked for in its text."""
+        return self.is_plain and not (self.scores or self.diagnostics or self.stop)
 
     @property
     def weighed_at(self) -> float | None:
@@ -225,6 +230,7 @@ class Row(Reader):
     drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
     may_wait: whether it may sit out steps until its constraint has found out what may follow; waits: whether it does
     closing: what leaves room to finish, if that was found out already for the next token
+    is_quick: whether it may go on from known state to known state; known: the one where it is, None if it is in none
     error: what went wrong with this text alone
     """
 
@@ -248,6 +254,8 @@ class Row(Reader):
     may_wait: bool = False
     waits: bool = False
     closing: Mask | None = None
+    is_quick: bool = False
+    known: KnownState | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 
@@ -265,6 +273,24 @@ class Row(Reader):
     def left(self) -> int:
         """How many more tokens the output may have."""
         return self.request.budget - len(self.tokens) + self.inside
+
+    def follow(self, token: int) -> bool:
+        """Let it go on with a token from a known state to another, with plenty left; False if that is not known."""
+        known = self.known
+        found = None if known is None else known.after.get(token)
+        if found is None:
+            return False
+        state, tokens, text = found
+        request = self.request
+        if state.enough + 2 + len(self.tokens) - self.inside + len(tokens) > request.budget:
+            return False
+        self.pending += tokens
+        self.text += text
+        self.tokens += tokens
+        if state.state != FREE:
+            self.state = state.state + request.start.tail
+        self.known = state
+        return True
 
     def overlap(self, vocabulary: Vocabulary) -> int:
         """How many bytes of the first token of the output belong to the prompt."""

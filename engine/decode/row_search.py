@@ -14,7 +14,7 @@ from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
 from ..search import UNUSABLE, Beam, Greedy, Search, Target
-from .guide_cache import Allowed
+from .guide_cache import FAR, FREE, Allowed, GuideCache, KnownStates, Transition
 from .randomness import uniform
 from .reading import Reading, stack_masks
 from .row import Certain, Request, Row
@@ -33,29 +33,37 @@ class Ending(NamedTuple):
 
 
 class RowSearch:
-    """Rows of one model. What goes wrong with one row becomes its `error`, and does not touch the others."""
+    """Rows of one model. What goes wrong with one row becomes its `error`, and does not touch the others.
+
+    keeps_states: whether rows go on from known state to known state; no use where they do so by themselves
+    """
 
     def __init__(self, model: Model) -> None:
+        self.keeps_states = True
         self._vocabulary = model.vocabulary
         self._eos = frozenset(model.vocabulary.eos_ids)
+        self._free = KnownStates()
 
     def start(self, request: Request, table: BlockTable, *, may_wait: bool = False) -> Row:
         """A row at its beginning; finished already where its text follows from the constraint without a model."""
         row = Row(table, list(request.start.prompt), request, request.first_state, may_wait=may_wait)
+        row.is_quick = self.keeps_states and request.is_unwatched
         self.settle(row)
         return row
 
     def settle(self, row: Row) -> None:
         """Let a row have what follows from its tokens; or let it wait, if that takes long to find out and it may."""
-        row.waits, row.closing = False, None
+        row.waits, row.closing, row.known = False, None, None
         try:
             if row.may_wait:
                 with quickly(QUICK):
                     self._settle(row)
                     if row.finish is None and self.is_tight(row):
                         row.closing = self.closing_mask(row)
+                    self._know(row)
             else:
                 self._settle(row)
+                self._know(row)
         except NotReadyError:
             row.waits = True
         except Exception as error:
@@ -86,7 +94,7 @@ class RowSearch:
     def restart(self, row: Row, table: BlockTable) -> Row:
         """A row with the same tokens that has everything to read again; all but its tokens is made anew."""
         again = Row(table, list(row.request.start.prompt), row.request, row.request.first_state, steps=row.steps)
-        again.may_wait = row.may_wait
+        again.may_wait, again.is_quick = row.may_wait, row.is_quick
         sure = len(row.tokens)
         if row.request.scores:
             sure = min(sure, len(row.scores), len(row.raw_scores), len(row.best) if row.request.best else sure)
@@ -115,9 +123,12 @@ class RowSearch:
 
     def advance(self, reading: Reading[Row]) -> None:
         """Choose a token for each row that has read."""
-        allowed = [self._guarded(row, self._allowed) for row in reading.texts]
+        allowed = [
+            self._guarded(row, self._allowed) if row.known is None else row.known.allowed for row in reading.texts
+        ]
         numbers = [i for i, each in enumerate(allowed) if each is not None]
         tokens = self._select(reading, numbers, allowed, attempt=0)
+        numbers = [i for i in numbers if not reading.texts[i].follow(tokens[i])]
         late = [i for i in numbers if reading.texts[i].error is None and not self.fits(reading.texts[i], tokens[i])]
         if late:
             for i in late:
@@ -147,9 +158,13 @@ class RowSearch:
             return Allowed()
         if self.is_tight(row):
             return self._closing(row)
+        return self._among_all(row, guide_cache, row.state)
+
+    def _among_all(self, row: Row, guide_cache: GuideCache, state: int) -> Allowed:
+        """What a row may choose from where there is plenty left."""
         stop_ids = row.request.stop_ids
-        ids = None if row.request.scores or stop_ids else guide_cache.allowed(row.state).ids
-        return Allowed(ids, guide_cache.mask(row.state, stop_ids) if ids is None else None)
+        ids = None if row.request.scores or stop_ids else guide_cache.allowed(state).ids
+        return Allowed(ids, guide_cache.mask(state, stop_ids) if ids is None else None)
 
     def _narrowed(self, row: Row, allowed: Allowed) -> Allowed:
         """What the controls of repetition and length, and bans, leave of it, as a mask. Raises OptionError."""
@@ -269,8 +284,34 @@ class RowSearch:
             row.overruled |= row.request.overruled(row.tokens, token, ends=True)
             row.finish = "complete" if token in self._eos else "stop"
         else:
+            before, count, length = row.known, len(row.tokens), len(row.text)
             self._append(row, token)
             self.settle(row)
+            if before is not None and row.known is not None:
+                found = Transition(row.known, tuple(row.tokens[count:]), bytes(row.text[length:]))
+                guide_cache = row.guide_cache
+                states = self._free if guide_cache is None else guide_cache.beyond(row.state)[0].states
+                states.follow(before, token, found)
+
+    def _know(self, row: Row) -> None:
+        """Let a row be in a known state, where nothing is to be looked at but which token it chooses."""
+        if not row.is_quick or row.finish is not None or row.state < row.request.start.tail:
+            return
+        stop_ids = row.request.stop_ids
+        if row.guide_cache is None:
+            row.known = self._free.of(FREE, stop_ids)
+            return
+        guide_cache, state = row.guide_cache.beyond(row.state)
+        known = guide_cache.states.of(state, stop_ids)
+        left = row.left
+        if known.enough + 2 > left:
+            if guide_cache.tight(state, left):
+                return
+            if known.enough == FAR:
+                guide_cache.states.allow(known, self._among_all(row, guide_cache, state))
+            enough = guide_cache.enough(state)
+            known.enough = min(known.enough, left - 2 if enough is None else enough)
+        row.known = known
 
     def _append(self, row: Row, token: int) -> None:
         """Add a token to the row; a stop string cuts its text and ends it."""
@@ -342,14 +383,18 @@ def _changed(logits: Tensor, rows: Sequence[Row]) -> Tensor:
 def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
     """The places of requests with equal searches."""
     found: list[tuple[Search, list[int]]] = []
+    last: Search | None = None
+    places: list[int] = []
     for place, request in enumerate(requests):
-        assert not isinstance(request.search, (Beam, Target))
-        for search, places in found:
-            if search is request.search or search == request.search:
-                places.append(place)
-                break
-        else:
-            found.append((request.search, [place]))
+        own = request.search
+        if own is not last:
+            assert not isinstance(own, (Beam, Target))
+            last = own
+            same = next((places for search, places in found if search is own or search == own), None)
+            if same is None:
+                found.append((own, []))
+            places = found[-1][1] if same is None else same
+        places.append(place)
     return found
 
 

@@ -167,6 +167,7 @@ class Loop:
         self._populations = Populations(self.model, self._pool)
         self._lanes = None  # so that a device need not hold what two of them know
         self._lanes = self._make_lanes()
+        self._rows.keeps_states = self._lanes is None
         self._drafter = self._make_drafter()
         self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
 
@@ -338,13 +339,15 @@ class Loop:
         rows: list[Row] = []
         groups: list[Group] = []
         populations: list[Population] = []
+        may_wait = {call: self._may_wait(call) for call in self.calls}
         for entry in plan.everyone():
             work = entry.work
-            if any(reader.pending for reader in work.readers):
-                continue
             if isinstance(work, Row):
-                work.may_wait = self._may_wait(entry.call)
-                rows.append(work)
+                if not work.pending:
+                    work.may_wait = may_wait[entry.call]
+                    rows.append(work)
+            elif any(reader.pending for reader in work.readers):
+                continue
             elif isinstance(work, Group):
                 groups.append(work)
             else:

@@ -11,7 +11,7 @@ import numpy as np
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
     from ..attention import paged
-    from ..decoder import layers, products
+    from ..decoder import biased_layers, layers, products
     from . import bitmask, mask, select
 
     logits = np.zeros((1, 8), np.float32)
@@ -49,6 +49,19 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         (
             "end_layer",
             lambda: layers.end_layer(logits, logits, square, none, norm, 1.0, many[:16], none, square, none, *work),
+        ),
+        ("standardise_rows", lambda: biased_layers.standardise_rows(logits, logits, norm, norm, 1.0)),
+        (
+            "begin_biased_layer",
+            lambda: biased_layers.begin_biased_layer(
+                *(token, stored, stored, logits, zero, norm, norm, 1.0), *(many, many[:, 0], *work)
+            ),
+        ),
+        (
+            "end_biased_layer",
+            lambda: biased_layers.end_biased_layer(
+                logits, logits, square, norm, norm, norm, 1.0, square, norm, square, norm, *work
+            ),
         ),
         (
             "attend_blocks",

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import linear
+from torch.nn.functional import gelu, layer_norm, linear
 from trellm.kernels.decoder import plain
+from trellm.kernels.decoder.biased_layers import begin_biased_layer, bend, end_biased_layer, standardise_rows
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.plain import HeadNorms, Heads
 from trellm.kernels.decoder.products import few_of, lanes_of, product_of, room_of
@@ -125,6 +126,52 @@ def test_layers(tokens: int, heads: Heads, extras: bool, kind: Any) -> None:
     layer.near(layer.residual, residual)
     normalise_rows(layer.residual, layer.residual, layer.norms[0], 1e-6)
     layer.near(layer.residual, plain.norm(residual, None, norm, 1e-6))
+
+
+@pytest.mark.parametrize("kind", TOLERANCES)
+@pytest.mark.parametrize("tokens", [0, 1, 5, 19, 70])
+@pytest.mark.parametrize("heads", [Heads(2, 2, 8), Heads(3, 3, 10)])
+def test_biased_layers(tokens: int, heads: Heads, kind: Any) -> None:
+    """GPT-2's layers, whose norms have biases, beside torch's operations."""
+    width = heads.queries * heads.size
+    layer = Layer(tokens, heads, width, 52, kind, True)
+    residual = torch.from_numpy(layer.residual.copy())
+    norm, after, *shifts = (torch.from_numpy(each) for each in (*layer.norms, *layer.norms[::-1]))
+    product = linear(layer_norm(residual, (width,), norm, shifts[0], 1e-5), *layer.tensors(0)).numpy()
+    parts = product.reshape(tokens, 3, heads.queries, heads.size)
+    kept = [np.full(layer.shape, 9, kind) for _ in range(2)]
+    queries = np.empty((tokens, heads.queries, heads.size), kind)
+    begin_biased_layer(
+        queries, *kept, layer.residual, layer.slots, layer.norms[0], layer.norms[1], 1e-5, layer.weights[0],
+        layer.biases[0], *layer.room,
+    )  # fmt: skip
+    layer.near(queries, torch.from_numpy(parts[:, 0]))
+    for number, stored in enumerate(kept):
+        expected = np.full(layer.shape, 9, kind)
+        for token, slot in enumerate(layer.slots):
+            if slot >= 0:
+                expected[slot // PLACES, :, slot % PLACES] = parts[token, number + 1]
+        layer.near(stored, torch.from_numpy(expected))
+
+    down, down_bias = numbers(20, width, 104, kind=kind), layer.biases[3]
+    residual += linear(torch.from_numpy(layer.mixed), *layer.tensors(1))
+    inner = linear(layer_norm(residual, (width,), after, shifts[1], 1e-5), *layer.tensors(2))
+    residual += linear(gelu(inner, approximate="tanh"), torch.from_numpy(down), torch.from_numpy(down_bias))
+    end_biased_layer(
+        layer.residual, layer.mixed, layer.weights[1], layer.biases[1], layer.norms[1], layer.norms[0], 1e-5,
+        layer.weights[2], layer.biases[2], down, down_bias, *layer.room[:2], *room_of(104, 104, kind),
+    )  # fmt: skip
+    layer.near(layer.residual, residual)
+    standardise_rows(layer.residual, layer.residual, layer.norms[0], layer.norms[1], 1e-5)
+    layer.near(layer.residual, layer_norm(residual, (width,), norm, shifts[0], 1e-5))
+
+
+def test_gelu_far_from_zero() -> None:
+    x = np.array([-1e30, -200, -9, -1, -0.0, 0, 1, 9, 200, 1e30], np.float32)
+    found = x.copy()
+    with np.errstate(over="ignore"):
+        bend(found, len(found))
+    np.testing.assert_allclose(found, gelu(torch.from_numpy(x), approximate="tanh").numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_gates_far_from_zero() -> None:

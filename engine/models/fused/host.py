@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor
 from ....kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from ....kernels.decoder.products import lanes_of, room_of
 from ..blocks.storage import IN_PLACE, LayerBlocks
-from .decoder import Attend, FusedDecoder
+from .decoder import FusedDecoder
+from .prepared import Attend
 from .weights import LayerWeights, norm_of
 
 Reals = NDArray[Any]
@@ -57,6 +58,11 @@ class _After(NamedTuple):
     down_bias: Reals
 
 
+def has_use_of_threads(numbers: int) -> bool:
+    """Whether torch multiplies by so many numbers of an MLP faster, since it has several threads."""
+    return numbers > _LARGE and torch.get_num_threads() > _FEW_THREADS
+
+
 class HostDecoder(FusedDecoder):
     """Runs the stock layers of the Llama family on a CPU, in float32 and float64, on one thread.
 
@@ -67,12 +73,12 @@ class HostDecoder(FusedDecoder):
     """
 
     @classmethod
-    def of(cls, body: Any, config: Any) -> FusedDecoder | None:
-        """A decoder as `FusedDecoder.of` has it, where one thread is as fast as torch's are."""
+    def of(cls, body: Any, config: Any) -> Self | None:
+        """A decoder as `PreparedBody.of` has it, where one thread is as fast as torch's are."""
         sizes: list[Any] = [getattr(config, name, None) for name in ("hidden_size", "intermediate_size")]
         # Configurations of other layers may have a number for each, or none.
-        large = all(isinstance(size, int) for size in sizes) and 3 * math.prod(sizes) > _LARGE
-        return None if large and torch.get_num_threads() > _FEW_THREADS else super().of(body, config)
+        large = all(isinstance(size, int) for size in sizes) and has_use_of_threads(3 * math.prod(sizes))
+        return None if large else super().of(body, config)
 
     def _states(
         self,

@@ -15,16 +15,18 @@ from ..blocks.packed import PackedReader
 from ..blocks.step import DeviceStep, Step
 from ..blocks.storage import BlockStorage
 from .decoder import FusedDecoder
+from .gpt2 import Gpt2Decoder
 from .host import HostDecoder
+from .prepared import PreparedBody
 
-DECODERS: dict[str, type[FusedDecoder]] = {"cpu": HostDecoder, "cuda": FusedDecoder}
-"""What runs a body, by its device."""
+DECODERS: dict[str, Sequence[type[PreparedBody]]] = {"cpu": (HostDecoder, Gpt2Decoder), "cuda": (FusedDecoder,)}
+"""What runs bodies, by their device."""
 
 
 class FusedReader(PackedReader):
     """Runs packed steps by a fused decoder; as `PackedReader` does if its body is changed later."""
 
-    def __init__(self, body: Any, config: Any, run: Callable[..., Tensor], fused: FusedDecoder) -> None:
+    def __init__(self, body: Any, config: Any, run: Callable[..., Tensor], fused: PreparedBody) -> None:
         super().__init__(body, config, run)
         self.fused = fused
 
@@ -64,6 +66,8 @@ class FusedReader(PackedReader):
 
 def fused_reader(body: Any, config: Any, run: Callable[..., Tensor]) -> FusedReader | None:
     """A reader for a body whose states are wanted; None if there is no fused decoder for it."""
-    decoder = DECODERS.get(body.device.type)
-    fused = None if decoder is None else decoder.of(body, config)
-    return None if fused is None else FusedReader(body, config, run, fused)
+    for decoder in DECODERS.get(body.device.type, ()):
+        fused = decoder.of(body, config)
+        if fused is not None:
+            return FusedReader(body, config, run, fused)
+    return None

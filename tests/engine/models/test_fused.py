@@ -76,7 +76,7 @@ def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """What runs fused on the CPU: by kernels for it, or by torch operations, as on a GPU."""
     if "TRELLM_TEST_DEVICE" in os.environ:
         pytest.skip("models are on a device")
-    monkeypatch.setitem(fused_reader.DECODERS, "cpu", request.param)
+    monkeypatch.setitem(fused_reader.DECODERS, "cpu", (request.param,))
     return request.param
 
 

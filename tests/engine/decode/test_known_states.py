@@ -1,0 +1,130 @@
+"""Rows that go on from known state to known state: what they do is what they would do by asking each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trellm import Generator, Greedy, Sample, generate
+from trellm.engine.decode import guide_cache
+from trellm.engine.decode.guide_cache import FREE, Allowed, KnownStates, Transition
+from trellm.engine.decode.row import Row
+from trellm.engine.decode.row_search import RowSearch
+
+from ..machines import TABLE, VOCABULARY, letters_model, machines
+
+Said = list[tuple[tuple[int, ...], str, str]]
+
+
+@pytest.fixture(scope="module")
+def followed() -> Iterator[list[int]]:
+    """The tokens that rows went on with by what was known."""
+    taken: list[int] = []
+    follow = Row.follow
+
+    def counted(row: Row, token: int) -> bool:
+        if not follow(row, token):
+            return False
+        taken.append(token)
+        return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Row, "follow", counted)
+        yield taken
+
+
+def said(generator: Any, asking: bool, **options: Any) -> Said:
+    """What comes of three prompts, twice, so that the second time much is known; `asking` each time, or by that."""
+    with pytest.MonkeyPatch.context() as patch:
+        if asking:
+            patch.setattr(RowSearch, "_know", lambda self, row: None)
+        found = [
+            each for _ in range(2) for each in generator.run(["a", "ab", "c"], heal=False, progress=False, **options)
+        ]
+    flat = [one for each in found for one in (each if isinstance(each, list) else [each])]
+    return [(tuple(each.token_ids), each.text, each.finish_reason) for each in flat]
+
+
+@pytest.mark.usefixtures("followed")
+@given(
+    machines(),
+    st.integers(0, 12),
+    st.sampled_from([Greedy(), Sample(temperature=2.0, n=4), Sample(top_k=2)]),
+    st.booleans(),
+    st.sets(st.integers(0, 4), max_size=1),
+)
+@settings(max_examples=60, derandomize=True, deadline=None)
+def test_texts_are_the_same(
+    table_guide: Any,
+    machine: tuple[list[dict[int, int]], set[int]],
+    spare: int,
+    search: Any,
+    listed: bool,
+    stop_ids: set[int],
+) -> None:
+    """Forced tokens, budgets that get tight, few tokens allowed; free texts with stop ids."""
+    guide = table_guide(VOCABULARY, *machine)
+    some = (lambda ids, tokens: TABLE[ids[-1], list(tokens)]) if listed else None
+    model = letters_model(some_logits=some)
+    options = {
+        "max_tokens": guide.distance(guide.start) + spare + 1,
+        "search": search,
+        "seed": spare,
+    }
+    known, asked = (said(Generator(model, guide), asking, **options) for asking in (False, True))
+    assert known == asked
+    free, options = generate.text(model), {**options, "stop_ids": sorted(stop_ids)}
+    assert said(free, False, **options) == said(free, True, **options)
+
+
+def test_much_is_followed(followed: list[int], table_guide: Any) -> None:
+    """The second of two equal texts asks nothing but at its end; forced tokens come with those before them."""
+    likely, other = sorted((3, 4), key=lambda token: -TABLE[2, token])
+    guide = table_guide(VOCABULARY, [{0: 1, 1: 1}, {2: 2}, {likely: 0, other: 3}, {}], {3})
+    generator = Generator(letters_model(), guide)
+    generator("a", max_tokens=60, heal=False)
+    followed.clear()
+    text = generator.run("a", max_tokens=60, heal=False)
+    assert len(text.token_ids) > 40
+    assert len(followed) + 8 > 2 / 3 * len(text.token_ids)  # of three tokens two are chosen
+
+
+def test_what_takes_too_much_room_is_forgotten(
+    followed: list[int], table_guide: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = table_guide(VOCABULARY, [{0: 1, 1: 1, 2: 0}, {2: 2, 0: 0}, {3: 0, 4: 0}], {0})
+    expected = said(Generator(letters_model(), guide), True, max_tokens=30)
+    monkeypatch.setattr(guide_cache, "_MOST_BYTES", 1500)
+    followed.clear()
+    generator = Generator(letters_model(), guide)
+    assert said(generator, False, max_tokens=30) == expected
+    assert followed
+
+
+def test_equal_masks_are_one() -> None:
+    states = KnownStates()
+    first, second, other = (states.of(number, frozenset()) for number in range(3))
+    for state, text in ((first, b"abcd"), (second, b"abcd"), (other, b"abce")):
+        mask = torch.frombuffer(bytearray(text), dtype=torch.int32).numpy().view("uint32")
+        states.allow(state, Allowed(mask=mask))
+    assert first.allowed is second.allowed is not other.allowed
+    assert states.of(0, frozenset()) is first is not states.of(0, frozenset([1]))
+    assert states.of(FREE, frozenset()).enough == 0 < first.enough
+    states.follow(first, 7, Transition(other, (7,), b"x"))
+    assert first.after[7].state is other
+
+
+@pytest.mark.parametrize("left", [2, 3, 4, 5])
+def test_a_row_with_little_left_asks(left: int, table_guide: Any) -> None:
+    """A known transition is not followed where the text may not come to its end behind it."""
+    guide = table_guide(VOCABULARY, [{0: 1}, {1: 1, 2: 2}, {3: 3}, {}], {3})
+    generator = Generator(letters_model(), guide)
+    generator("a", max_tokens=60, heal=False)
+    for tokens in range(guide.distance(guide.start), guide.distance(guide.start) + left):
+        text = generator.run("a", max_tokens=tokens, heal=False)
+        assert text.finish_reason == "complete"
+        assert len(text.token_ids) <= tokens
