@@ -22,7 +22,7 @@ from .blocks.states import StateStorage
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .fused.reader import fused_reader
-from .generation_config import begin_of, suppressed_of
+from .generation_config import begin_of, forces_end, suppressed_of
 from .head import Head, find_head
 from .nearness import distance, is_rounding, tolerance
 from .no_memory import NoMemory
@@ -69,6 +69,7 @@ class DecoderModel(Sendable):
         self._reader = self._probe()
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
         self.suppressed = suppressed_of(model, self._width)
+        self.forces_end = forces_end(model, tokenizer)
         self.begin_id = begin_of(model, self._width)
 
     def _layer_kinds(self) -> list[Kind]:
