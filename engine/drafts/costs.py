@@ -9,8 +9,8 @@ _OUTLIER = 3.0
 _MARGIN = 1.1
 _DOUBT = 0.004
 _SURE = 0.8
-"""A slope by which not even guesses that are so likely to be right would pay shrinks by that share with each step: where
-no guess is read nothing else would correct it."""
+"""A slope by which not even guesses that are so likely to be right would pay shrinks by that share with each step:
+where no guess is read nothing else would correct it."""
 FREE_TOKENS = 15
 """Until it is measured, so many more tokens are taken to cost as much as a step of one."""
 
