@@ -5,7 +5,9 @@ from __future__ import annotations
 _FORGET = 0.97
 _RIDGE = 2.0
 """A slope that was measured before counts as much as steps whose sizes vary by so much."""
-_OUTLIER = 3.0
+_OUTLIER = 2.0
+_STALE = 3.0
+"""A step that is so many times as quick as expected says that what was measured before is true no more."""
 _MARGIN = 1.1
 _DOUBT = 0.004
 _SURE = 0.8
@@ -44,7 +46,7 @@ class Costs:
             self._begin(tokens, seconds)
             return
         self._steps += 1
-        if _OUTLIER * seconds < self.time(tokens):
+        if _STALE * seconds < self.time(tokens):
             self._begin(tokens, seconds)  # kernels were compiled or read before, or the machine was busy
             return
         if self._steps > FREE_TOKENS:
