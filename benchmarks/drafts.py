@@ -1,6 +1,6 @@
 """Drafts: the time of texts that can be guessed, and of some that cannot, with and without them.
 
-    python benchmarks/drafts.py [--rounds 5 --steps 500] [--save]
+    python benchmarks/drafts.py [--rounds 9 --steps 700] [--save]
 
 On one core with one thread, with and without in turn; medians of processor time, and the ratio of each round. Two
 models: one of two layers, over characters and a few words, which learns to go on with what stands in its prompt while
@@ -167,7 +167,7 @@ def measure(model: str, task: str, run: Callable[[bool], Any], rounds: int) -> d
 def main() -> None:
     """Train, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=700, help="of training")
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()

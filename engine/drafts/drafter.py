@@ -221,7 +221,8 @@ class Drafter:
     def _quote(self, row: Row, trail: Trail) -> None:
         """Where the row's constraint is a quotation, look up how it goes on."""
         guide_cache = row.guide_cache
-        if trail.quoted or guide_cache is None:
+        # The tokens of a document take as long to find out as a small model's pass.
+        if trail.quoted or guide_cache is None or trail.is_sure:
             return
         is_likely = self.costs.pays(trail.odds.of(QUOTED), 1, 1)
         if is_likely or len(row.tokens) % SELDOM == 0:
