@@ -3,8 +3,8 @@
     python benchmarks/drafts.py [--rounds 9 --steps 700] [--save]
 
 On one core with one thread, with and without in turn; medians of processor time, and the ratio of each round. Two
-models: one of two layers, over characters and a few words, which learns to go on with what stands in its prompt while
-the benchmark runs (random characters, repeated; a minute or two), and the small model of the package. `same`: whether
+models: one of two layers, over words and characters, which learns to go on with what stands in its prompt while
+the benchmark runs (random tokens, repeated; a minute), and the small model of the package. `same`: whether
 the tokens were the same with and without, as those of equal numbers are; in float32 two nearly equal logits may change
 places in a wider step.
 """
