@@ -48,7 +48,7 @@ NOT_TEXT = {
 }
 KEPT = {
     "PackedReader": "packed blocks", "FusedReader": "packed blocks", "PaddedReader": "padded blocks",
-    "EqualReader": "blocks, rows of equal lengths", "WholeReader": "none",
+    "AlignedReader": "blocks, padded in front", "EqualReader": "blocks, rows of equal lengths", "WholeReader": "none",
 }  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """Drafts: the time of texts that can be guessed, and of some that cannot, with and without them.
 
-    python benchmarks/drafts.py [--rounds 5 --steps 500] [--save]
+    python benchmarks/drafts.py [--rounds 9 --steps 700] [--save]
 
 On one core with one thread, with and without in turn; medians of processor time, and the ratio of each round. Two
-models: one of two layers, over characters and a few words, which learns to go on with what stands in its prompt while
-the benchmark runs (random characters, repeated; a minute or two), and the small model of the package. `same`: whether
+models: one of two layers, over words and characters, which learns to go on with what stands in its prompt while
+the benchmark runs (random tokens, repeated; a minute), and the small model of the package. `same`: whether
 the tokens were the same with and without, as those of equal numbers are; in float32 two nearly equal logits may change
 places in a wider step.
 """
@@ -24,17 +24,18 @@ from recording import pin_to_one_core, save, show
 
 RATE = 2e-3
 WIDTH = 128
-ROWS = 16
-LONGEST = 40
-"""Tokens that are repeated; the record is about as long."""
+READ = 1200
+"""Tokens of a step of training."""
+SHORTEST, LONGEST = 16, 96
+"""Tokens that are repeated: few at first, from which it is learnt soonest; the passage and the record have about 75."""
 PASSAGE = (
     "The lamplighter of Quivermoor kept a ledger bound in blue cloth. In it he wrote the hour of every flame, the wind "
     "that troubled it, and the names of those who walked below: Zadie Brumfeld with her two grey dogs, Oskar Vint the "
-    "clockmaker, and, on Thursdays, a tall stranger who never gave any name at all but tipped his hat to each lamp."
+    "clockmaker, and on Thursdays a tall stranger who never gave any name at all but tipped his hat to each lamp."
 )
-FIELDS = ("order", "seal")
-TOKENS = (*FIELDS, '":Ġ"', '",Ġ"')
-"""Beside characters; the model goes by two tokens, which must tell what is to be repeated."""
+FIELDS = ("order", "seal", "berth")
+TOKENS = (*(f'{name}":Ġ"' for name in FIELDS), '",Ġ"', *(f"Ġ{word.strip('.,:')}" for word in PASSAGE.split()[1:]))
+"""Beside characters; the model goes by the last tokens, mostly by one, which must tell what is to be repeated."""
 BILL = "On 3 March 2021, Brela Stonkard bought the copper kettle from Velmor Trading. The bill has not been paid."
 SENTENCE = f"{BILL}\n\nWhat was bought, when, and from whom? Quote the sentence.\nAnswer: "
 ASKED = f"{BILL}\n\nFields: buyer (string), item (string), seller (string), date (string)\nAnswer:\n"
@@ -52,18 +53,10 @@ def schema(names: Sequence[str]) -> dict[str, Any]:
 
 
 def record(length: int) -> str:
-    """A record as JSON whose values are codes of so many characters, in which no two characters come twice."""
-    pick, seen = random.Random(0), set[str]()
-    values: list[str] = []
-    for _ in FIELDS:
-        code = pick.choice(string.ascii_uppercase)
-        while len(code) < length:
-            letter = pick.choice(string.ascii_letters + string.digits + "-/")
-            if code[-1] + letter not in seen:
-                seen.add(code[-1] + letter)
-                code += letter
-        values.append(code)
-    return json.dumps(dict(zip(FIELDS, values, strict=True)))
+    """A record as JSON whose values are codes of so many characters, none of which comes twice."""
+    letters = random.Random(0).sample(string.ascii_letters + string.digits, len(FIELDS) * length)
+    codes = ["".join(letters[start : start + length]) for start in range(0, len(letters), length)]
+    return json.dumps(dict(zip(FIELDS, codes, strict=True)))
 
 
 def copying_model(steps: int) -> Any:
@@ -75,7 +68,7 @@ def copying_model(steps: int) -> Any:
 
     transformers.set_seed(0)
     letters = [c for c in sorted(pre_tokenizers.ByteLevel.alphabet()) if c.isascii()]
-    merges = list(dict.fromkeys((text[:i], text[i]) for text in TOKENS for i in range(1, len(text))))
+    merges = list(dict.fromkeys((text[:i], text[i]) for text in (*TOKENS, "The") for i in range(1, len(text))))
     tokens = ["<bos>", "<eos>", *letters, "Ġ", "Ċ", *(left + right for left, right in merges)]
     backend = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -103,9 +96,11 @@ def learn(network: Any, size: int, steps: int) -> None:
     begin = time.monotonic()
     right = 0.0
     for step in range(steps):
-        length = int(torch.randint(8, LONGEST, ()))
-        before, between = (torch.randint(2, size, (ROWS, int(torch.randint(1, 10, ())))) for _ in range(2))
-        repeated = torch.randint(2, size, (ROWS, length))
+        most = SHORTEST + (LONGEST - SHORTEST) * min(max(2 * step / steps - 0.8, 0), 1)
+        length = int(torch.randint(int(most) // 2, int(most) + 1, ()))
+        rows = READ // (2 * length + 10)
+        before, between = (torch.randint(2, size, (rows, int(torch.randint(1, 10, ())))) for _ in range(2))
+        repeated = torch.randint(2, size, (rows, length))
         ids = torch.cat([before, repeated, between, repeated], 1)
         logits = network(input_ids=ids, use_cache=False).logits[:, 1 - length : -1]
         loss: Any = torch.nn.functional.cross_entropy(logits.flatten(0, 1), repeated[:, 2:].flatten())
@@ -172,8 +167,8 @@ def measure(model: str, task: str, run: Callable[[bool], Any], rounds: int) -> d
 def main() -> None:
     """Train, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=500, help="of training")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=700, help="of training")
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
     pin_to_one_core()

@@ -44,7 +44,9 @@ class BeamSearch:
     def start(self, request: Request, table: BlockTable) -> Group:
         """A prompt at its beginning, as a single beam."""
         search, start = _search_of(request), request.start
-        finished = Finished(search, request.budget + start.tail, by_text=start.guide_cache is not None)
+        finished = Finished(
+            search, request.budget + request.forces_end + start.tail, by_text=start.guide_cache is not None
+        )
         recorder = Recorder(search, self._vocabulary) if request.trace else None
         beams = [Hypothesis((), b"", request.first_state)]
         return Group(request, finished, beams, [Reader(table, list(start.prompt))], recorder)
@@ -202,16 +204,37 @@ class BeamSearch:
             taken = self._taken(group, self._best([group], logits, masks)[0])
         if group.request.scores:
             taken = self._with_logprobs(group, taken, logits, masks)
+        group.finished.add([after for _, after in taken if after.finish is not None])
+        taken = self._forced_to_end(group, taken)
         if group.recorder is not None:
             banked = ((one, after, group.progress(one) if group.has_goals else None) for one, after in taken)
             group.recorder.add((group.beams[one.beam], one.token, after, bank) for one, after, bank in banked)
         running = [(one.beam, after) for one, after in taken if after.finish is None]
-        group.finished.add([after for _, after in taken if after.finish is not None])
         if not running and not group.finished.best:
             raise _unusable(group)
         group.settled = not running or group.finished.settled(max((after for _, after in running), key=_total))
         group.readers = self._split(group, running)
         group.beams = [after for _, after in running]
+
+    def _forced_to_end(
+        self, group: Group, taken: list[tuple[Candidate, Hypothesis]]
+    ) -> list[tuple[Candidate, Hypothesis]]:
+        """Candidates of which those at the end of the budget got the EOS that is forced there, and were entered.
+
+        That is a further step of transformers, which may be at its end before.
+        """
+        running = [after for _, after in taken if after.finish is None]
+        if not group.request.forces_end or not running or group.finished.settled(max(running, key=_total)):
+            return taken
+        found = [
+            (one, replace(after, length=after.length + 1, finish="length"))
+            if after.finish is None and group.left(after) == 0
+            else (one, after)
+            for one, after in taken
+        ]
+        cut = [after for (_, before), (_, after) in zip(taken, found, strict=True) if after is not before]
+        group.finished.add(cut)
+        return found
 
     def _split(self, group: Group, running: Sequence[tuple[int, Hypothesis]]) -> list[Reader]:
         """Give each beam what its parent has read: to the first child of a parent its table, to others a fork."""
@@ -278,7 +301,7 @@ class BeamSearch:
         guide_cache = request.guide_cache(state)
         if guide_cache is not None:
             state = guide_cache.guide.advance(state, one.token)
-        if len(tokens) - inside == request.budget:
+        if len(tokens) - inside == request.budget and not request.forces_end:
             finish = "length" if request.may_be_cut else "complete"
         if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
             text, finish = text[:at], "stop"

@@ -45,8 +45,9 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
             raise OptionError(f"stop_ids: {token} is not a token id; they go from 0 to {model.vocabulary.size - 1}")
     suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
     spelt = suppressed.of(model.vocabulary)
+    forces_end: bool = getattr(model, "forces_end", False)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
-        if job.guide_cache is not None and not job.guide_cache.free and (stop or stop_ids):
+        if not _is_free(job) and (stop or stop_ids):
             raise OptionError(
                 "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
@@ -54,27 +55,35 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
             raise OptionError(f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget}")
+        needed = 0 if start.guide_cache is None else start.guide_cache.distance
+        # A text of no token would say nothing, and one that lacks a goal is none.
+        is_last = forces_end and _is_free(job) and budget > max(needed, 1)
         for sample in range(1 if isinstance(options.search, (Beam, Target)) else options.search.n):
             key = row_key(seed, sample)
             yield Request(
                 number,
                 sample,
                 start,
-                budget,
+                budget - is_last,
                 key,
                 stop,
                 stop_ids,
                 options.controls,
                 options.search,
                 bias,
-                suppressed if job.guide_cache is None or job.guide_cache.free else spelt,
+                suppressed if _is_free(job) else spelt,
                 scores=bool(options.logprobs) or options.diagnostics,
                 best=0 if isinstance(options.logprobs, bool) else options.logprobs,
                 diagnostics=options.diagnostics,
                 trace=options.trace,
                 draft=options.draft,
                 learns=options.seed is None,
+                forces_end=is_last,
             )
+
+
+def _is_free(job: Job) -> bool:
+    return job.guide_cache is None or job.guide_cache.free
 
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:

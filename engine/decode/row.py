@@ -38,6 +38,7 @@ class Request:
     bias: what is added to the scores of tokens; suppressed: tokens that are chosen only where nothing else is left
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     best: of how many tokens, the likeliest, they are recorded besides
+    forces_end: whether EOS itself, with the probability 1, comes behind the last token of the budget
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
     draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
@@ -61,6 +62,7 @@ class Request:
     trace: bool = False
     draft: bool | Model = True
     learns: bool = False
+    forces_end: bool = False
 
     @property
     def width(self) -> int:

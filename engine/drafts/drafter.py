@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from ...guides.protocol import DEAD
@@ -45,10 +46,14 @@ class Asking(NamedTuple):
 
 @dataclass(slots=True)
 class Drafted:
-    """The guesses of a step, by their rows, and which of their places will want the logits of all tokens."""
+    """The guesses of a step, by their rows, and which of their places will want the logits of all tokens.
+
+    further: seconds in which tokens behind the first of each row were chosen, which would have been spent in any case
+    """
 
     tokens: dict[Row, list[int]] = field(default_factory=dict[Row, list[int]])
     wide: dict[Row, list[int]] = field(default_factory=dict[Row, list[int]])
+    further: float = 0.0
 
     @property
     def count(self) -> int:
@@ -124,8 +129,9 @@ class Drafter:
     def advance(self, reading: Reading[Row], found: Drafted) -> None:
         """Choose tokens for rows that have read, one after the other as long as guesses are right."""
         at = dict.fromkeys(found.tokens, 0)
+        self._rows.advance(reading)
+        begin = perf_counter()
         while reading.texts:
-            self._rows.advance(reading)
             going: list[int] = []
             shifts: list[int] = []
             for number, row in enumerate(reading.texts):
@@ -148,6 +154,9 @@ class Drafter:
                 elif right:
                     row.pending = pending[right:]
             reading = reading.further(going, shifts)
+            if reading.texts:
+                self._rows.advance(reading)
+        found.further = perf_counter() - begin
         for row in found.tokens:
             self._pool.shrink(row.table)
 
@@ -212,7 +221,8 @@ class Drafter:
     def _quote(self, row: Row, trail: Trail) -> None:
         """Where the row's constraint is a quotation, look up how it goes on."""
         guide_cache = row.guide_cache
-        if trail.quoted or guide_cache is None:
+        # The tokens of a document take as long to find out as a small model's pass.
+        if trail.quoted or guide_cache is None or trail.is_sure:
             return
         is_likely = self.costs.pays(trail.odds.of(QUOTED), 1, 1)
         if is_likely or len(row.tokens) % SELDOM == 0:

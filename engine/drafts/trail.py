@@ -56,6 +56,11 @@ class Trail:
         if not goes_on or self._agreeing < _SURE:
             self._find()
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether what the text repeats is as likely to be right as how a quotation goes on."""
+        return self._agreeing >= _SURE and self.odds.of(kind_of(self._agreeing)) >= self.odds.of(QUOTED)
+
     def guesses(self, most: int) -> list[tuple[int, int]]:
         """The next tokens, up to so many, each with its kind: of a quotation, else of what the text repeats."""
         if self.quoted:

@@ -16,13 +16,13 @@ from ..memory.tables import BlockTable, Chunk
 from ..sending.origin import Sendable
 from .blocks.masks import AttentionMasks
 from .blocks.packed import PackedReader
-from .blocks.padded import EqualReader, PaddedReader, Reader, WholeReader
+from .blocks.padded import AlignedReader, EqualReader, PaddedReader, Reader, WholeReader
 from .blocks.reach import Kind, layer_kinds
 from .blocks.states import StateStorage
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .fused.reader import fused_reader
-from .generation_config import begin_of, suppressed_of
+from .generation_config import begin_of, forces_end, suppressed_of
 from .head import Head, find_head
 from .nearness import distance, is_rounding, tolerance
 from .no_memory import NoMemory
@@ -69,6 +69,7 @@ class DecoderModel(Sendable):
         self._reader = self._probe()
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
         self.suppressed = suppressed_of(model, self._width)
+        self.forces_end = forces_end(model, tokenizer)
         self.begin_id = begin_of(model, self._width)
 
     def _layer_kinds(self) -> list[Kind]:
@@ -132,6 +133,8 @@ class DecoderModel(Sendable):
             yield lambda: PaddedReader(
                 self.device, AttentionMasks(self._config, implementation, self.model.dtype), self._run
             )
+        if self.window is None:  # else blocks are given up, and columns would be missing
+            yield lambda: AlignedReader(self.device, takes_positions, self._run)
         yield lambda: EqualReader(self.device, takes_positions, self._run)
 
     def _recurrent_ways(self) -> Iterator[Callable[[], Reader]]:
@@ -164,7 +167,10 @@ class DecoderModel(Sendable):
         expected: list[Tensor] = []
         # The second time the longer text is the one that is padded, where rows are padded. Where layers keep states a
         # text also goes on with a single token, which models do in another way.
-        for ends in ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7)):
+        ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7))
+        if isinstance(reader, AlignedReader):
+            ends_of_both = ((1, 4), (3, 6), (4, 7))
+        for ends in ends_of_both:
             chunks = [Chunk(table, text[len(table.tokens) : end]) for table, end in zip(tables, ends, strict=True)]
             found.append(self.logits(reader.read(chunks, storage), [0, 1], None))
             expected.append(logits[[end - 1 for end in ends]].float())

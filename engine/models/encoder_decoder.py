@@ -15,7 +15,7 @@ from ..memory.tables import BlockTable, Chunk
 from ..sending.origin import Sendable
 from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
-from .generation_config import suppressed_of
+from .generation_config import forces_end, suppressed_of
 from .head import find_head
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
@@ -55,6 +55,7 @@ class EncoderDecoderModel(Sendable):
         self.sparse_head_limit = self._head.sparse_head_limit if self.device.type == "cpu" else 0
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
         self.suppressed = suppressed_of(model, self._width)
+        self.forces_end = forces_end(model, tokenizer)
         self.text_prefix = _text_prefix(tokenizer, self.vocabulary)
 
     @torch.inference_mode()

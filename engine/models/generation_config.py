@@ -10,14 +10,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..decode.bias import Suppressed
+from .eos import eos_ids
 
 _NEUTRAL: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "num_beams": 1, "length_penalty": 1.0, "early_stopping": False,
     "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0, "min_new_tokens": 0, "max_length": 20,
     "top_h": 1.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "encoder_repetition_penalty": 1.0,
     "encoder_no_repeat_ngram_size": 0, "guidance_scale": 1.0, "num_beam_groups": 1, "diversity_penalty": 0.0,
+    "num_return_sequences": 1, "renormalize_logits": False, "remove_invalid_values": False,
 }  # fmt: skip
 """Values that change nothing; None is one of every field."""
+_FACTS = (
+    "eos_token_id", "bos_token_id", "decoder_start_token_id", "suppress_tokens", "begin_suppress_tokens",
+    "bad_words_ids",
+)  # fmt: skip
 _OPTIONS = {
     "repetition_penalty": "repetition_penalty", "no_repeat_ngram_size": "no_repeat_ngram_size",
     "min_length": "min_tokens", "min_new_tokens": "min_tokens", "max_length": "max_tokens",
@@ -26,12 +32,29 @@ _OPTIONS = {
 _OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p")
 _OF_BEAMS = ("length_penalty", "early_stopping")
 _MISSING = (
-    "forced_eos_token_id", "sequence_bias", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty", "guidance_scale", "penalty_alpha", "dola_layers", "watermarking_config",
-    "constraints", "force_words_ids", "renormalize_logits",
+    "sequence_bias", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
+    "guidance_scale", "penalty_alpha", "dola_layers", "watermarking_config", "constraints", "force_words_ids",
+    "renormalize_logits", "max_time", "remove_invalid_values",
 )  # fmt: skip
 _MISSING_OF_SAMPLES = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _MISSING_OF_BEAMS = ("num_beam_groups", "diversity_penalty")
+_SEARCHES = ("do_sample", "num_beams", "num_return_sequences")
+_MEANINGLESS = (
+    "pad_token_id", "use_cache", "cache_config", "max_cache_len", "prefill_chunk_size", "low_memory",
+    "compile_config", "disable_compile", "continuous_batching_config", "return_dict_in_generate", "output_attentions",
+    "output_hidden_states", "output_scores", "output_logits", "token_healing", "transformers_version", "is_assistant",
+    "num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_early_exit",
+    "assistant_lookbehind", "assistant_ensemble_weight", "target_lookbehind", "prompt_lookup_num_tokens",
+    "max_matching_ngram_size", "speculation_type", "use_mtp",
+)  # fmt: skip
+"""Memory, speed, what is returned, and smaller models, which only a call can bring; healing is on by itself."""
+_SPECIAL = ("forced_bos_token_id", "forced_eos_token_id", "cache_implementation")
+"""Facts for some models or values, and named for the others."""
+FIELDS = frozenset(
+    (*_FACTS, *_OPTIONS, *_OF_SAMPLES, *_OF_BEAMS, *_MISSING, *_MISSING_OF_SAMPLES, *_MISSING_OF_BEAMS, *_SEARCHES,
+     *_MEANINGLESS, *_SPECIAL)
+)  # fmt: skip
+"""The fields of which it is known what becomes of them. Any other that a config has is named."""
 _TOP_K = 50
 """What transformers takes where a config asks for random choice and has no top_k."""
 
@@ -55,18 +78,34 @@ def begin_of(model: Any, size: int) -> int | None:
     return None
 
 
-def warn_of(model: Any) -> None:
+def forces_end(model: Any, tokenizer: Any) -> bool:
+    """Whether the last token of a free text's budget is EOS, as the model's own `generate` has it."""
+    forced = _listed(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
+    ends = eos_ids(model, tokenizer) or _listed(getattr(tokenizer, "eos_token_id", None))
+    return bool(forced) and set(forced) <= set(ends)
+
+
+def warn_of(model: Any, tokenizer: Any) -> None:
     """One warning that names what a model's generation config asks for and callers must ask for themselves."""
     config: Any = getattr(model, "generation_config", None)
     is_random, width = bool(getattr(config, "do_sample", None)), getattr(config, "num_beams", None) or 1
     options = [f"{ours}={value!r}" for name, ours in _OPTIONS.items() if (value := _value(config, name)) is not None]
+    several = _said(config, ["num_return_sequences"], "n")
     if width > 1:
-        options.insert(0, f"search=Beam({', '.join([str(width), *_said(config, _OF_BEAMS)])})")
+        options.insert(0, f"search=Beam({', '.join([str(width), *_said(config, _OF_BEAMS), *several])})")
     elif is_random:
         given = _said(config, _OF_SAMPLES)
         top_k = [f"top_k={_TOP_K}"] if getattr(config, "top_k", None) is None else []
-        options.insert(0, f"search=Sample({', '.join([*given, *top_k])})")
-    names = (*_MISSING, *(_MISSING_OF_SAMPLES if is_random else ()), *(_MISSING_OF_BEAMS if width > 1 else ()))
+        options.insert(0, f"search=Sample({', '.join([*given, *top_k, *several])})")
+    names = [*_MISSING, *(_MISSING_OF_SAMPLES if is_random else ()), *(_MISSING_OF_BEAMS if width > 1 else ())]
+    if not getattr(model.config, "is_encoder_decoder", False):
+        names.append("forced_bos_token_id")
+    if not forces_end(model, tokenizer):
+        names.append("forced_eos_token_id")
+    if getattr(config, "cache_implementation", None) == "quantized":
+        names.append("cache_implementation")
+    known: dict[str, Any] = {} if config is None else vars(config)
+    names += [name for name in known if name not in FIELDS and not name.startswith("_")]
     missing = _said(config, names)
     told = [f"give {', '.join(options)} to calls, or leave it"] if options else []
     told += [f"{', '.join(missing)} have no effect"] if missing else []
@@ -84,8 +123,13 @@ def _value(config: Any, name: str) -> Any:
     return None if value == _NEUTRAL.get(name) or (name == "top_k" and not value) else value
 
 
-def _said(config: Any, names: Iterable[str]) -> list[str]:
-    return [f"{name}={value!r}" for name in names if (value := _value(config, name)) is not None]
+def _said(config: Any, names: Iterable[str], called: str | None = None) -> list[str]:
+    return [f"{called or name}={value!r}" for name in names if (value := _value(config, name)) is not None]
+
+
+def _listed(ids: Any) -> list[int]:
+    """A field that is a token, several, or None."""
+    return [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
 
 
 def _ids(config: Any, name: str, size: int) -> list[int]:

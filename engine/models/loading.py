@@ -60,7 +60,7 @@ def adapted(model: Any, tokenizer: Any, *, cache: bool) -> DecoderModel | Encode
     """The model in our hands. Raises OptionError for what is no model with its tokenizer."""
     _check_pair(model, tokenizer)
     model = unwrapped(model)
-    warn_of(model)
+    warn_of(model, tokenizer)
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
     if is_encoder_decoder and not cache:
         raise OptionError(f"cache=False: {type(model).__name__} is an encoder-decoder model, which runs with a cache")

@@ -15,7 +15,8 @@ BEGIN = -1
 """The `begin_id` of a model that can begin a text without any token: it is read in place of an empty prompt.
 
 A model may have a `begin_id`: that, or the id of the token that it reads in place of an empty prompt where its
-tokenizer names none (`bos_token_id`); None if there is none.
+tokenizer names none (`bos_token_id`); None if there is none. One whose `forces_end` is True has EOS as the last token
+of a free text's budget.
 """
 
 

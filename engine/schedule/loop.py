@@ -307,7 +307,8 @@ class Loop:
         self._advance(plan, hidden, places, drafted)
         if self._drafter is not None and plan.is_short:
             tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
-            self._drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - begin)
+            guesses, further = (0, 0.0) if drafted is None else (drafted.count, drafted.further)
+            self._drafter.costs.note(tokens + guesses, perf_counter() - begin - further)
         return True
 
     def _guess(self, plan: Plan) -> Drafted | None:

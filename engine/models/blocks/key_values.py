@@ -11,21 +11,24 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ...memory.tables import Chunk
-from .storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
+from .storage import BlockStorage, Gathered, LayerBlocks, Places, RightAligned, slots_of
 
 
 class Pass:
     """Some chunks that are run together as [rows, width], padded on the right.
 
+    aligned: they are as long, and their texts end in the same column
     start: where all of them begin in their texts; None if they do not begin alike
     alike: whether they are as long
-    end: one past the last column that attention sees
+    end: one past the last column that attention sees; before: how many columns lie before the new tokens of all rows
     ids: int64 [rows, width]
     positions: of the tokens in their texts, [rows, width], padding at its row's last; [1, width] if all begin alike
     view: the cache to hand to the model
     """
 
-    def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, device: torch.device) -> None:
+    def __init__(
+        self, chunks: Sequence[Chunk], storage: BlockStorage, device: torch.device, *, aligned: bool = False
+    ) -> None:
         starts = [len(table.tokens) for table, _ in chunks]
         widths = [len(tokens) for _, tokens in chunks]
         ends = [start + width for start, width in zip(starts, widths, strict=True)]
@@ -45,7 +48,9 @@ class Pass:
         tables = [table for table, _ in chunks]
         slots = [slots_of(*each) for each in zip(tables, starts, widths, strict=True)]
         self.places = Places(torch.as_tensor(np.concatenate(slots)))
-        self.texts = None if self.start == 0 else Gathered(tables, ends, device)
+        self.before = self.end - self.width if aligned else self.start or 0
+        gathered = RightAligned if aligned else Gathered
+        self.texts = None if self.start == 0 else gathered(tables, ends, device)
         self.view = Cache(layers=[_BlockLayer(self, layer) for layer in storage.layers])
 
     def lasts(self, states: Tensor) -> Tensor:
@@ -84,7 +89,7 @@ class _BlockLayer(CacheLayerMixin):
 
     def get_seq_length(self) -> int:
         """Tokens before this pass, where all rows have as many: models then make their masks themselves."""
-        return self.run.start or 0
+        return self.run.before
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of what `update` returns."""
@@ -108,6 +113,17 @@ def by_cut(chunks: Sequence[Chunk]) -> list[list[int]]:
     for row, (table, tokens) in enumerate(chunks):
         alike.setdefault((len(table.tokens), len(tokens)), []).append(row)
     return [alike[cut] for cut in sorted(alike)]
+
+
+def by_length(chunks: Sequence[Chunk]) -> list[list[int]]:
+    """Which chunks are as long, those that begin first before the others, as `by_cut` has them."""
+    order = sorted(range(len(chunks)), key=lambda row: (len(chunks[row].table.tokens), len(chunks[row].tokens)))
+    groups: list[list[int]] = []
+    for row in order:
+        if not groups or len(chunks[groups[-1][0]].tokens) != len(chunks[row].tokens):
+            groups.append([])
+        groups[-1].append(row)
+    return groups
 
 
 def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:

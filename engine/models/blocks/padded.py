@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...memory.tables import Chunk
-from .key_values import Pass, by_cut, by_width, in_passes
+from .key_values import Pass, by_cut, by_length, by_width, in_passes
 from .masks import AttentionMasks
 from .storage import BlockStorage
 
@@ -45,6 +45,30 @@ class PaddedReader:
             now.ids, position_ids=now.positions, attention_mask=mask, past_key_values=now.view, use_cache=True
         )
         return now.lasts(states)
+
+
+class AlignedReader:
+    """Rows that are as long together, wherever they begin: padded on the left, where a model's own masks show it that.
+
+    That is how transformers runs texts of several lengths, so that positions which a model works out from a mask, or
+    from columns, are right.
+    """
+
+    def __init__(self, device: torch.device, takes_positions: bool, run: Run) -> None:
+        self._device = device
+        self._takes_positions = takes_positions
+        self._run = run
+
+    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
+        """The states [chunks, size] of the last tokens."""
+        return in_passes(chunks, by_length(chunks), partial(self._pass, storage))
+
+    def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk]) -> Tensor:
+        now = Pass(chunks, storage, self._device, aligned=True)
+        more = {"position_ids": now.positions} if self._takes_positions else {}
+        if now.texts is not None and now.texts.absent is not None:
+            more["attention_mask"] = (~now.texts.absent).long()
+        return now.lasts(self._run(now.ids, past_key_values=now.view, use_cache=True, **more))
 
 
 class EqualReader:

@@ -56,7 +56,7 @@ class LayerBlocks:
         if in_place and keys.dtype == values.dtype and keys.dtype in IN_PLACE:
             self.arrays = self.keys.numpy(), self.values.numpy()
 
-    def read(self, rows: Gathered) -> tuple[Tensor, Tensor]:
+    def read(self, rows: Gathered | RightAligned) -> tuple[Tensor, Tensor]:
         """The keys and values [rows, heads, longest, size] of whole texts; zeros where there is none."""
         return rows.of(self.keys), rows.of(self.values)
 
@@ -139,6 +139,29 @@ class Gathered:
         _, heads, _, size = stored.shape
         blocks = stored.index_select(0, self._index).view(self._rows, -1, heads, BLOCK, size)
         texts = blocks.transpose(1, 2).reshape(self._rows, heads, -1, size)[:, :, : self.end]
+        return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
+
+
+class RightAligned:
+    """Some whole texts, to be read as if they were padded to the longest on the left.
+
+    tables: their blocks; ends: how many tokens each has, with those that are written in this pass
+    absent: bool [rows, end], of the columns before a text; None if there is none
+    """
+
+    def __init__(self, tables: Sequence[BlockTable], ends: Sequence[int], device: torch.device) -> None:
+        self.end = max(ends)
+        slots = np.zeros((len(tables), self.end), np.int64)
+        for row, (table, end) in enumerate(zip(tables, ends, strict=True)):
+            slots[row, self.end - end :] = slots_of(table, 0, end)
+        absent = np.arange(self.end) < self.end - np.array(ends)[:, None]
+        self.absent = torch.as_tensor(absent).to(device) if absent.any() else None
+        self._blocks = torch.as_tensor(slots // BLOCK).to(device)
+        self._within = torch.as_tensor(slots % BLOCK).to(device)
+
+    def of(self, stored: Tensor) -> Tensor:
+        """What is stored of these texts: [rows, heads, end, size]; zeros where there is none, as in `Gathered`."""
+        texts = stored[self._blocks, :, self._within].transpose(1, 2)
         return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
 
 

@@ -238,6 +238,34 @@ def test_costs_are_what_steps_took() -> None:
     assert costs.each == pytest.approx(0.001, rel=0.2), "steps of one size say nothing of wider ones"
 
 
+@pytest.mark.parametrize("slow", [1, 16])
+def test_costs_that_were_measured_wrongly_are_measured_again(slow: int) -> None:
+    """The first steps of all, or all wide ones, were slow: sure guesses are read again, as many as there are."""
+    costs = Costs()
+    for step in range(40):
+        tokens = (1, 16)[step % 2]
+        costs.note(tokens, 30.0 if tokens == slow and (slow == 16 or step < 4) else 0.001 + 0.00002 * tokens)
+    widths: list[int] = []
+    for _ in range(150):
+        count = 0
+        while count < 15 and costs.pays(0.95 ** (count + 1), 1 + count, sum(0.95**n for n in range(count + 1))):
+            count += 1
+        costs.note(1 + count, 0.001 + 0.00002 * (1 + count))
+        widths.append(count)
+    assert (slow == 16) == (widths[0] == 0), "what was measured is believed at first"
+    assert min(widths[-20:]) == 15
+
+
+def test_costs_of_tokens_that_take_as_long_as_steps_let_little_be_read() -> None:
+    costs, pick = Costs(), random.Random(4)
+    read = 0
+    for _ in range(1000):
+        pays = pick.random() < 0.7 and costs.pays(0.7, 1, 1)
+        costs.note(1 + pays, 0.001 * (1 + pays))
+        read += pays
+    assert read < 40
+
+
 def test_where_nothing_repeats_nothing_is_read_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of random tokens, which knows only chance repeats; a token costs a third of what a step does beside."""
 

@@ -16,7 +16,7 @@ from trellm import generate
 from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
 from trellm.engine.models.blocks import key_values
 from trellm.engine.models.blocks.packed import PackedReader
-from trellm.engine.models.blocks.padded import EqualReader, PaddedReader
+from trellm.engine.models.blocks.padded import AlignedReader, EqualReader, PaddedReader
 from trellm.engine.models.blocks.storage import BlockStorage
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.source_values import SourceLayer
@@ -24,9 +24,9 @@ from trellm.engine.models.source_values import SourceLayer
 from .architectures import CONFIGS, FEW, LATENT, NAMES, build
 
 READERS = {
-    "bloom": EqualReader,
-    "gpt_neo": EqualReader,
-    "mpt": EqualReader,
+    "bloom": AlignedReader,
+    "gpt_neo": AlignedReader,
+    "mpt": AlignedReader,
     "gptj": PaddedReader,
     "falcon": PaddedReader,
 }
@@ -157,6 +157,16 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: t
         _, logits, text = seen[-1]
         expected = network(torch.tensor([text]), use_cache=False).logits[0, -1].float()
         torch.testing.assert_close(logits.cpu(), expected.cpu(), rtol=1e-3, atol=1e-3)
+
+
+@torch.inference_mode()
+def test_rows_of_equal_lengths(tokenizer: Any) -> None:
+    """What is left for models that can be shown no padding at all."""
+    network = build("bloom")
+    model = DecoderModel(network, tokenizer)
+    model._reader = EqualReader(model.device, False, model._run)
+    for state, _, text in random_history(model, 1):
+        torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt_oss", "deepseek_v3", "gptj", "bloom"])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import GenerationConfig
-from trellm import Beam, Greedy, generate, models
+from trellm import Beam, Greedy, Sample, generate, models
 from trellm.engine.decode.bias import NOTHING
-from trellm.engine.models.generation_config import suppressed_of, warn_of
+from trellm.engine.models.generation_config import FIELDS, suppressed_of, warn_of
 
 LEFT_OUT: list[dict[str, Any]] = [
     {"suppress_tokens": [5, 9, 30, 43, 70, 81, 9999]},
@@ -51,6 +53,64 @@ def test_tokens_are_left_out_as_transformers_does(network: Any, tokenizer: Any, 
     assert differ > 1
 
 
+@pytest.mark.parametrize(
+    "search", [Greedy(), Beam(3), Beam(4, 2.0, n=3), Beam(3, early_stopping="never", n=2)], ids=str
+)
+def test_eos_is_forced_as_transformers_does(network: Any, tokenizer: Any, search: Any) -> None:
+    ends = [1, 17, 30, 44]
+    fields: dict[str, Any] = {"eos_token_id": ends, "forced_eos_token_id": 1, "pad_token_id": 1}
+    network.generation_config = GenerationConfig(bos_token_id=0, **fields)
+    model = models.transformers(network, tokenizer)
+    cut = 0
+    for prompt, max_tokens in (("the 12 the", 9), ("an", 5), ("1 2 3", 2)):
+        found = generate.text(model).run(prompt, search=search, max_tokens=max_tokens, heal=False)
+        texts = found if isinstance(found, list) else [found]
+        wanted = _generated(network, tokenizer.encode(prompt), search, max_tokens, ends)
+        assert [list(one.token_ids) for one in texts] == [ids for ids, _ in wanted]
+        if isinstance(search, Beam):
+            assert [one.score for one in texts] == pytest.approx([score for _, score in wanted], abs=2e-4)
+        cut += sum(one.finish_reason == "length" and len(one.token_ids) == max_tokens - 1 for one in texts)
+    assert cut
+
+
+def _generated(network: Any, ids: list[int], search: Any, most: int, ends: list[int]) -> list[tuple[list[int], float]]:
+    """The tokens that transformers writes up to EOS, and their scores."""
+    wide: dict[str, Any] = {}
+    if isinstance(search, Beam):
+        wide = {"num_beams": search.width, "num_return_sequences": search.n, "length_penalty": search.length_penalty,
+                "early_stopping": search.early_stopping}  # fmt: skip
+    prompt = torch.tensor([ids])
+    options: dict[str, Any] = {"max_new_tokens": most, "return_dict_in_generate": True, "output_scores": True}
+    found = network.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, **options, **wide)
+    rows = found.sequences[:, len(ids) :].tolist()
+    texts = [row[: next((i for i, token in enumerate(row) if token in ends), len(row))] for row in rows]
+    return list(zip(texts, found.sequences_scores.tolist() if wide else [0.0] * len(rows), strict=True))
+
+
+def test_a_forced_eos_leaves_what_is_asked_for(network: Any, tokenizer: Any) -> None:
+    network.generation_config = GenerationConfig(eos_token_id=1, forced_eos_token_id=[1])
+    model = models.transformers(network, tokenizer)
+    for search in (Greedy(), Beam(2, n=2)):
+        one = generate.text(model).run("x", search=search, max_tokens=1, heal=False)
+        assert {len(each.token_ids) for each in (one if isinstance(one, list) else [one])} == {1}
+    assert generate.regex(model, "[abc]{5}").run("x", max_tokens=5, heal=False).finish_reason == "complete"
+    for search in (Greedy(), Sample(), Beam(2)):
+        found = generate.text(model).run("x", search=search, include="ban", max_tokens=3, heal=False, seed=1)
+        assert found.text == "ban"
+    traced = generate.text(model).run("x", search=Beam(3), max_tokens=4, trace=True)
+    assert traced.trace is not None
+    assert [beam.finish_reason for beam in traced.trace.steps[-1]].count("length") == 3
+
+
+def test_every_field_is_known() -> None:
+    """What becomes of a field is said on the page, and a config's other fields are named."""
+    page = (Path(__file__).parents[3] / "docs" / "search.md").read_text()
+    table = page[page.index("## What a model's generation config says") : page.index("## Encoder-decoder models")]
+    assert set(re.findall(r"`(\w+)(?:=[^`]*)?`", table)) >= FIELDS
+    fields = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
+    assert fields <= FIELDS
+
+
 def test_a_constraint_wins(network: Any, tokenizer: Any) -> None:
     a, b = tokenizer.encode("ab")
     network.generation_config = GenerationConfig(eos_token_id=1, suppress_tokens=[a, b])
@@ -81,20 +141,27 @@ def test_what_spells_nothing_costs_constraints_nothing(decoder: Callable[..., An
             {"num_beams": 4, "length_penalty": 2.0, "early_stopping": True, "no_repeat_ngram_size": 3, "min_length": 9},
             r"search=Beam\(4, length_penalty=2\.0, early_stopping=True\), no_repeat_ngram_size=3, min_tokens=9 to",
         ),
-        ({"forced_eos_token_id": 1, "max_new_tokens": 99}, "give max_tokens=99 to.*; forced_eos_token_id=1 have no"),
+        ({"forced_eos_token_id": 7, "max_new_tokens": 99}, "give max_tokens=99 to.*; forced_eos_token_id=7 have no"),
+        ({"do_sample": True, "num_return_sequences": 3}, r"Sample\(top_k=50, n=3\) to"),
+        ({"forced_bos_token_id": 4}, ": forced_bos_token_id=4 have no"),
+        ({"cache_implementation": "quantized", "max_time": 2.0}, "max_time=2.0, cache_implementation='quantized' have"),
+        ({"a_field_of_tomorrow": [3]}, r"a_field_of_tomorrow=\[3\] have no effect"),
     ],
 )  # fmt: skip
-def test_what_is_the_callers_is_named_in_one_warning(network: Any, fields: dict[str, Any], said: str) -> None:
+def test_what_is_the_callers_is_named_in_one_warning(
+    network: Any, tokenizer: Any, fields: dict[str, Any], said: str
+) -> None:
     network.generation_config = GenerationConfig(**fields)
     with pytest.warns(UserWarning, match=said) as caught:
-        warn_of(network)
+        warn_of(network, tokenizer)
     assert len(caught) == 1
 
 
 @pytest.mark.parametrize(
     "fields",
     [{}, {"temperature": 1.0, "top_p": 1.0, "num_beams": 1, "repetition_penalty": 1.0, "max_length": 20},
-     {"do_sample": False, "top_k": 50}, {"suppress_tokens": [5]}, {"pad_token_id": 1, "use_cache": False}],
+     {"do_sample": False, "top_k": 50}, {"suppress_tokens": [5]}, {"pad_token_id": 1, "use_cache": False},
+     {"forced_eos_token_id": 1, "cache_implementation": "static"}],
 )  # fmt: skip
 def test_what_changes_nothing_is_not_named(network: Any, tokenizer: Any, fields: dict[str, Any]) -> None:
     network.generation_config = GenerationConfig(**fields)
