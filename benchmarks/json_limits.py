@@ -32,6 +32,8 @@ def cases() -> dict[str, Case]:
     numbers = {"type": "integer"}
     names = [f"name {index * 7919}" for index in range(10_000)]
     strings = [f"{index * 7919 % 1000} of a thousand" for index in range(1000)]
+    kinds = [f"{verb}{what}" for verb in ("Align", "Break", "Indent") for what in "ABCDE"]
+    options = [f"{kind}{number}" for kind in kinds for number in range(10)]
     return {
         "1,000 strings": ({"type": "array", "items": text}, strings),
         "1,000 strings that differ": ({"type": "array", "items": text, "uniqueItems": True}, strings),
@@ -90,6 +92,14 @@ def cases() -> dict[str, Case]:
             {"properties": {f"property {i}": numbers for i in range(500)}, "required": list(some), **CLOSED},
             some,
         ),
+        "150 properties, 75 of them written": (
+            {"properties": {name: numbers for name in options}, **CLOSED},
+            {name: index for index, name in enumerate(options[::2])},
+        ),
+        "150 properties and others, 75 of them": (
+            {"properties": {name: numbers for name in options}},
+            {name: index for index, name in enumerate(options[::2])},
+        ),
         "50,000 properties": ({"properties": {f"property {i}": numbers for i in range(50_000)}, **CLOSED}, {}),
         "maxLength 100,000": ({**text, "maxLength": 100_000}, "words and more words " * 20),
         "minLength 100,000": ({**text, "minLength": 100_000}, "words and more words " * 5000),
@@ -99,6 +109,10 @@ def cases() -> dict[str, Case]:
         "bounded repeats inside": (
             {**text, "pattern": "[A-Z][a-z]{0,30}( [A-Z][a-z]{0,30}){1,20}"},
             "Ada King Lovelace",
+        ),
+        "20 words, maxLength 200": (
+            {**text, "pattern": r"^([^\s]+\s+){0,19}[^\s]+$", "maxLength": 200},
+            "Data made available within 24 hours with some additional information",
         ),
         "pattern and length": (
             {**text, "pattern": "^[a-z]+( [a-z]+)*$", "maxLength": 5000},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from types import FrameType
 
@@ -65,5 +66,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
-    """Run until a signal ends it."""
-    asyncio.run(Server(app, settings).serve(sockets=[listening]))
+    """Run until a signal ends it.
+
+    What is there before, the model and the modules, stays until then: Python's collector need not look through it
+    again and again, which would stop all texts.
+    """
+    gc.freeze()
+    try:
+        asyncio.run(Server(app, settings).serve(sockets=[listening]))
+    finally:
+        gc.unfreeze()

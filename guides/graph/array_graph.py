@@ -131,18 +131,19 @@ class ArrayGraph:
         after: int,
         others: Sequence[Link],
     ) -> None:
-        """Give a node links to `names`, each behind its guard, and to others.
+        """Lead from a node to `names`, which begin with the same byte, each behind its guard; give it links to others.
 
         rules: what is called behind each name, to go on at `after`; guards: as `guard` has them, four numbers each
         """
         self._flush()
-        data, count = b"".join(names), len(names)
-        first, edge = self._nodes.reserve(len(data) + 2 * count), self._edges.reserve(len(data))
+        rests = [name[1:] for name in names]
+        data, count = b"".join(rests), len(names)
+        first, edge = self._nodes.reserve(1 + len(data) + 2 * count), self._edges.reserve(1 + len(data))
         link, guard = self._links.reserve(3 * count), self._guards.append(guards)
-        ends = np.array(list(accumulate(map(len, names))), np.int32)
+        ends = np.array(list(accumulate(map(len, rests))), np.int32)
+        texts = names[0][0], np.frombuffer(data, np.uint8), ends, np.array(rules, np.int32)
         arrays = self._nodes.array, self._edges.array, self._links.array
-        called = np.array(rules, np.int32)
-        call(lay_names, *arrays, np.frombuffer(data, np.uint8), ends, called, node, after, first, edge, link, guard)
+        call(lay_names, *arrays, *texts, node, after, first, edge, link, guard)
         for other in others:
             self._pending_links += other
         self._nodes.flat[8 * node + LINK_HI] += len(others)

@@ -109,6 +109,7 @@ def lay_names(
     nodes: Ints,
     edges: Ints,
     links: Ints,
+    begin: Int,
     data: Bytes,
     ends: Ints,
     rules: Ints,
@@ -121,12 +122,22 @@ def lay_names(
 ) -> None:
     """Define a node before many texts, each with a guard in front of it and a call behind it that returns to `after`.
 
-    data, ends: the bytes of the texts, and where each ends; rules: what is called behind each; guard: that of the first
-    first, edge, link: where there is room for a node and an edge for each byte, two more nodes and three links for each
-    text. The links of `node` come last; it goes on as the others in its rule do, with its counter.
+    They begin alike, with the byte `begin`, which is read before the guards: white space that may come before the texts
+    then leads to one place, not to all of them. data, ends: the bytes behind it, and where those of each text end;
+    rules: what is called behind each; guard: that of the first
+    first, edge, link: where there is room for a node and an edge for each byte and one more, two more nodes and three
+    links for each text. The links of `node` come last, and are none yet; it goes on as the others in its rule do, with
+    its counter.
     """
     count = len(ends)
-    at, place, guarded = 0, first, link + 2 * count
+    guarded = link + 2 * count
+    nodes[node, EDGE_LO], nodes[node, EDGE_HI], nodes[node, FLAGS] = edge, edge + 1, 0
+    nodes[node, LINK_LO] = nodes[node, LINK_HI] = guarded + count
+    edges[edge, EDGE_FIRST] = edges[edge, EDGE_LAST] = begin
+    edges[edge, EDGE_TARGET] = first
+    nodes[first, RULE], nodes[first, COUNTER] = nodes[node, RULE], nodes[node, COUNTER]
+    nodes[first, LINK_LO], nodes[first, LINK_HI] = guarded, guarded + count
+    at, place, edge = 0, first + 1, edge + 1
     for number in range(count):
         links[guarded + number, LINK_KIND] = GUARD
         links[guarded + number, LINK_TARGET] = place
@@ -148,7 +159,6 @@ def lay_names(
         links[link + 1, LINK_KIND], links[link + 1, LINK_TARGET], links[link + 1, LINK_ARGUMENT] = EPSILON, after, 0
         link += 2
         place += 2
-    nodes[node, LINK_LO], nodes[node, LINK_HI], nodes[node, FLAGS] = guarded, guarded + count, 0
 
 
 @njit

@@ -7,11 +7,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ..answers import DEAD
 from ..chart.interning import HI, LO
-from ..chart.layout import HEADER, ITEM, ITEM_NODE, SPAN, SPAN_HIGH, SPAN_LEADS, SPAN_LOW, Chart, Graph
+from ..chart.layout import (
+    EDGE_FIRST,
+    EDGE_HI,
+    EDGE_LAST,
+    EDGE_LO,
+    HEADER,
+    ITEM,
+    ITEM_NODE,
+    SPAN,
+    SPAN_HIGH,
+    SPAN_LEADS,
+    SPAN_LOW,
+    Chart,
+    Graph,
+)
 from ..chart.return_sets import signature
-from ..chart.rows import ASCII_HIGH, ASCII_LOW, fill_low
+from ..chart.rows import ASCII_HIGH, ASCII_LOW, PENDING, fill_low, loop_row, step
 from ..jit.aliases import Bits, Int
 from ..jit.wide import inner_njit, njit
 from .loops import loop_leads, loop_target
@@ -38,19 +54,38 @@ class Shortcut(NamedTuple):
 
 
 @inner_njit
-def usual_state(chart: Chart, state: Int, row: Int) -> Int:
-    """The looping state that most printable ASCII characters lead to from another one; DEAD if there is none.
+def usual_state(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
+    """The looping state that most printable ASCII characters lead to from another one; DEAD without one, or a code.
 
-    The majority is found as by Boyer and Moore.
+    Characters with which names and other fixed texts begin are passed over, as they lead elsewhere: states are not made
+    for all of them. The majority of the others is found as by Boyer and Moore.
     """
+    nodes, edges, words = graph.nodes, graph.edges, chart.words
+    fixed = np.zeros(0x80, np.uint8)
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        first = nodes[words[at + ITEM_NODE], EDGE_LO]
+        low, high = edges[first, EDGE_FIRST], edges[first, EDGE_LAST]
+        if nodes[words[at + ITEM_NODE], EDGE_HI] == first + 1 and low == high < 0x80:
+            fixed[low] = 1
+    open_ones = 0
+    for byte in range(0x20, 0x7F):
+        open_ones += not fixed[byte] and chart.rows[row, byte] != DEAD
+    if open_ones < MANY:
+        return DEAD
     usual, votes, count = DEAD, 0, 0
     for byte in range(0x20, 0x7F):
+        if fixed[byte]:
+            continue
         after = chart.rows[row, byte]
+        if after == PENDING:
+            after = step(graph, chart, state, row, byte)
+            if after < DEAD:
+                return after
         if votes == 0:
             usual = after
         votes += 1 if after == usual else -1
     for byte in range(0x20, 0x7F):
-        count += chart.rows[row, byte] == usual
+        count += not fixed[byte] and chart.rows[row, byte] == usual
     return usual if usual >= 0 and usual != state and count >= MANY else DEAD
 
 
@@ -70,16 +105,21 @@ def probe(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
 @inner_njit
 def find_shortcut(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
     """What shortcut there is to the mask of a state, as `probe`; its kind, or a code."""
-    row = fill_low(graph, chart, state)
+    row = loop_row(graph, chart, state)
     if row < 0:
         return row
-    usual = usual_state(chart, state, row)
+    usual = usual_state(graph, chart, state, row)
+    if usual < DEAD:
+        return usual
     if usual >= 0:
         beside = fill_low(graph, chart, usual)
         if beside < 0:
             return beside
         # Not where that one has a usual state too: from count to count of a repetition that would go on and on.
-        if loop_target(chart, beside) == usual and usual_state(chart, usual, beside) == DEAD:
+        another = usual_state(graph, chart, usual, beside)
+        if another < DEAD:
+            return another
+        if another == DEAD and loop_target(chart, beside) == usual:
             found[USUAL] = usual
             return BESIDE
     loop = NONE

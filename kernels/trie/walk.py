@@ -3,7 +3,8 @@
 A walk visits the trie in preorder and drops a subtree as soon as its bytes lead nowhere. Two shortcuts keep
 it from visiting what it need not: a subtree all of whose bytes stay in a *loop* of the state (as inside a
 JSON string) is allowed whole, and a state that is such a loop is answered from the vocabulary's tables for
-that loop (see `LoopSlice`), so that only the tokens that leave it are walked.
+that loop (see `LoopSlice`), so that only the tokens that leave it are walked. And in the middle of names and constants
+it reads on in bundles, without states (see bundles.py).
 
 Kernels answer as kernels/answers.py says.
 """
@@ -14,7 +15,7 @@ import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, EXPAND, spend
 from ..chart.interning import HI, LO
-from ..chart.layout import HEADER, ROW, Chart, Graph
+from ..chart.layout import HEADER, ITEM, ROW, Chart, Graph
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -43,13 +44,16 @@ from .branches import (
     allow,
     refuse,
 )
+from .bundles import ROOM as BUNDLED
+from .bundles import open_bundle, read_on
 from .loops import loop_leads
 
 # Of how many nodes the work is counted at a time.
 BATCH = 1024
-# Columns of the stack of a walk, and of one beside another state.
-HELD_ROW, HELD_STATE, HELD_AT, HELD_END, HELD_OTHER, HELD_USUAL = range(6)
-HELD, HELD_BESIDE = 4, 6
+# Columns of the stack of a walk, and of one beside another state. HELD_ROW is -1 where there is but a bundle, which
+# lies from HELD_LO to HELD_HI, nowhere in a state of which it was not needed.
+HELD_ROW, HELD_STATE, HELD_AT, HELD_END, HELD_LO, HELD_HI, HELD_OTHER, HELD_USUAL = range(8)
+HELD, HELD_BESIDE = 6, 8
 
 
 @inner_njit
@@ -82,11 +86,16 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
         return row
     missing = 0
     stack = np.empty((trie.deepest + 1, HELD), np.int32)
+    bundle = np.empty((BUNDLED, ITEM), np.int32)
+    lo: Int = 0
+    hi: Int = 0
+    # Up to which byte a bundle leads to the state `known`
+    last, known = -1, DEAD
     level = visited = 0
     first, byte, tokens, rows, states, loops = trie.first, trie.byte, trie.tokens, chart.rows, chart.states, chart.loops
     at, end = first[root], first[root + 1]
     while True:
-        while at < end and rows[row, byte[at]] == DEAD:
+        while row >= 0 and at < end and rows[row, byte[at]] == DEAD:
             at += 1
         if at == end:
             if level == 0:
@@ -98,13 +107,22 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
                 stack[level, HELD_AT],
                 stack[level, HELD_END],
             )
+            lo, hi, last = stack[level, HELD_LO], stack[level, HELD_HI], -1
             continue
         child = at
         at += 1
-        after = rows[row, byte[child]]
+        after = rows[row, byte[child]] if row >= 0 else PENDING
+        below, count = -1, 0
         if after == PENDING:
-            after = step(graph, chart, state, row, byte[child])
-        if after < 0:
+            if lo == hi:
+                hi = open_bundle(chart, state, bundle, lo)
+            if byte[child] <= last:
+                after = known
+            else:
+                visited += hi - lo
+                count, known, last = read_on(graph, chart, bundle, lo, hi, state, row, byte[child], 0)
+                after = known
+        if count <= 0 and after < 0:
             if after == EXPAND:
                 missing = EXPAND
             elif after < DEAD:
@@ -113,20 +131,21 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
         if first[child] == first[child + 1]:
             allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
             continue
-        below = states[after, ROW]
-        if below < 0 or loops[below, ROOM] & LOOP_KNOWN == 0:
-            below = loop_row(graph, chart, after)
-        covered = 0
-        if below >= 0 and loops[below, ASCII_LOW] | loops[below, ASCII_HIGH]:
-            covered = is_covered(graph, chart, trie, child, after, below)
-        if below == EXPAND or covered == EXPAND:
-            missing = EXPAND
-            continue
-        if below < 0 or covered < 0:
-            return min(below, covered)
-        if covered:
-            allow(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
-            continue
+        if count <= 0:
+            below = states[after, ROW]
+            if below < 0 or loops[below, ROOM] & LOOP_KNOWN == 0:
+                below = loop_row(graph, chart, after)
+            covered = 0
+            if below >= 0 and loops[below, ASCII_LOW] | loops[below, ASCII_HIGH]:
+                covered = is_covered(graph, chart, trie, child, after, below)
+            if below == EXPAND or covered == EXPAND:
+                missing = EXPAND
+                continue
+            if below < 0 or covered < 0:
+                return min(below, covered)
+            if covered:
+                allow(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
+                continue
         allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
         stack[level, HELD_ROW], stack[level, HELD_STATE], stack[level, HELD_AT], stack[level, HELD_END] = (
             row,
@@ -134,8 +153,10 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
             at,
             end,
         )
+        stack[level, HELD_LO], stack[level, HELD_HI] = lo, hi
         level += 1
         row, state, at, end = below, after, first[child], first[child + 1]
+        lo, hi, last = hi, hi + max(count, 0), -1
         visited += end - at
         if visited > BATCH:
             if spend(chart, visited) < 0:
@@ -172,11 +193,16 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
         return min(row, other)
     missing = 0
     stack = np.empty((trie.deepest + 1, HELD_BESIDE), np.int32)
+    bundle = np.empty((BUNDLED, ITEM), np.int32)
+    lo: Int = 0
+    hi: Int = 0
+    # Up to which byte a bundle leads to the state `known`
+    last, known = -1, DEAD
     level = visited = 0
     first, byte, tokens, rows = trie.first, trie.byte, trie.tokens, chart.rows
     at, end = first[0], first[1]
     while True:
-        while at < end and rows[row, byte[at]] == rows[other, byte[at]] and rows[row, byte[at]] != PENDING:
+        while row >= 0 and at < end and rows[row, byte[at]] == rows[other, byte[at]] != PENDING:
             at += 1
         if at == end:
             if level == 0:
@@ -189,23 +215,40 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
                 stack[level, HELD_USUAL],
             )
             at, end = stack[level, HELD_AT], stack[level, HELD_END]
+            lo, hi, last = stack[level, HELD_LO], stack[level, HELD_HI], -1
             continue
         child = at
         at += 1
-        after, common = rows[row, byte[child]], rows[other, byte[child]]
-        if after == PENDING:
-            after = step(graph, chart, state, row, byte[child])
+        after, common = rows[row, byte[child]] if row >= 0 else PENDING, rows[other, byte[child]]
         if common == PENDING:
             common = step(graph, chart, usual, other, byte[child])
-        code = min(after, common)
-        if code >= DEAD and after != common:
-            if after < 0:
+        if common < DEAD:
+            if common != EXPAND:
+                return common
+            missing = EXPAND
+            continue
+        count = 0
+        if after == PENDING:
+            if lo == hi:
+                hi = open_bundle(chart, state, bundle, lo)
+            if byte[child] <= last:
+                after = known
+            else:
+                visited += hi - lo
+                count, known, last = read_on(
+                    graph, chart, bundle, lo, hi, state, row, byte[child], 1 if common < 0 else 0
+                )
+                after = known
+        code = 0 if count > 0 else after
+        if code >= DEAD and (count > 0 or after != common):
+            if code < 0:
                 refuse(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
             elif common < 0:
                 code = leave(graph, chart, trie, child, after, out)
             elif first[child] < first[child + 1]:
-                below, beside = open_row(graph, chart, after), open_row(graph, chart, common)
-                code = min(below, beside)
+                below = -1 if count > 0 else open_row(graph, chart, after)
+                beside = open_row(graph, chart, common)
+                code = beside if count > 0 else min(below, beside)
                 if code >= 0:
                     (
                         stack[level, HELD_ROW],
@@ -214,9 +257,11 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
                         stack[level, HELD_USUAL],
                     ) = row, state, other, usual
                     stack[level, HELD_AT], stack[level, HELD_END] = at, end
+                    stack[level, HELD_LO], stack[level, HELD_HI] = lo, hi
                     level += 1
                     row, state, other, usual = below, after, beside, common
                     at, end = first[child], first[child + 1]
+                    lo, hi, last = hi, hi + max(count, 0), -1
                     visited += end - at
                     if visited > BATCH:
                         code = min(code, spend(chart, visited))

@@ -107,6 +107,48 @@ def test_masks_of_schemas(number: int, order: str) -> None:
     check(JSONGuide(SCHEMAS[number], VOCABULARY, order=order), Random(number))  # type: ignore[arg-type]
 
 
+def test_masks_of_names_are_those_read_byte_by_byte() -> None:
+    """Walks read on in names without making states, until these end: of few names and many, alone and beside others."""
+    texts = [
+        b'"',
+        b'"a',
+        b'"ab',
+        b'"aba"',
+        b'"aba":',
+        b'b"',
+        b"ba",
+        b'":',
+        b'":"',
+        b',"',
+        b'{"',
+        b'{"a',
+        b" ",
+        b'"b":1',
+        b"ab",
+    ]
+    vocabulary = Vocabulary([*(bytes((byte,)) for byte in range(256)), *texts, None], [256 + len(texts)])
+    names = ["a", "ab", "aba", "abb", "b", "ba", "z"]
+    for count, closed in ((7, True), (7, False), (40, True), (40, False)):
+        names += [f"b{number}" for number in range(count - len(names))]
+        properties = {name: {"type": "integer"} for name in names[:count]}
+        schema = {"type": "object", "properties": properties, "additionalProperties": not closed}
+        guide = JSONGuide(schema, vocabulary)
+        for text in (
+            "{",
+            '{"',
+            '{"a',
+            '{"ab',
+            '{"b',
+            '{"aba":1,',
+            '{"aba":1, "',
+            '{"aba":1, "ab',
+            '{"z":1,"b":2,"b',
+            '{ "',
+        ):
+            state = guide.read(guide.start, text.encode())
+            assert set(tokens_of(guide.mask(state))) == naive_mask(guide, state)
+
+
 def test_usual_states_do_not_lead_from_count_to_count() -> None:
     """Of each state of this pattern the next is the usual one: all of them are not to be gone through for one mask."""
     vocabulary = Vocabulary.from_bytes()
