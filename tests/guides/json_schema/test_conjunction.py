@@ -14,6 +14,7 @@ from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.lower import fragments
 from trellm.guides.json_schema.lower.objects import name_choice
 from trellm.guides.json_schema.lower.strings import lowering
+from trellm.guides.json_schema.read import patterns
 
 from .test_guide_suite import BYTES, reads
 
@@ -98,11 +99,38 @@ def test_automata_of_too_many_states_are_made_on_demand(monkeypatch: pytest.Monk
             ["a@one.org"],
             ["admin@one.org", "a@three.org", "a" * 40 + "@one.org"],
         ),
+        (
+            {"pattern": r"^(?!.*(admin|root|[)]).{0,10}(x|y))(?!.*\.\.)(?=.*(b.{9}){2})(?![.])[a-z.()]{1,60}(?<!\.)$"},
+            ["b" + "c" * 9 + "b" + "d" * 9],
+            [
+                ".b" + "c" * 9 + "b" + "d" * 9,
+                "b..c" + "c" * 7 + "b" + "d" * 9,
+                "adminx" + "b" * 20,
+                "b" * 19 + ".",
+                "b",
+            ],
+        ),
     ],
 )
 def test_conditions_that_would_take_too_many_states(schema: Any, texts: list[str], others: list[str]) -> None:
     guide = JSONGuide({"type": "string", **schema}, BYTES)
     assert [reads(guide, f'"{text}"') for text in (*texts, *others)] == [True] * len(texts) + [False] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found", "absent"),
+    [
+        ("^(?=a|b)(?!c(d))e$", {"^(?:a|b)", "^e$"}, {"^(?:c(d))"}),
+        (r"^(?=[(]\))x(?=y)", {r"^(?:[(]\))", "^x(?=y)"}, set[str]()),
+    ],
+)
+def test_looking_ahead_from_the_start_is_a_condition_of_its_own(pattern: str, found: Any, absent: Any) -> None:
+    assert patterns._looks_apart(pattern) == (found, absent)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", "^(?=a)b|c", "^(?=a)*b", "^(?=a", "^a(?=b)", "^(?=a)(?!b)+c"])
+def test_other_looking_is_not_taken_apart(pattern: str) -> None:
+    assert patterns._looks_apart(pattern) is None
 
 
 @pytest.mark.parametrize("order", ["any", "schema"])
