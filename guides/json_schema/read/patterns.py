@@ -41,7 +41,7 @@ def conditions(pattern: str) -> Conditions:
         parse(pattern)
     except LimitError:
         spend(0)  # raises the error again where it is the call that takes too much
-        apart = _looks_apart(pattern)
+        apart = looks_apart(pattern)
         if apart is None:
             raise
         for part in (*apart.found, *apart.absent):
@@ -53,7 +53,7 @@ def conditions(pattern: str) -> Conditions:
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 
-def _looks_apart(pattern: str) -> Conditions | None:
+def looks_apart(pattern: str) -> Conditions | None:
     """`^(?=a)(?!b)c` as `^(?:a)`, `^c`, and not `^(?:b)`; None where the pattern does not begin so."""
     found: list[str] = []
     absent: list[str] = []

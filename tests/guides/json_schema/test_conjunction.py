@@ -125,12 +125,12 @@ def test_conditions_that_would_take_too_many_states(schema: Any, texts: list[str
     ],
 )
 def test_looking_ahead_from_the_start_is_a_condition_of_its_own(pattern: str, found: Any, absent: Any) -> None:
-    assert patterns._looks_apart(pattern) == (found, absent)
+    assert patterns.looks_apart(pattern) == (found, absent)
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)b", "^(?=a)b|c", "^(?=a)*b", "^(?=a", "^a(?=b)", "^(?=a)(?!b)+c"])
 def test_other_looking_is_not_taken_apart(pattern: str) -> None:
-    assert patterns._looks_apart(pattern) is None
+    assert patterns.looks_apart(pattern) is None
 
 
 @pytest.mark.parametrize("order", ["any", "schema"])

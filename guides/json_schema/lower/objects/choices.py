@@ -152,9 +152,11 @@ class Choices(Members):
                 for bit in bits_of(left):
                     literals.update(dict.fromkeys(asked[group][bit] or ()))
             cells = self._all_cells(index) if len(literals) > FEW_LITERALS else None
+            if cells is None:
+                cells = self._cells(index, list(literals))
+                assert cells is not None, "they are too many only where fewer than MAX_WAYS are asked for"
             known = self._ways[key] = [
-                (formula, self._lost(asked, concerned, key[1], holding))
-                for formula, holding in (self._cells(index, list(literals)) if cells is None else cells)
+                (formula, self._lost(asked, concerned, key[1], holding)) for formula, holding in cells
             ]
         return known
 
