@@ -14,7 +14,7 @@ from collections.abc import Sequence as ListOf
 from typing import NamedTuple
 
 from ...errors import LimitError
-from ...kernels.answers import DEAD
+from ...kernels.answers import DEAD, NEVER
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
 from .atoms import bits
@@ -150,6 +150,7 @@ class Subsets:
 
     classes: the atoms of each set of characters of the node, as bits, of `atoms` atoms in all; see `partition`
     everything: the state from which every text is accepted, DEAD while none was met
+    max_states: beyond how many states LimitError is raised; None where they are made on demand, without end
     """
 
     def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
@@ -172,6 +173,8 @@ class Subsets:
         self._rows: list[list[int] | None] = []
         self.accepting: list[bool] = []
         self.everything = DEAD
+        self.max_states: int | None = MAX_SUBSETS
+        self._steps: list[int] | None = None
         self._number(1)
 
     def _number(self, reached: int) -> int:
@@ -186,9 +189,10 @@ class Subsets:
             key = (follow, reached & self._last != 0)
             known = self._numbers.get(key)
             if known is None:
-                known = self._numbers[key] = len(self.accepting)
-                if known >= MAX_SUBSETS:
-                    raise too_many_states(MAX_SUBSETS)
+                known = len(self.accepting)
+                if self.max_states is not None and known >= self.max_states:
+                    raise too_many_states(self.max_states)
+                self._numbers[key] = known
                 self._befores.append(follow)
                 self._rows.append(None)
                 self.accepting.append(key[1])
@@ -223,6 +227,34 @@ class Subsets:
     def steps_to(self, ends: ListOf[bool], from_dead: bool) -> list[int]:
         """For each state of a complete machine the fewest characters to one of `ends`; see `distances.steps_to`."""
         return steps_to(self.rows, ends, from_dead)
+
+    def steps_to_end(self, state: int) -> int:
+        """The fewest characters from a state to one that accepts, told without the states between; NEVER if none is."""
+        if self._steps is None:
+            self._steps = self._steps_from_positions()
+        steps = self._steps
+        spend(10 * self._befores[state].bit_count())
+        return (
+            0
+            if self.accepting[state]
+            else min((steps[position] for position in bits(self._befores[state])), default=NEVER)
+        )
+
+    def _steps_from_positions(self) -> list[int]:
+        """For each position the fewest characters to the end of a text, its own counted; NEVER if there is no end."""
+        before: list[list[int]] = [[] for _ in self._follow]
+        spend(50 * len(self._follow) + 20 * sum(after.bit_count() for after in self._follow))
+        for position, after in enumerate(self._follow):
+            for following in bits(after):
+                before[following].append(position)
+        steps = [NEVER] * len(self._follow)
+        level, count = list(bits(self._last)), 1
+        while level:
+            fresh = [position for position in dict.fromkeys(level) if steps[position] >= NEVER]
+            for position in fresh:
+                steps[position] = count
+            level, count = [earlier for position in fresh for earlier in before[position]], count + 1
+        return steps
 
     @property
     def rows(self) -> list[list[int]]:

@@ -9,7 +9,7 @@ from ...limits import spend
 from ..read.dialects import TYPES, exact, is_array, is_number, only_strings, type_of
 from ..read.documents import Documents
 from ..read.formats import ENFORCED, MAX_LENGTH, OLD_HOSTNAME
-from ..read.patterns import few_texts
+from ..read.patterns import Conditions, conditions, few_texts
 from ..read.subschema import Subschema
 from . import numbers
 from .arrays import containing, tidy
@@ -254,7 +254,7 @@ def _count(place: ScopedSchema, keyword: str) -> int | None:
 def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
     minimum, maximum = _count(place, "minLength") or 0, _count(place, "maxLength")
     pattern, name = place.keyword("pattern"), place.keyword("format")
-    patterns = NO_PATTERNS if pattern is None else frozenset((pattern,))
+    patterns, absent = Conditions(NO_PATTERNS, NO_PATTERNS) if pattern is None else conditions(pattern)
     formats = NO_PATTERNS
     if assert_formats and name in ENFORCED:
         if name == "hostname" and place.schema.resource.dialect.draft <= 6:
@@ -269,9 +269,9 @@ def _string(place: ScopedSchema, assert_formats: bool) -> String | None:
             raise place.schema.error("x-quote can have no pattern or format beside it", "x-quote")
         quote = place.documents.quote(place.schema).within(minimum, maximum)
         return None if quote is None else String(quote=quote)
-    texts = None if pattern is None or formats else few_texts(pattern)
+    texts = None if pattern is None or formats or absent or len(patterns) > 1 else few_texts(pattern)
     if texts is None:
-        return String(minimum, maximum, patterns, formats=formats)
+        return String(minimum, maximum, patterns, absent, formats)
     # Constants tell objects apart at first sight.
     within = [text for text in texts if minimum <= len(text) and (maximum is None or len(text) <= maximum)]
     return of_values(within) if within else None

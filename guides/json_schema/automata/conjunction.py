@@ -50,11 +50,12 @@ class Conjunction:
         self._least, self._most = least, most
         self._costs = [bytes_of(ranges) for ranges in self.atoms]
         self._order = sorted(range(len(self.atoms)), key=lambda atom: (self._costs[atom], atom))
-        self._far = None if wanted is None else [_steps(*pair) for pair in zip(self._machines, wanted, strict=True)]
+        self._far = None if wanted is None else [Steps(*pair) for pair in zip(self._machines, wanted, strict=True)]
         # A state is one of the product, and the length as far as it matters.
         self._numbers: Numbers[tuple[int, int]] = Numbers()
         self._rows: dict[int, list[int]] = {}
         self._needed: dict[int, int] = {}
+        self._longest: dict[int, int] = {}
         self.start = self._numbers[0, 0]
 
     def _at(self, state: int) -> tuple[Joint, int]:
@@ -73,9 +74,22 @@ class Conjunction:
                 row = [DEAD] * len(self.atoms)
             else:
                 numbers = self._numbers
-                row = [DEAD if at == DEAD else numbers[at, longer] for at in self._product.row(place)]
+                row = [
+                    DEAD if at == DEAD or self._is_late(at, longer) else numbers[at, longer]
+                    for at in self._product.row(place)
+                ]
             self._rows[state] = row
         return row
+
+    def _is_late(self, place: int, length: int) -> bool:
+        """Whether some condition takes more characters from here than there may be."""
+        if self._most is None or self._far is None:
+            return False
+        steps = self._longest.get(place)
+        if steps is None:
+            steps = max(far[at] for far, at in zip(self._far, self._product.states[place], strict=True))
+            self._longest[place] = steps
+        return length + steps > self._most
 
     def _is_lost(self, joint: Joint) -> bool:
         return self._far is not None and any(steps[at] >= NEVER for steps, at in zip(self._far, joint, strict=True))
@@ -215,16 +229,58 @@ def any_of(texts: Iterable[str]) -> Node:
     return Alternation(tuple(Literal(text.encode()) for text in sorted(texts) if is_writable(text)))
 
 
-def _steps(machine: Subsets, wanted: bool) -> list[int]:
-    """For each state the fewest characters to one that meets the condition, or does not; the last is for DEAD."""
-    machine.complete()
-    ends = [accepting == wanted for accepting in machine.accepting]
-    return [*machine.steps_to(ends, not wanted), NEVER if wanted else 0]
+class Steps:
+    """For each state of an automaton the fewest characters until a condition is as it is wanted; NEVER if it cannot be.
+
+    Where the automaton has too many states these are told one by one. Then they are guesses, and too low, for what must
+    not be met.
+    """
+
+    def __init__(self, machine: Subsets, wanted: bool) -> None:
+        self._machine, self._wanted = machine, wanted
+        self._dead = NEVER if wanted else 0
+        self._all: list[int] | None = None
+        self._told: dict[int, int] = {}
+        if _is_complete(machine):
+            ends = [accepting == wanted for accepting in machine.accepting]
+            self._all = [*machine.steps_to(ends, not wanted), self._dead]
+
+    def __getitem__(self, state: int) -> int:
+        if self._all is not None:
+            return self._all[state]
+        if state == DEAD:
+            return self._dead
+        steps = self._told.get(state)
+        if steps is None:
+            steps = self._told[state] = self._ahead(state)
+        return steps
+
+    def _ahead(self, state: int) -> int:
+        machine = self._machine
+        if self._wanted:
+            return machine.steps_to_end(state)
+        if state == machine.everything:
+            return NEVER
+        return int(machine.accepting[state])
+
+
+def _is_complete(machine: Subsets) -> bool:
+    """Whether all states of an automaton have been worked out; if they are too many they are made on demand."""
+    if machine.max_states is None:
+        return False
+    try:
+        machine.complete()
+    except LimitError:
+        spend(0)  # raises the error again where it is the call that takes too much
+        machine.max_states = None
+        return False
+    return True
 
 
 def _can_always_be_met(machine: Subsets) -> bool:
     """Whether from every state, met as DEAD too, a state is reached from which every string is accepted."""
-    machine.complete()
+    if not _is_complete(machine):
+        return False
     if machine.everything == DEAD or any(DEAD in row for row in machine.rows):
         return False
     ends = [state == machine.everything for state in range(len(machine.accepting))]

@@ -57,6 +57,11 @@ class Expression:
         """About how much memory the states met so far take, and the texts that were matched."""
         return self._effort * len(self._nodes) + 100 * self._taken + 200 * len(self._matched)
 
+    @property
+    def work(self) -> int:
+        """About how many steps of work the states met so far took."""
+        return self._effort * self._taken
+
     def step(self, state: int, char: str) -> int:
         """The state after a character."""
         after = self.steps[state].get(char)

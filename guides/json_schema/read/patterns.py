@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from itertools import chain
+from typing import NamedTuple
 
+from ....errors import LimitError
 from ...kept import kept
 from ...limits import spend
 from ...regex import parse as parse_regex
@@ -17,6 +21,62 @@ MOST_TEXTS = 32
 def parse(pattern: str) -> Node:
     """The strings in which an ECMA-262 pattern is found. Raises PatternError."""
     return parse_regex(pattern, dialect="ecma", search=True)
+
+
+class Conditions(NamedTuple):
+    """Patterns that are found in a string, and patterns that are not."""
+
+    found: frozenset[str]
+    absent: frozenset[str]
+
+
+@kept(1024, 4 << 20)
+def conditions(pattern: str) -> Conditions:
+    """What a pattern says, as several patterns where it looks ahead from the start and is too large as one.
+
+    Raises PatternError, and LimitError where one of the patterns is too large.
+    """
+    whole = Conditions(frozenset((pattern,)), frozenset())
+    try:
+        parse(pattern)
+    except LimitError:
+        spend(0)  # raises the error again where it is the call that takes too much
+        apart = looks_apart(pattern)
+        if apart is None:
+            raise
+        for part in (*apart.found, *apart.absent):
+            parse(part)
+        return apart
+    return whole
+
+
+_PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+
+
+def looks_apart(pattern: str) -> Conditions | None:
+    """`^(?=a)(?!b)c` as `^(?:a)`, `^c`, and not `^(?:b)`; None where the pattern does not begin so."""
+    found: list[str] = []
+    absent: list[str] = []
+    at = 1
+    while pattern.startswith(("(?=", "(?!"), at):
+        end = next((end for end, depth, _ in _pieces(pattern, at) if depth == 0), None)
+        if end is None:
+            return None
+        (found if pattern[at + 2] == "=" else absent).append(f"^(?:{pattern[at + 3 : end - 1]})")
+        at = end
+    rest = pattern[at:]
+    one_way = not any(piece == "|" and depth == 0 for _, depth, piece in _pieces(rest, 0))
+    if at == 1 or not pattern.startswith("^") or rest.startswith(tuple("*+?{")) or not one_way:
+        return None
+    return Conditions(frozenset((*found, f"^{rest}")), frozenset(absent))
+
+
+def _pieces(pattern: str, at: int) -> Iterator[tuple[int, int, str]]:
+    """Characters, escapes and classes from a place on: where each ends, how many groups are open there, the piece."""
+    depth = 0
+    for piece in _PIECE.finditer(pattern, at):
+        depth += (piece[0] == "(") - (piece[0] == ")")
+        yield piece.end(), depth, piece[0]
 
 
 @kept(1024, 4 << 20)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from ....errors import PatternError
 from ..algebra.cases import String
 from ..algebra.strings import is_plain
+from ..read.patterns import conditions
 from . import strings
 
 
@@ -14,7 +17,8 @@ class PatternLanguage:
     def check(self, pattern: str) -> str | None:
         """Why an ECMA-262 pattern cannot be used, or None."""
         try:
-            strings.pattern_language(pattern)
+            for part in chain.from_iterable(conditions(pattern)):
+                strings.pattern_language(part)
         except PatternError as error:
             return error.reason
         return None

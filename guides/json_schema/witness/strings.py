@@ -25,6 +25,8 @@ from ..read.patterns import parse
 
 MANY_STAGES = 4_000
 """After how many stages, each counted once for every condition, a search for a shortest member becomes one for any."""
+MUCH_WORK = 3_000_000
+"""After how many steps of work, too, where there are several conditions."""
 LONG = 64
 """How many characters more than they must have texts are counted with, where there is no bound."""
 
@@ -192,6 +194,7 @@ def shortest(case: String) -> Path | None:
             spend_growth(100 * missing, missing)
             return replace(path, text=path.text[: path.place] + path.again * missing + path.text[path.place :])
     pairs = conditions(case)
+    most_work = MUCH_WORK + sum(language.work for language, _ in pairs)
     start: Stage = (0, tuple(0 for _ in pairs))
     came_from: dict[Stage, tuple[Stage, str] | None] = {start: None}
     level = [start]
@@ -208,7 +211,8 @@ def shortest(case: String) -> Path | None:
                 if reached is not None and reached not in came_from:
                     came_from[reached] = (node, char)
                     following.append(reached)
-        if len(came_from) * len(pairs) > MANY_STAGES:
+        work = sum(language.work for language, _ in pairs)
+        if len(came_from) * len(pairs) > MANY_STAGES or (len(pairs) > 1 and work > most_work):
             text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
             return None if text is None else Path(text)
         level = following

@@ -46,6 +46,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     for n in (1, 2)]},
     "not": {"not": {"anyOf": [{"required": ["a", "b"]}, {"properties": {"c": {"const": 1}}, "required": ["c"]}]}},
     "nothing left": {"allOf": [when("a", {"maxProperties": 0}, {}), when("b", {}, {"required": ["a"]})]},
+    "circle": {"dependentRequired": {"a": ["b"], "b": ["c"], "c": ["a"]}},
     "nested": {"anyOf": [{"properties": {"a": {"properties": {"a": {"const": 1}}}}}, {"required": ["b"]}],
     "oneOf": [{"required": ["a"]}, {"required": ["c"]}]},
 }  # fmt: skip
@@ -89,7 +90,7 @@ def test_groups_say_what_jsonschema_says(name: str, order: Any, monkeypatch: pyt
         assert order == "schema" or all(read) == any(read)
 
 
-@pytest.mark.parametrize("name", ["conditions", "one of", "patterns alone", "nested"])
+@pytest.mark.parametrize("name", ["conditions", "one of", "patterns alone", "circle", "nested"])
 def test_groups_obey_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     laws.check(held(closed(name), monkeypatch))
 
@@ -111,6 +112,38 @@ def test_twenty_conditions_on_different_members() -> None:
     other = JSONGuide({**schema, "$comment": "distances"}, BYTES)
     state = other.automaton.read(other.start, b'{"m3": 1, ')
     assert other.distance(state) == len('"r3":0}')
+
+
+def told_apart(name: str, count: int) -> dict[str, Any]:
+    """One of many objects that a member tells apart."""
+    return {
+        "oneOf": [
+            {"properties": {name: {"const": f"{name}{n}"}, f"{name}{n}": {"type": "integer"}}, "required": [name]}
+            for n in range(count)
+        ]
+    }
+
+
+def test_alternatives_told_apart_by_members_are_not_multiplied() -> None:
+    """27,000 combinations, of which none is worked out before a member tells."""
+    guide = JSONGuide({"type": "object", "allOf": [told_apart(name, 30) for name in ("kind", "mode", "type")]}, BYTES)
+    kinds = {"kind": "kind3", "mode": "mode29", "type": "type0"}
+    assert reads(guide, json.dumps({**kinds, "kind3": 1, "mode29": 2}))
+    assert reads(guide, json.dumps({"kind4": "a", **kinds}))
+    assert not reads(guide, json.dumps({"kind3": "a", **kinds}))
+    assert not reads(guide, json.dumps({**kinds, "mode29": "a"}))
+    assert not reads(guide, json.dumps({"kind": "kind3", "mode": "mode29"}))
+    assert not reads(guide, json.dumps({**kinds, "type": "type30"}))
+
+
+def test_members_that_require_each_other_in_a_circle() -> None:
+    """What must come follows from what came; to leave a member out before that is known leads to dead ends only."""
+    count = 40
+    schema = {"type": "object", "dependentRequired": {f"a{n}": [f"a{(n + 1) % count}"] for n in range(count)}}
+    guide = JSONGuide(schema, BYTES)
+    assert reads(guide, "{}")
+    assert reads(guide, json.dumps({f"a{n * 7 % count}": n for n in range(count)}))
+    assert not reads(guide, json.dumps({f"a{n}": n for n in range(count - 1)}))
 
 
 def test_random_schemas_with_groups_accept_what_jsonschema_accepts(monkeypatch: pytest.MonkeyPatch) -> None:

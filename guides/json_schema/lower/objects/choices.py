@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import NamedTuple
 
 from .....errors import LimitError
+from ....automata.atoms import bits as bits_of
 from ....limits import spend
 from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object, Rule
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
@@ -20,6 +22,10 @@ from .member_names import MemberNames
 from .members import MemberPlace, Members, NextMember
 
 Alive = tuple[int, ...]
+Lost = tuple[tuple[int, int], ...]
+"""Some groups by their numbers, each with alternatives as bits."""
+Cell = tuple[Formula, frozenset[Formula]]
+FEW_LITERALS = 4
 MAX_WAYS = 4096
 """How many ways to read one member are too many."""
 
@@ -36,6 +42,13 @@ def names_of(owner: MemberLowering, case: Object, depth: int) -> MemberNames:
     return MemberNames(owner, Object(properties, case.rules, case.required), depth, apart)
 
 
+class Completion(NamedTuple):
+    """Members that complete an object, by their numbers, with what they must satisfy, and the alternatives chosen."""
+
+    needed: dict[int, Formula]
+    chosen: tuple[tuple[int, int], ...]
+
+
 class Choices(Members):
     """One object case with groups at one depth, in the current rule, before the node `target`."""
 
@@ -43,14 +56,18 @@ class Choices(Members):
         super().__init__(owner, case, names_of(owner, case, depth), depth, target)
         self._groups = [self._numbered(group) for group in case.either]
         self._asked: dict[int, list[list[tuple[Formula, ...] | None]]] = {}
-        self._ways: dict[tuple[int, Alive], list[tuple[Formula, Alive]]] = {}
+        self._ways: dict[tuple[int, Alive], list[tuple[Formula, Lost]]] = {}
+        self._concerned: dict[int, Lost] = {}
+        self._cells_of: dict[int, list[Cell] | None] = {}
+        self._blocked: dict[int, Alive] = {}
         # What must come, by the members that may be missing: the names that an alternative requires. With all that are
         # left, or with those that were chosen; and in which order the alternatives of a group are tried.
         self._wanted = self._required
         for group in self._groups:
             for _, required in group:
                 self._wanted |= required
-        self._missing: dict[tuple[int, Alive], dict[int, Formula] | None] = {}
+        self._missing: dict[tuple[int, Alive], Completion | None] = {}
+        self._hints: dict[tuple[int, Alive], tuple[int, Completion]] = {}
         self._chosen: dict[tuple[int, tuple[tuple[int, int], ...]], dict[int, Formula] | None] = {}
         self._orders: dict[tuple[int, int, int], tuple[int, ...]] = {}
 
@@ -68,27 +85,26 @@ class Choices(Members):
         return MemberPlace(0, 0, 0, tuple((1 << len(group)) - 1 for group in self._groups))
 
     def _may_end(self, place: MemberPlace) -> bool:
-        return not self._required & ~place.used and all(
-            any(not required & ~place.used for required in self._left(group, alive))
-            for group, alive in zip(self._groups, place.alive, strict=True)
-        )
+        missing = self._wanted & ~place.used
+        if self._required & missing:
+            return False
+        return all(left & ~bits for left, bits in zip(place.alive, self._blocked_by(missing), strict=True))
 
-    def _left(self, group: list[tuple[Object, int]], alive: int) -> Iterator[int]:
-        return (required for bit, (_, required) in enumerate(group) if alive >> bit & 1)
+    def _goes_on(self, place: MemberPlace) -> bool:
+        """Whether another member may come: surely where one must."""
+        return bool(self._to_come(place)) or super()._goes_on(place)
 
-    def _choices(self, place: MemberPlace) -> list[NextMember]:
+    def _choices(self, place: MemberPlace) -> Iterator[NextMember]:
         """The members that may come next."""
-        found: list[NextMember] = []
         for index in range(self._come(place), self._schema_names):
-            found += self._named(index, place)
+            yield from self._named(index, place)
             if self._required >> index & 1:
-                return found
+                return
         for index in range(self._schema_names, len(self._names)):
             if not place.used >> index & 1:
-                found += self._named(index, place)
+                yield from self._named(index, place)
         for index in range(len(self._regions)):
-            found += self._read(-1 - index, place, 0, self._in_order)
-        return found
+            yield from self._read(-1 - index, place, 0, self._in_order)
 
     def _named(self, index: int, place: MemberPlace) -> list[NextMember]:
         """The ways to read the member of a name."""
@@ -104,41 +120,71 @@ class Choices(Members):
                 sum(1 << bit for bit, (_, required) in enumerate(group) if left >> bit & 1 and not required & gone)
                 for group, left in zip(self._groups, alive, strict=True)
             )
-        return [
-            NextMember(index, formula, MemberPlace(place.used | used | passed, 0, 0, after))
-            for formula, after in self._told(index, alive)
-        ]
+        found: list[NextMember] = []
+        known = self._missing.get(self._rest_key(place))
+        for formula, lost in self._told(index, alive):
+            left = list(alive)
+            for group, bits in lost:
+                left[group] &= ~bits
+            if all(left):
+                after = MemberPlace(place.used | used | passed, 0, 0, tuple(left))
+                found.append(NextMember(index, formula, after))
+                if known is not None and (key := self._rest_key(after)) not in self._missing:
+                    self._hints[key] = index, known
+        return found
 
-    def _told(self, index: int, alive: Alive) -> list[tuple[Formula, Alive]]:
-        """What the value of a member may satisfy, and the alternatives that are left then."""
-        key = (index, alive)
+    def _rest_key(self, place: MemberPlace) -> tuple[int, Alive]:
+        """What the members to come depend on: not on those that no alternative requires."""
+        return self._wanted & ~place.used, place.alive
+
+    def _told(self, index: int, alive: Alive) -> list[tuple[Formula, Lost]]:
+        """What the value of a member may satisfy, and the alternatives that are lost then.
+
+        That depends only on the alternatives that speak of the member, which are few of many.
+        """
+        concerned = self._concerned_by(index)
+        key = (index, tuple(alive[group] & bits for group, bits in concerned))
         known = self._ways.get(key)
         if known is None:
             asked = self._asked_of(index)
             literals: dict[Formula, None] = {}
-            for group, left in zip(asked, alive, strict=True):
-                for bit, parts in enumerate(group):
-                    if left >> bit & 1 and parts:
-                        literals.update(dict.fromkeys(parts))
-            known = self._ways[key] = []
-            for formula, holding in self._cells(index, list(literals)):
-                after = self._after_value(asked, alive, holding)
-                if all(after):
-                    known.append((formula, after))
+            for (group, _), left in zip(concerned, key[1], strict=True):
+                for bit in bits_of(left):
+                    literals.update(dict.fromkeys(asked[group][bit] or ()))
+            cells = self._all_cells(index) if len(literals) > FEW_LITERALS else None
+            if cells is None:
+                cells = self._cells(index, list(literals))
+                assert cells is not None, "they are too many only where fewer than MAX_WAYS are asked for"
+            known = self._ways[key] = [
+                (formula, self._lost(asked, concerned, key[1], holding)) for formula, holding in cells
+            ]
         return known
 
-    def _after_value(
-        self, asked: list[list[tuple[Formula, ...] | None]], alive: Alive, holding: frozenset[Formula]
-    ) -> Alive:
-        spend(20 * sum(map(len, asked)))
-        return tuple(
-            sum(
-                1 << bit
-                for bit, parts in enumerate(group)
-                if left >> bit & 1 and parts is not None and holding.issuperset(parts)
-            )
-            for group, left in zip(asked, alive, strict=True)
-        )
+    def _lost(
+        self, asked: list[list[tuple[Formula, ...] | None]], concerned: Lost, left: Alive, holding: frozenset[Formula]
+    ) -> Lost:
+        """The alternatives of those left that a value does not meet of which just these literals are known to hold."""
+        found: list[tuple[int, int]] = []
+        for (group, _), alternatives in zip(concerned, left, strict=True):
+            spend(20 * alternatives.bit_count())
+            lost = 0
+            for bit in bits_of(alternatives):
+                parts = asked[group][bit]
+                if parts is None or not holding.issuperset(parts):
+                    lost |= 1 << bit
+            if lost:
+                found.append((group, lost))
+        return tuple(found)
+
+    def _concerned_by(self, index: int) -> Lost:
+        """The groups in which alternatives speak of a member, each with these."""
+        known = self._concerned.get(index)
+        if known is None:
+            asked = self._asked_of(index)
+            spend(20 * sum(map(len, asked)))
+            each = (sum(1 << bit for bit, parts in enumerate(group) if parts != ()) for group in asked)
+            known = self._concerned[index] = tuple((group, bits) for group, bits in enumerate(each) if bits)
+        return known
 
     def _asked_of(self, index: int) -> list[list[tuple[Formula, ...] | None]]:
         """For each alternative what it asks of a member: formulas that must all hold, None if it forbids it."""
@@ -166,8 +212,22 @@ class Choices(Members):
     def _base(self, index: int) -> Formula:
         return self._formulas[index] if index >= 0 else self._regions[-1 - index][1]
 
-    def _cells(self, index: int, literals: list[Formula]) -> list[tuple[Formula, frozenset[Formula]]]:
-        """Sets of values that together are all the values of a member, each with literals that hold in it."""
+    def _all_cells(self, index: int) -> list[Cell] | None:
+        """The cells of all that alternatives ask of a member, if these are hardly more than there are alternatives.
+
+        As where a member tells alternatives apart: these cells will do whichever alternatives are left.
+        """
+        if index not in self._cells_of:
+            asked = self._asked_of(index)
+            literals = dict.fromkeys(part for group in asked for parts in group for part in parts or ())
+            self._cells_of[index] = self._cells(index, list(literals), 2 * len(literals) + 2)
+        return self._cells_of[index]
+
+    def _cells(self, index: int, literals: list[Formula], most: int = MAX_WAYS) -> list[Cell] | None:
+        """Sets of values that together are all the values of a member, each with literals that hold in it.
+
+        None where they are more than `most`. Raises LimitError for more than MAX_WAYS.
+        """
         schema, asked = self._owner.schema, set(literals)
         both, refuse = schema.formulas.all_of, schema.formulas.negation
         cells = [(self._base(index), frozenset[Formula]())]
@@ -183,6 +243,8 @@ class Choices(Members):
                 found = [(both((formula, part)), holding | more) for part, more in ways]
                 split += [(part, held) for part, held in found if schema.has_instance(part)]
             cells = split
+            if len(cells) > most < MAX_WAYS:
+                return None
             if len(cells) > MAX_WAYS:
                 raise LimitError(f"one member of an object can be read in more than {MAX_WAYS} ways")
         return cells
@@ -197,38 +259,86 @@ class Choices(Members):
 
     def _to_come(self, place: MemberPlace) -> dict[int, Formula] | None:
         """Members that complete the object, by their numbers, with what they must satisfy; None if it cannot be."""
-        key = (self._wanted & ~place.used, place.alive)
+        key = self._rest_key(place)
         if key not in self._missing:
-            self._missing[key] = self._completed(*key)
-        return self._missing[key]
+            found = self._as_before(*key)
+            self._missing[key] = self._completed(*key) if found is None else found
+            self._hints.pop(key, None)
+        known = self._missing[key]
+        return None if known is None else known.needed
 
-    def _completed(self, missing: int, alive: Alive) -> dict[int, Formula] | None:
-        """Choose an alternative of each group, those that miss least first, until all that must come has values."""
-        order = sorted(range(len(self._groups)), key=lambda group: alive[group].bit_count())
-        first = self._needed(missing, {}, [], self._required)
+    def _as_before(self, missing: int, alive: Alive) -> Completion | None:
+        """What would have completed the object before its last member, where that still does."""
+        hint = self._hints.get((missing, alive))
+        if hint is None:
+            return None
+        came, (needed, chosen) = hint
+        spend(100 + 20 * (len(needed) + len(chosen)))
+        if not all(alive[group] >> bit & 1 for group, bit in chosen):
+            return None
+        left = {index: formula for index, formula in needed.items() if index != came}
+        if not all(missing >> index & 1 for index in left) or self._undecided(missing, alive, left, chosen) >= 0:
+            return None
+        return Completion(left, chosen)
+
+    def _completed(self, missing: int, alive: Alive) -> Completion | None:
+        """Choose alternatives until all that must come has values, those first that miss least.
+
+        A group is decided only where what must come leaves no alternative that asks for nothing more: what was chosen
+        without need would have to be taken back.
+        """
+        first = self._needed(missing, {}, (), self._required)
         if first is None:
             return None
-        found = [first]
-        chosen: list[tuple[int, int]] = []
-        waiting: list[Iterator[int]] = []
-        while len(chosen) < len(order):
-            group = order[len(chosen)]
-            if len(waiting) == len(chosen):
-                waiting.append(iter(self._by_missing(missing, group, alive[group])))
-            for bit in waiting[-1]:
-                chosen.append((group, bit))
-                needed = self._needed(missing, found[-1], chosen, self._groups[group][bit][1])
-                if needed is not None:
-                    found.append(needed)
-                    break
-                chosen.pop()
-            else:
-                waiting.pop()
-                if not chosen:
-                    return None
-                chosen.pop()
-                found.pop()
+        found = [Completion(first, ())]
+        waiting: list[tuple[int, Iterator[int]]] = []
+        while (undecided := self._undecided(missing, alive, *found[-1])) >= 0:
+            waiting.append((undecided, iter(self._by_missing(missing, undecided, alive[undecided]))))
+            while len(waiting) == len(found):
+                group, bits = waiting[-1]
+                before = found[-1]
+                for bit in bits:
+                    chosen = (*before.chosen, (group, bit))
+                    needed = self._needed(missing, before.needed, chosen, self._groups[group][bit][1])
+                    if needed is not None:
+                        found.append(Completion(needed, chosen))
+                        break
+                else:
+                    waiting.pop()
+                    found.pop()
+                    if not found:
+                        return None
         return found[-1]
+
+    def _undecided(
+        self, missing: int, alive: Alive, needed: dict[int, Formula], chosen: tuple[tuple[int, int], ...]
+    ) -> int:
+        """Of the groups that are to be decided now that with the fewest alternatives left; -1 if there is none."""
+        decided = {group for group, _ in chosen}
+        blocked = self._blocked_by(missing & ~sum(1 << index for index in needed))
+        speaking: dict[int, int] = {}
+        for index in needed:
+            for group, bits in self._concerned_by(index):
+                speaking[group] = speaking.get(group, 0) | bits
+        spend(50 * len(alive) + 100 * len(needed))
+        best, fewest = -1, 0
+        for group, left in enumerate(alive):
+            if left & ~blocked[group] & ~speaking.get(group, 0) or group in decided:
+                continue
+            count = left.bit_count()
+            if best < 0 or count < fewest:
+                best, fewest = group, count
+        return best
+
+    def _blocked_by(self, missing: int) -> Alive:
+        """For each group the alternatives that require one of these members."""
+        known = self._blocked.get(missing)
+        if known is None:
+            spend(50 * sum(map(len, self._groups)))
+            known = self._blocked[missing] = tuple(
+                sum(1 << bit for bit, (_, required) in enumerate(group) if required & missing) for group in self._groups
+            )
+        return known
 
     def _by_missing(self, missing: int, group: int, alive: int) -> tuple[int, ...]:
         """The alternatives that are left of a group, those that miss the fewest members first."""
@@ -242,20 +352,20 @@ class Choices(Members):
         return known
 
     def _needed(
-        self, missing: int, known: dict[int, Formula], chosen: list[tuple[int, int]], required: int
+        self, missing: int, known: dict[int, Formula], chosen: tuple[tuple[int, int], ...], required: int
     ) -> dict[int, Formula] | None:
         """What must still come, as was known, with the last alternative that was chosen and what it requires.
 
         None if a member has no value that satisfies all alternatives that were chosen.
         """
         spend(100)
-        key = (missing, tuple(chosen))
+        key = (missing, chosen)
         if key not in self._chosen:
             self._chosen[key] = self._worked_out(missing & required, known, chosen)
         return self._chosen[key]
 
     def _worked_out(
-        self, missing: int, known: dict[int, Formula], chosen: list[tuple[int, int]]
+        self, missing: int, known: dict[int, Formula], chosen: tuple[tuple[int, int], ...]
     ) -> dict[int, Formula] | None:
         spend(200 + 50 * len(known))
         found = dict(known)
@@ -270,7 +380,9 @@ class Choices(Members):
                 return None
         return found
 
-    def _add(self, found: dict[int, Formula], index: int, formula: Formula, chosen: list[tuple[int, int]]) -> bool:
+    def _add(
+        self, found: dict[int, Formula], index: int, formula: Formula, chosen: tuple[tuple[int, int], ...]
+    ) -> bool:
         """Note what a member must satisfy with these alternatives; whether any value does."""
         schema, asked = self._owner.schema, self._asked_of(index)
         parts = [asked[group][bit] for group, bit in chosen]
@@ -281,12 +393,13 @@ class Choices(Members):
     def _nearest(self, place: MemberPlace) -> NextMember:
         """The next member on a short way to the end."""
         needed = self._to_come(place)
-        found = self._named(min(needed), place) if needed else self._choices(place)
+        found = self._named(min(needed), place) if needed else list(self._choices(place))
         found.sort(key=self._length)
-        if not needed:
-            for choice in found:
-                if self._to_come(choice.after) == {}:
-                    return choice
+        missing = len(needed or ())
+        for choice in found:
+            left = self._to_come(choice.after)
+            if left is not None and (len(left) < missing or not left):
+                return choice
         alive = (choice for choice in found if self._is_alive(choice.after))
         return min(alive, key=lambda choice: self._still(choice.after))
 

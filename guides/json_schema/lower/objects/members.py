@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from .....errors import SchemaError
@@ -52,7 +53,7 @@ class Members:
         self._afters: dict[MemberPlace, int] = {}
         self._tails: dict[NextMember, int] = {}
         self._alive = Liveness(self._may_end, self._places_after)
-        self._rests: dict[MemberPlace, int] = {}
+        self._rests: dict[Hashable, int] = {}
         self._member_lengths: dict[tuple[int, Formula], int] = {}
         self._lengths: list[tuple[int, int]] | None = None
         self._lengths_from: list[int] | None = None
@@ -79,7 +80,7 @@ class Members:
         links: list[Link] = []
         if self._may_end(start):
             links.append((EPSILON, owner.gap(owner.form.spacing.when_empty(), owner.text(b"}", self._target)), 0))
-        if any(self._is_alive(choice.after) for choice in self._choices(start)):
+        if self._goes_on(start):
             links.append((EPSILON, owner.gap(owner.form.spacing.inside(self._depth), self._member(start)), 0))
         if not links:
             raise SchemaError("the counts of members and the members themselves leave no object", "#")
@@ -168,7 +169,7 @@ class Members:
             if self._may_end(place):
                 close = owner.gap(spacing.at_end(self._depth), owner.text(b"}", self._target))
                 links.append((EPSILON, close, 0))
-            if any(self._is_alive(choice.after) for choice in self._choices(place)):
+            if self._goes_on(place):
                 comma = owner.text(b",", owner.gap(spacing.after_comma(self._depth), self._member(place)))
                 links.append((EPSILON, owner.gap(spacing.before_comma(), comma), 0))
             node = self._afters[place] = self._graph.node(links=links)
@@ -179,7 +180,11 @@ class Members:
         enough = place.members >= case.min_properties or not self._ceiling
         return enough and not place.unmet and not self._required & ~place.used
 
-    def _choices(self, place: MemberPlace) -> list[NextMember]:
+    def _goes_on(self, place: MemberPlace) -> bool:
+        """Whether another member may come."""
+        return any(self._is_alive(choice.after) for choice in self._choices(place))
+
+    def _choices(self, place: MemberPlace) -> Iterable[NextMember]:
         """The members that may come next."""
         case = self._case
         if case.max_properties is not None and place.members >= case.max_properties:
@@ -283,15 +288,19 @@ class Members:
         between, end = 1 + self._owner.line(self._depth), 1 + self._owner.last_line(self._depth)
         if self._counts_nothing(place):
             return min(end + self._missing_lengths(place, between), MOST)
-        way: list[tuple[MemberPlace, int]] = []
-        while place not in self._rests and not self._may_end(place):
+        way: list[tuple[Hashable, int]] = []
+        while (key := self._rest_key(place)) not in self._rests and not self._may_end(place):
             choice = self._nearest(place)
-            way.append((place, between + self._length(choice)))
+            way.append((key, between + self._length(choice)))
             place = choice.after
-        total = self._rests.setdefault(place, end)
+        total = self._rests.setdefault(key, end)
         for passed, length in reversed(way):
             total = self._rests[passed] = min(total + length, MOST)
         return total
+
+    def _rest_key(self, place: MemberPlace) -> Hashable:
+        """What the bytes after a member depend on."""
+        return place
 
     def _missing_lengths(self, place: MemberPlace, between: int) -> int:
         """The bytes of the required members that have not come, each with what stands before it."""
