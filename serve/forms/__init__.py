@@ -1,5 +1,6 @@
 """Tool calls and thinking in the form that a model was trained for: the guide, and a reader of what comes."""
 
+from .apart import is_apart
 from .deltas import (
     ArgumentsDelta,
     Call,
@@ -32,5 +33,6 @@ __all__ = [
     "Tool",
     "ToolError",
     "choice_of",
+    "is_apart",
     "tools_of",
 ]
