@@ -22,8 +22,8 @@ from .calls import Asked, Calls
 from .detection import detected, template_of
 from .families import FAMILIES, NAMES, Family
 from .harmony import ASSISTANT, FINAL, harmony_piece
-from .reader import Reader
-from .reading import Reading
+from .read.reader import Reader
+from .read.reading import Reading
 from .spelling import Spelling
 from .tools import Choice, Tool, choice_of
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import Running
+from ..conftest import Running
 
-PAGE = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/serve.md").read_text(encoding="utf-8")
 SCHEMA = {"enum": ["ab", "cd"]}
 GBNF = 'root ::= "ab" | "cd"'
 TAG = {"type": "structural_tag", "format": {"type": "regex", "pattern": "ab|cd"}}
