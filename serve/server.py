@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import sys
 from types import FrameType
 
 import uvicorn
@@ -15,6 +17,8 @@ from .guard import HEADER_BYTES
 from .settings import Settings
 
 BACKLOG = 2048
+SWITCH_SECONDS = 5e-4
+"""So long another thread keeps the interpreter where the engine's wants it, which it does several times a token."""
 IDLE_SECONDS = 75
 """So long a connection without a request is kept: longer than clients keep theirs, or they write into one that is
 being closed."""
@@ -66,4 +70,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
     """Run until a signal ends it."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # what is there before the first request stays, and need not be looked through again
     asyncio.run(Server(app, settings).serve(sockets=[listening]))
