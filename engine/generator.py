@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 
 from ..errors import LimitError, OptionError, TrellmError
@@ -266,6 +267,12 @@ class Generator(Copied, Generic[T]):
             thought=None if thought is None else thought.free,
             thought_cut=thought is not None and thought.is_cut,
         )
+
+    def said(self, result: Generation[Any], text: str, row: Row) -> Generation[T]:
+        """The result of another generator's row, with what this one says of a part of its text."""
+        value, error = self._converted(text, row)
+        spans, unenforced, fault = self._looked_up(text, row)
+        return replace(result, value=value, spans=spans, unenforced=unenforced, error=error or fault)
 
     def _converted(self, text: str, row: Row) -> tuple[T, Exception | None]:
         """The value, or what was raised in place of one: whatever a validator of the caller's raises."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import sys
 from types import FrameType
 
 import uvicorn
@@ -16,6 +17,8 @@ from .guard import HEADER_BYTES
 from .settings import Settings
 
 BACKLOG = 2048
+SWITCH_SECONDS = 5e-4
+"""So long another thread keeps the interpreter where the engine's wants it, which it does several times a token."""
 IDLE_SECONDS = 75
 """So long a connection without a request is kept: longer than clients keep theirs, or they write into one that is
 being closed."""
@@ -71,8 +74,11 @@ def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
     What is there before, the model and the modules, stays until then: Python's collector need not look through it
     again and again, which would stop all texts.
     """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()
     try:
         asyncio.run(Server(app, settings).serve(sockets=[listening]))
     finally:
         gc.unfreeze()
+        sys.setswitchinterval(interval)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-LONGEST = 0.02
+SHORTEST, LONGEST = 1e-3, 0.02
 """Seconds that a thread sleeps at a time: so soon it notices that it is to stop, or that nobody is held up any more."""
 
 
@@ -31,24 +31,27 @@ class Turns:
         self._lock = threading.Lock()
         self._local = threading.local()
 
-    def begin(self) -> None:
-        """Count the work of this thread from now on."""
+    def begin(self, is_over: Callable[[], bool]) -> None:
+        """Count the work of this thread from now on, when what others have worked too much is made up for.
+
+        is_over: whether nobody waits for that work any more; then neither does this
+        """
+        self._local.is_over = is_over
         self._local.used = time.thread_time()
+        self.breathe()
 
     def end(self) -> None:
         """Count the rest of this thread's work, without waiting."""
         self._count()
 
     def breathe(self) -> None:
-        """Count what this thread has worked since it was last asked, and wait a little if that was too much."""
-        left = self._count()
-        if left >= 0:
-            return
-        if self._is_busy():
-            time.sleep(min(LONGEST, -left / self._share))
-        else:
-            with self._lock:
-                self._left = max(self._left, 0.0)  # what held up nobody is no debt
+        """Count what this thread has worked since it was last asked, and wait while that was too much."""
+        while (left := self._count()) < 0 and not self._local.is_over():
+            if not self._is_busy():
+                with self._lock:
+                    self._left = max(self._left, 0.0)  # what held up nobody is no debt
+                return
+            time.sleep(min(LONGEST, max(SHORTEST, -left / self._share)))
 
     def _count(self) -> float:
         """What is left in the bucket, without what this thread has worked since it last counted."""

@@ -26,6 +26,7 @@ from ..forms import (
     ReasoningDelta,
     Tool,
     choice_of,
+    is_apart,
     tools_of,
 )
 from ..requests.chat import Chat
@@ -56,20 +57,37 @@ async def prepared(service: Service, chat: Chat, constraint: Constraint) -> Prep
     if not asked.tools and is_usual and not service.form.thinks:
         return Prepared(generator, [messages])
     ids = await service.ids(messages, chat.tools)
-    is_inner = constraint.is_free or (not constraint.goals and hasattr(generator.guide, "lower_into"))
-    if not is_inner:
-        if asked.tools or not is_usual:
-            place = constraint.place if constraint.kind else ("trellm", "include")
-            raise _together(place, "tools" if asked.tools else "trellm.thinking")
-        return Prepared(generator, [ids])
-    if chat.stop_token_ids:
-        raise _together(("stop_token_ids",), "tools" if asked.tools else "a model that thinks")
-    if chat.stop and service.form.name == "harmony":
-        raise _together(("stop",), "the form 'harmony', which marks where messages end")
+    if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
+        if asked.tools or asked.thinking == "on" or asked.budget is not None:
+            raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
+        return Prepared(generator, [(*ids, *service.form.final(ids[-TAIL:]))])
+    _check_stops(service, chat, asked, constraint)
     plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
     if not asked.tools and constraint.is_free and is_usual and not chat.stop:
         planned = generator  # what is read apart, and nothing is constrained
-    return Prepared(planned, [(*ids, *plan.opening)], plan)
+    tells = constraint.kind == "extract" or constraint.options != "{}"  # where quotations stand, what was not enforced
+    return Prepared(planned, [(*ids, *plan.opening)], plan, generator if tells else None)
+
+
+def _check_stops(service: Service, chat: Chat, asked: Asked, constraint: Constraint) -> None:
+    """Raise ApiError for what ends texts together with what says itself where they end."""
+    other = _other(asked)
+    if chat.stop_token_ids:
+        raise _together(("stop_token_ids",), other)
+    if chat.stop and service.form.name == "harmony":
+        raise _together(("stop",), "the form 'harmony', which marks where messages end")
+    if chat.stop and constraint.goals:
+        raise _together(("stop",), f"trellm.include and {other}")
+
+
+def _place(constraint: Constraint) -> Sequence[str | int]:
+    return constraint.place if constraint.kind else ("trellm", "include")
+
+
+def _other(asked: Asked, more: str = "") -> str:
+    """What makes an answer one of several parts."""
+    what = "tools" if asked.tools else "a model that thinks"
+    return f"{what} {more}".rstrip()
 
 
 def _together(place: Sequence[str | int], other: str) -> ApiError:
@@ -96,7 +114,10 @@ async def _planned(
     """The plan of a chat and what generates such answers, made now or before. Raises ApiError."""
     form, limits = service.form, service.settings.limits
     tail = ids[-TAIL:] if form.thinks else ()
-    answer: Any = generator.guide if constraint.kind else None
+    answer: Any = None
+    if constraint.kind:  # with its goals, if it has any
+        guide_cache = generator.job((0,), constraint.goals).guide_cache
+        answer = None if guide_cache is None else guide_cache.guide
     choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
     stop = (chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ())
     key = ("plan", constraint, json.dumps(chat.tools), choice, tail, stop)
@@ -109,6 +130,7 @@ async def _planned(
             thinking=asked.thinking,
             budget=asked.budget,
             answer=answer,
+            goals=() if constraint.kind else constraint.goals,
             prompt=tail,
             stop=stop,
             limits=limits,

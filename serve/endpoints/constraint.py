@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,8 +32,16 @@ async def constraint(request: Request) -> Response:
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
     generator = await while_connected(request, service.generator(made))
-    guide_cache = generator.job((0,), made.goals).guide_cache
-    if guide_cache is None:
-        return Answer({"expected": "anything", "needed": 0})
-    guide = guide_cache.guide
-    return Answer({"expected": expected(guide, guide.start), "needed": guide_cache.distance})
+
+    def look() -> dict[str, Any]:
+        guide_cache = generator.job((0,), made.goals).guide_cache
+        if guide_cache is None:
+            return {"expected": "anything", "needed": 0}
+        return {"expected": expected(guide_cache.guide, guide_cache.guide.start), "needed": guide_cache.distance}
+
+    # In a compiler's thread, since finding words may take long, and counts as what compilation may take.
+    work = service.compiler.made(("expected", made), look, lambda said: len(said["expected"]))
+    try:
+        return Answer(await while_connected(request, work))
+    except TrellmError as error:
+        raise of_constraint(error, made.place) from None

@@ -11,6 +11,8 @@ from typing import Any
 
 from starlette.requests import Request
 
+from ...engine.decode.row import Row
+from ...engine.generator import Generator
 from ...engine.handle import Task
 from ...engine.options import Options, RunOptions
 from ...engine.prompts.given import Prompt
@@ -48,11 +50,16 @@ class Piece:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is to be run. plan: how what a model writes is read as thinking, content and calls, None for content"""
+    """What is to be run.
+
+    plan: how what a model writes is read as thinking, content and calls, None for content
+    answer: what knows more of the content, where it is of a constraint and the plan's task is of more than that
+    """
 
     task: Task
     prompts: Sequence[Prompt]
     plan: Plan | None = None
+    answer: Generator[Any] | None = None
 
 
 Prepare = Callable[[Constraint], Awaitable[Prepared]]
@@ -75,6 +82,7 @@ class Begun:
     prompt_tokens: int
     key: str
     copies: int
+    answer: Generator[Any] | None = None
     output_tokens: int = 0
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
@@ -131,13 +139,26 @@ class Begun:
         row = ended.row
         is_plain = row.request.start.guide_cache is None or (self.asked.trellm == _PLAIN and len(row.tokens) < SHORT)
         if is_plain:
-            result = self.run.result(row)
+            result = self._result(row)
         else:  # places of quotations, and conditions that are looked at in the end, may take a while
-            result = await asyncio.get_running_loop().run_in_executor(None, self.run.result, row)
+            result = await asyncio.get_running_loop().run_in_executor(None, self._result, row)
         self.service.metrics.finished.labels(REASONS[result.finish_reason]).inc()
         self.service.metrics.output_tokens.inc(len(result.token_ids))
         self.output_tokens += len(result.token_ids)
         return result
+
+    def _result(self, row: Row) -> Generation[Any]:
+        """What a finished row comes to, with what the constraint says of its content."""
+        result = self.run.result(row)
+        if self.answer is None or self.plan is None:
+            return result
+        reader = self.plan.reader()
+        reader.feed(result.token_ids)
+        reader.finish()
+        message = reader.message
+        if message.calls or message.content is None:
+            return result
+        return self.answer.said(result, message.content, row)
 
     def deltas(self, piece: Piece, reader: Reader | None) -> list[Delta]:
         """What a piece adds to a message, as the model's form has it, or all of it content."""
@@ -188,8 +209,8 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     ticket = service.admit(prompts * asked.texts)
     try:
         prepared = await prepare(constraint)
-        if prepared.plan is not None:  # which knows where content ends, and that calls do not end there
-            options = replace(options, stop=())
+        if prepared.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
+            options = replace(options, stop=(), include=())
         work = Work(
             prompts=[prompt for prompt in prepared.prompts for _ in range(copies)],
             options=options,
@@ -206,7 +227,7 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
     choices = len(work.prompts) * options.search.n
     tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
-    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, since=since)
+    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, prepared.answer, since=since)
 
 
 def _options(asked: Chat | Completion, constraint: Constraint) -> Options:

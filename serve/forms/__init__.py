@@ -1,6 +1,9 @@
 """Tool calls and thinking in the form that a model was trained for: the guide, and a reader of what comes."""
 
-from .deltas import (
+from .apart import is_apart
+from .families import NAMES
+from .form import Form, Plan
+from .read.deltas import (
     ArgumentsDelta,
     Call,
     CallDelta,
@@ -10,9 +13,7 @@ from .deltas import (
     Message,
     ReasoningDelta,
 )
-from .families import NAMES
-from .form import Form, Plan
-from .reader import Reader
+from .read.reader import Reader
 from .tools import Choice, Tool, ToolError, choice_of, tools_of
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "Tool",
     "ToolError",
     "choice_of",
+    "is_apart",
     "tools_of",
 ]

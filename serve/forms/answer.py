@@ -24,7 +24,7 @@ def answer_piece(family: Family, spelling: Spelling, asked: Asked, calls: Calls,
     stops = _stops(spelling, asked)
     if not asked.callable:
         if asked.answer is not None:
-            return Inner(asked.answer)
+            return asked.inner
         refused = thinking + (call_markers(family, spelling) if asked.tools else ())
         unlike = call_beginnings(family) if asked.tools else ()
         return Free(stops, refused, may_end=True, unlike=unlike) if stops or refused or unlike else None
@@ -34,7 +34,7 @@ def answer_piece(family: Family, spelling: Spelling, asked: Asked, calls: Calls,
     if asked.choice.mode == "required":
         return whole
     if asked.answer is not None:
-        return OneOf((whole, Inner(asked.answer)))
+        return OneOf((whole, asked.inner))
     if family.trigger:
         exits = ((spelling.marker(family.trigger), calls.piece(behind_trigger=True)),)
         return Free(exits + stops, thinking, may_end=True)

@@ -73,8 +73,7 @@ def plain_arguments(
         if any(mark in name for mark in (form.behind_name[:1], form.before[:1], "\n")):
             raise ToolError(f"the form writes names plainly, and cannot write {name!r}", f"{tool.pointer}/properties")
         values[name] = value = reader.value(name)
-        before = spelling.fixed(form.before, name, form.behind_name)
-        ways = [InOrder((before, way)) for way in reader.ways(value)]
+        ways = list(reader.ways(name, value))
         one = ways[0] if len(ways) == 1 else OneOf(tuple(ways))
         items.append(one if name in required else OneOf((one, NOTHING)))
     return Arguments(Inner(ComposedGuide(InOrder(tuple(items)), vocabulary, limits=limits)), values)
@@ -140,16 +139,19 @@ class _Values:
         dialect = {"$schema": self._tool.parameters["$schema"]} if "$schema" in self._tool.parameters else {}
         return {**{name: value for name, value in given.items() if name not in DESCRIBING}, **dialect}
 
-    def ways(self, value: Value) -> Iterator[Piece]:
-        """What may stand behind a parameter's name, its end with it."""
-        end, behind = self._spelling.marker(self._form.end), self._spelling.fixed(self._form.behind)
-        line = Fixed(("\n",)) if self._form.own_line else NOTHING
+    def ways(self, name: str, value: Value) -> Iterator[Piece]:
+        """How a parameter may be written, from what stands before its name to its end."""
+        form = self._form
+        end, behind = self._spelling.marker(form.end), self._spelling.fixed(form.behind)
+        line = Fixed(("\n",)) if form.own_line else NOTHING
         if value.as_json is not None:
-            yield InOrder((Inner(value.as_json), line, Fixed((end,)), behind))
+            before = self._spelling.fixed(form.before, name, form.behind_name)
+            yield InOrder((before, Inner(value.as_json), line, Fixed((end,)), behind))
+        before = self._spelling.fixed(form.before, name, form.behind_text or form.behind_name)
         if isinstance(value.as_text, Free):
-            yield Free(((end, behind),))
+            yield InOrder((before, Free(((end, behind),))))
         elif value.as_text is not None:
-            yield InOrder((value.as_text, line, Fixed((end,)), behind))
+            yield InOrder((before, value.as_text, line, Fixed((end,)), behind))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
         resources = {ROOT: self._tool.parameters} if _refers(schema) else None

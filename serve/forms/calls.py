@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import cast
 
 from ...guides import RegexGuide
 from ...guides.limits import Limits
-from ...guides.protocol import DEAD
+from ...guides.protocol import DEAD, ByteGuide
 from ...guides.tagged.pieces import Fixed, Inner, InOrder, Lowerable, Named, OneOf, Piece, Several, perhaps
 from ...tokenizers_adapter import Vocabulary
 from .arguments import Arguments, json_arguments, plain_arguments
@@ -28,8 +29,13 @@ class Asked:
     tools: tuple[Tool, ...]
     choice: Choice
     many: bool = True
-    answer: Lowerable | None = None
+    answer: ByteGuide | None = None
     stop: tuple[str, ...] = ()
+
+    @property
+    def inner(self) -> Inner:
+        """The answer as a piece, where it can be one."""
+        return Inner(cast("Lowerable", self.answer))
 
     @property
     def callable(self) -> tuple[Tool, ...]:
@@ -57,9 +63,8 @@ class Calls:
             else:
                 self.arguments[tool.name] = plain_arguments(tool, form, spelling, vocabulary, limits)
 
-    def may_be_answer(self) -> bool:
+    def may_begin(self, answer: ByteGuide | None) -> bool:
         """Whether an answer that is no call may begin as one."""
-        answer = self._asked.answer
         if answer is None:
             return False
         for frame in self._family.frames:

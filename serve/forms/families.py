@@ -27,6 +27,7 @@ class Parameters:
     """Arguments that are written one by one: before the name of each, behind it, and the two parts of its end.
 
     The value ends where `end` comes for the first time. own_line: whether a line break before that is none of its own
+    behind_text: what is behind the name of a string that is written as it is, where the form tells it from JSON
     """
 
     before: str
@@ -34,6 +35,7 @@ class Parameters:
     end: str
     behind: str
     own_line: bool = False
+    behind_text: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,28 @@ DEEPSEEK_V31 = Family(
     markers=_DEEPSEEK_MARKERS,
     template=("<｜tool▁calls▁begin｜>",),
 )
+DEEPSEEK_V32 = Family(
+    "deepseek-v3.2",
+    (
+        Frame(
+            '<｜DSML｜invoke name="',
+            '">\n',
+            "</｜DSML｜invoke>\n",
+            opening="<｜DSML｜function_calls>\n",
+            closing="</｜DSML｜function_calls>",
+            parameters=Parameters(
+                '<｜DSML｜parameter name="',
+                '" string="false">',
+                "</｜DSML｜parameter>",
+                "\n",
+                behind_text='" string="true">',
+            ),
+        ),
+    ),
+    trigger="<｜DSML｜function_calls>",
+    lead="\n\n",
+    template=("DSML｜function_calls>", "DSML｜invoke"),
+)
 KIMI = Family(
     "kimi-k2",
     (
@@ -291,7 +315,19 @@ SMALL = Family("small", (JSON_CALL,), thinking=None, template=("You can call the
 FAMILIES = {
     family.name: family
     for family in (
-        *(HARMONY, KIMI, DEEPSEEK_R1, DEEPSEEK_V31, MINIMAX_M2, MINIMAX_M1, MISTRAL_V11, MISTRAL, GLM_45, GLM_47),
+        *(
+            HARMONY,
+            KIMI,
+            DEEPSEEK_V32,
+            DEEPSEEK_R1,
+            DEEPSEEK_V31,
+            MINIMAX_M2,
+            MINIMAX_M1,
+            MISTRAL_V11,
+            MISTRAL,
+            GLM_45,
+            GLM_47,
+        ),
         *(QWEN3_CODER, HERMES, LLAMA, SMALL, JSON),
     )
 }

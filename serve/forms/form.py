@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from ...checks import one_of, whole
 from ...errors import OptionError
 from ...guides import Guide
+from ...guides.goals.specs import Goal
 from ...guides.limits import Limits
+from ...guides.protocol import ByteGuide
 from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
-from ...guides.tagged.composed_guide import ComposedGuide, check_guide
-from ...guides.tagged.pieces import Free, Lowerable, Piece
+from ...guides.tagged.composed_guide import ComposedGuide
+from ...guides.tagged.pieces import Free, Piece
 from ...tokenizers_adapter import Vocabulary
 from .answer import Thinks, answer_piece, behind_thinking, with_thinking
+from .apart import Apart, is_apart
 from .calls import Asked, Calls
 from .detection import detected, template_of
 from .families import FAMILIES, NAMES, Family
-from .harmony import ASSISTANT, harmony_piece
-from .reader import Reader
-from .reading import Reading
+from .harmony import ASSISTANT, FINAL, harmony_piece
+from .read.reader import Reader
+from .read.reading import Reading
 from .spelling import Spelling
 from .tools import Choice, Tool, choice_of
 
@@ -91,7 +95,8 @@ class Form:
         parallel: bool = True,
         thinking: Thinking = "auto",
         budget: int | None = None,
-        answer: Lowerable | None = None,
+        answer: ByteGuide | None = None,
+        goals: tuple[Goal, ...] = (),
         prompt: Sequence[int] = (),
         stop: Sequence[str] = (),
         limits: Limits | None = None,
@@ -100,31 +105,43 @@ class Form:
 
         tools, choice: as `tools_of` and `choice_of` have them; parallel: whether there may be several calls
         thinking: "auto" as the model and its template do, "on" always, "off" never; budget: the most tokens of it
-        answer: the guide of an answer that is no call, one that can be a part of others
+        answer: the guide of an answer that is no call
+        goals: what an answer that is no call must contain, where there is no `answer`, which may be one with goals
         prompt: the tokens of the prompt, which say whether its end has begun or ended thinking
         stop: texts that end content, which they are no part of; neither thinking nor calls. Not in harmony, and not
-            together with an `answer`
+            together with an `answer` or goals
         limits: what the making of the guide may take, and each of its calls, see `Limits`
         Raises ToolError, OptionError, LimitError, LanguageError.
         """
         one_of(thinking, "thinking", ("auto", "on", "off"))
-        if answer is not None:
-            check_guide(answer)
-        if stop and (answer is not None or self.name == "harmony"):
-            other = "an answer of its own" if answer is not None else "the form 'harmony'"
+        is_harmony, is_own = self.name == "harmony", answer is not None or bool(goals)
+        if stop and (is_own or is_harmony):
+            other = "an answer of its own" if is_own else "the form 'harmony'"
             raise OptionError(f"stop together with {other} is not supported")
+        if is_harmony and (goals or is_apart(answer)):
+            raise OptionError("the form 'harmony' cannot have such an answer beside calls or thinking")
         chosen = choice_of(None, tools) if choice is None else choice
         asked = Asked(tools, chosen, parallel, answer, tuple(dict.fromkeys(stop)))
         thinks, opening = self._thinks(thinking, budget, prompt)
         calls = Calls(self.family, self._spelling, asked, self.vocabulary, limits)
-        reading = Reading(self.family, self._spelling, asked, calls.arguments, thinks, calls.may_be_answer())
-        is_harmony = self.name == "harmony"
-        if is_harmony:
+        apart = Apart(self.family, self._spelling, calls, self.thinks, limits)
+        if goals:
+            asked = replace(asked, answer=apart.with_goals(asked, goals))
+        reading = Reading(self.family, self._spelling, asked, calls.arguments, thinks, calls.may_begin(asked.answer))
+        if is_apart(asked.answer):
+            guide = apart.guide(asked, thinks, budget)
+        elif is_harmony:
             piece = harmony_piece(self._spelling, asked, calls.arguments, thinks if budget is None else "behind")
+            guide = self._guide(piece, thinks, budget, limits, is_harmony)
         else:
             piece = answer_piece(self.family, self._spelling, asked, calls, self.thinks)
-        guide = self._guide(piece, thinks, budget, limits, is_harmony)
+            guide = self._guide(piece, thinks, budget, limits, is_harmony)
         return Plan(guide, self._ids(opening), reading)
+
+    def final(self, prompt: Sequence[int]) -> tuple[int, ...]:
+        """Of harmony: what is to be put behind a prompt so that nothing follows but the answer."""
+        _, opening = self._thinks("off", None, prompt)
+        return self._ids(opening + FINAL)
 
     def _guide(
         self, piece: Piece | None, thinks: Thinks, budget: int | None, limits: Limits | None, is_harmony: bool

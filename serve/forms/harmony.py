@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, perhaps
+from ...guides.tagged.pieces import NOTHING, Fixed, Free, InOrder, Named, OneOf, Piece, Several, perhaps
 from .answer import Thinks
 from .arguments import Arguments
 from .calls import Asked
@@ -81,7 +81,7 @@ def _last(spelling: Spelling, asked: Asked, arguments: dict[str, Arguments]) -> 
         )
     if asked.choice.mode != "required" or not asked.callable:
         ended = NOTHING if "<|return|>" in spelling.ends else perhaps(spelling.fixed("<|return|>"))
-        text = _Texts(spelling).last() if asked.answer is None else InOrder((Inner(asked.answer), ended))
+        text = _Texts(spelling).last() if asked.answer is None else InOrder((asked.inner, ended))
         ways.append(InOrder((spelling.fixed(FINAL), text)))
     return ways[0] if len(ways) == 1 else OneOf(tuple(ways))
 

@@ -1,6 +1,7 @@
 """Tools: calls are valid and complete, whole and streamed, with every choice; and what cannot be is refused."""
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -108,6 +109,51 @@ def test_an_answer_or_a_call(server: Running) -> None:
             jsonschema.validate(json.loads(choice["message"]["content"]), schema)
 
 
+QUOTED = {"extract": {"context": "It rained in Marlhaven all day."}}
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+@pytest.mark.parametrize(
+    ("fields", "pattern"),
+    [
+        ({"trellm": QUOTED}, None),
+        ({"trellm": {"include": ["quiz"]}}, r"[\s\S]*quiz[\s\S]*"),
+        ({"trellm": {**QUOTED, "include": ["in"]}}, r".*in.*"),
+        ({"trellm": {"include": ["b"]}, "regex": "[abc]{3,9}"}, "[ac]*b[abc]*"),
+    ],
+    ids=str,
+)
+def test_a_call_or_a_quotation_or_a_text_with_goals(
+    server: Running, fields: dict[str, Any], pattern: str | None, choice: str
+) -> None:
+    """Content is held to what was asked of it, calls to their schemas; which it is is drawn here."""
+    body = {"model": "small", "messages": ASK, "tools": TOOLS, "tool_choice": choice, "max_tokens": 50, **fields}
+    kinds: set[str] = set()
+    for seed in range(4):
+        answer = server.post("/v1/chat/completions", {**body, "seed": seed, "temperature": 3.0}).json()["choices"][0]
+        kinds.add(answer["finish_reason"])
+        if answer["finish_reason"] == "tool_calls":
+            for call in answer["message"]["tool_calls"]:
+                jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
+                assert "quiz" not in call["function"]["arguments"]
+            continue
+        said = answer["message"]["content"]
+        assert pattern is None or re.fullmatch(pattern, said)
+        if "extract" in fields["trellm"]:
+            span = answer["trellm"]["span"]
+            assert span["text"] == said == QUOTED["extract"]["context"][span["start"] : span["end"]]
+    assert kinds == {"tool_calls"} if choice == "required" else choice == "auto" or "tool_calls" not in kinds
+
+
+def test_quoted_strings_beside_tools_have_their_places(server: Running) -> None:
+    schema = {"type": "object", "properties": {"who": {"type": "string", "x-quote": "text"}}, "required": ["who"]}
+    ours = {"json": {"contexts": {"text": "Brela Stonkard paid."}}}
+    body = {"model": "small", "messages": ASK, "tools": TOOLS, "tool_choice": "none", "trellm": ours}
+    answer = server.post("/v1/chat/completions", {**body, "guided_json": schema}).json()["choices"][0]
+    span = answer["trellm"]["spans"]["/who"]
+    assert json.loads(answer["message"]["content"])["who"] == "Brela Stonkard paid."[span["start"] : span["end"]]
+
+
 def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "M"}'}}
     messages = [
@@ -136,8 +182,9 @@ def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
         ({"tools": TOOLS, "stop": ["ab", "b"]}, "/stop"),
         ({"tools": TOOLS, "stop_token_ids": [7]}, "/stop_token_ids"),
         ({"tools": TOOLS, "stop": "a", "response_format": {"type": "json_object"}}, "/stop"),
-        ({"tools": TOOLS, "trellm": {"include": ["rain"]}}, "/trellm/include"),
-        ({"tools": TOOLS, "trellm": {"extract": {"context": "It rains."}}}, "/trellm/extract"),
+        ({"tools": TOOLS, "trellm": {"include": ["rain"]}, "stop": "a"}, "/stop"),
+        ({"tools": TOOLS, "trellm": {"include": [""]}}, "/trellm/include"),
+        ({"tools": TOOLS, "trellm": {"extract": {"context": ""}}}, "/trellm/extract"),
         ({"parallel_tool_calls": False}, "/parallel_tool_calls"),
         ({"trellm": {"thinking": "on"}}, "/trellm/thinking"),
     ],

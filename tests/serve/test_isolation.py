@@ -141,6 +141,32 @@ def test_a_compilation_that_nobody_waits_for_is_ended() -> None:
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
+def test_what_is_kept_is_bounded_by_what_it_weighs_when_it_was_used_last() -> None:
+    """And for each new one only that is weighed, however many there are."""
+
+    async def run() -> None:
+        made, weighed, sizes = compiler(kept_bytes=1000), list[int](), [10] * 60
+
+        async def ask(number: int) -> None:
+            def weigh(value: int) -> int:
+                weighed.append(value)
+                return sizes[value]
+
+            assert await made.made(number, lambda: number, weigh) == number
+
+        for number in range(50):
+            await ask(number)
+        assert weighed == [*range(50)] and len(made._kept) == 50
+        sizes[0] = 600  # it has grown, which is seen when it is used
+        await ask(0)
+        assert list(made._kept) == [*range(10, 50), 0] and made._held == 1000
+        await ask(50)
+        assert list(made._kept) == [*range(11, 50), 0, 50] and made._held == 1000
+        made.close()
+
+    asyncio.run(run())
+
+
 def test_too_many_compilations_are_told_to_come_again() -> None:
     async def run() -> None:
         made = compiler(compiling=1)

@@ -49,14 +49,17 @@ def test_a_killed_replica_loses_nothing_that_was_not_sent(cluster: Any) -> None:
         names = [each["name"] for each in cluster.util.list_named_actors(all_namespaces=True)]
         actors = {name.rpartition("#")[2]: name for name in names if "#replica#" in name}
         home = ranked('["the dog "]', dict.fromkeys(actors, 0))[0]
-        long = {"model": "zip", "prompt": "the dog ", "regex": "[a-c]{400}", "temperature": 0, "max_tokens": 500}
+        long = {"model": "zip", "prompt": "the dog ", "regex": "[a-c]{4000}", "temperature": 0, "max_tokens": 4500}
         found: list[httpx.Response] = []
         asking = threading.Thread(target=lambda: found.append(client.post("/v1/completions", json=long)))
         asking.start()
-        time.sleep(0.5)
-        cluster.kill(cluster.get_actor(actors[home], namespace="serve"), no_restart=True)
+        actor = cluster.get_actor(actors[home], namespace="serve")
+        until = time.monotonic() + 60
+        while not cluster.get(actor.get_num_ongoing_requests.remote()):
+            assert time.monotonic() < until
+        cluster.kill(actor, no_restart=True)
         asking.join()
-        assert found[0].status_code == 200 and len(found[0].json()["choices"][0]["text"]) == 400
+        assert found[0].status_code == 200 and len(found[0].json()["choices"][0]["text"]) == 4000
         assert found[0].headers["x-trellm-tries"] == "2"
     finally:
         public.stop("trellm", False)

@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_what_takes_long_gets_its_share(clock: Clock) -> None:
     made = Turns(lambda: True, share=0.2, burst=0.1)
-    made.begin()
+    made.begin(lambda: False)
     clock.work(made, 0.1)
     assert clock.slept == 0  # what takes a moment is not held up
     clock.work(made, 2.0)
@@ -52,7 +52,7 @@ def test_what_takes_long_gets_its_share(clock: Clock) -> None:
 def test_nobody_waits_for_nobody(clock: Clock) -> None:
     busy = False
     made = Turns(lambda: busy, share=0.2, burst=0.1)
-    made.begin()
+    made.begin(lambda: False)
     clock.work(made, 5.0)
     assert clock.slept == 0
     busy = True
@@ -62,12 +62,42 @@ def test_nobody_waits_for_nobody(clock: Clock) -> None:
 
 def test_the_bucket_fills_again_and_not_over(clock: Clock) -> None:
     made = Turns(lambda: True, share=0.2, burst=0.1)
-    made.begin()
+    made.begin(lambda: False)
     clock.now += 1000
     clock.work(made, 0.12)
     assert clock.slept == 0
     clock.work(made, 0.2)
     assert clock.slept > 0.5
+
+
+def test_what_is_short_waits_for_what_was_worked_before_it(clock: Clock) -> None:
+    """One piece of work after the other, none of which looks at the time itself, in two threads by turns."""
+    made = Turns(lambda: True, share=0.2, burst=0.1)
+    for _ in range(100):
+        made.begin(lambda: False)
+        clock.now += 0.03
+        clock.worked += 0.03
+        made.end()
+    assert clock.worked == pytest.approx(3.0)
+    assert clock.now == pytest.approx((3.0 - 0.1) / 0.2, rel=0.05)
+
+
+def test_a_long_piece_of_work_that_does_not_look_is_made_up_for(clock: Clock) -> None:
+    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made.begin(lambda: False)
+    clock.now += 1.1
+    clock.worked += 1.1
+    made.breathe()
+    assert clock.now == pytest.approx(1.1 + (1.1 - 0.1) / 0.2, rel=0.05)
+
+
+def test_who_is_not_waited_for_waits_no_more(clock: Clock) -> None:
+    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made.begin(lambda: clock.slept > 0.5)
+    clock.now += 10.0
+    clock.worked += 10.0
+    made.breathe()
+    assert clock.slept == pytest.approx(0.5, abs=2 * turns.LONGEST)
 
 
 def test_counted_work_breathes_until_it_is_cancelled() -> None:

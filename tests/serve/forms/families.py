@@ -62,6 +62,11 @@ TEMPLATES = {
     + "<｜tool▁sep｜>"
     + _ARGUMENTS
     + "<｜tool▁call▁end｜>{% endfor %}<｜tool▁calls▁end｜>{% endif %}",
+    "deepseek-v3.2": _THINK
+    + "{{ m.content }}{% if m.calls %}\n\n<｜DSML｜function_calls>\n{% for c in m.calls %}"
+    + '<｜DSML｜invoke name="{{ c.name }}">\n{% for k, v in c.arguments.items() %}<｜DSML｜parameter name="{{ k }}" '
+    + "string=\"{{ 'true' if v is string else 'false' }}\">{{ v if v is string else v | tojson }}"
+    + "</｜DSML｜parameter>\n{% endfor %}</｜DSML｜invoke>\n{% endfor %}</｜DSML｜function_calls>{% endif %}",
     "kimi-k2": _THINK
     + "{{ m.content }}{% if m.calls %}<|tool_calls_section_begin|>{% for c in m.calls %}<|tool_call_begin|>"
     + "functions.{{ c.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>"

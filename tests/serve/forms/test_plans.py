@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from trellm.errors import OptionError
-from trellm.guides import JSONGuide, laws
+from trellm.guides import JSONGuide, SubstringGuide, laws
+from trellm.guides.goals import GoalGuide
+from trellm.guides.goals.specs import Phrase
 from trellm.guides.tagged import AfterGuide
 from trellm.serve import forms
 from trellm.serve.forms.form import Thinking
@@ -71,6 +73,65 @@ def test_an_answer_that_a_schema_asks_for(name: str) -> None:
     assert allowed(form_of(name).plan(answer=answer), name, *turns) == [True, False, False, False]
     message = read(plan_of(name, answer=answer), tokens_of(rendered(name, turns[0])))
     assert (message.content, message.calls) == ('{"n": 1}', ())
+
+
+QUOTES = SubstringGuide("It will rain in Oslo.", TEXT.vocabulary)
+PLAIN = [name for name in forms.NAMES if name != "harmony"]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_answers_that_no_graph_holds_beside_calls(name: str) -> None:
+    """Quotations, and texts with goals."""
+    turns = Turn("rain in Oslo"), Turn("rain on Oslo"), Turn("It will snow"), ONE
+    cases: list[tuple[dict[str, Any], list[bool]]] = [
+        ({"answer": QUOTES}, [True, False, False]),
+        ({"answer": GoalGuide(QUOTES, ["in O"])}, [True, False, False]),
+        ({"goals": (Phrase("rain"),)}, [True, True, False]),
+    ]
+    for options, expected in cases:
+        assert allowed(plan_of(name, **options), name, *turns) == [*expected, True]
+        assert allowed(plan_of(name, "none", **options), name, *turns) == [*expected, False]
+        assert allowed(plan_of(name, "required", **options), name, *turns) == [False, False, False, True]
+        assert allowed(form_of(name).plan(**options), name, *turns) == [*expected, False]
+        message = read(plan_of(name, **options), tokens_of(rendered(name, turns[0])))
+        assert (message.content, message.calls) == ("rain in Oslo", ())
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_what_was_thought_is_no_part_of_an_answer_with_goals(is_text: bool) -> None:
+    form = form_of("hermes", is_text=is_text, thinks=True)
+    spelt = form._spelling.parts
+    calls = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    texts = ("rain", "<think>rain</think>rain", "<think>\nrain\n</think>\n\nrain", "<think>rain</think>snow", calls)
+    cases: dict[tuple[Thinking, int | None, str], list[bool]] = {
+        ("auto", None, ""): [True, True, True, False, True],
+        ("on", None, ""): [False, True, True, False, False],
+        ("off", None, ""): [True, False, False, False, True],
+        ("auto", 3, "<think>"): [False, False, False, False, False],
+    }
+    random = Random(1)
+    for (thinking, budget, opening), expected in cases.items():
+        for options in ({"goals": (Phrase("rain"),)}, {"answer": SubstringGuide("some rain", form.vocabulary)}):
+            choice = forms.choice_of("auto", LISTED)
+            plan = form.plan(LISTED, choice, thinking=thinking, budget=budget, **options)  # type: ignore[arg-type]
+            assert plan.guide is not None
+            tokens = [[token for part in spelt(text) for token in _ids(part)] for text in texts]
+            assert [accepts(plan.guide, each) for each in tokens] == expected, (thinking, options)
+            assert plan.opening == tuple(token for part in spelt(opening) for token in _ids(part))
+            for more in (0, 5, 40):
+                message = read(plan, drawn(plan.guide, random, plan.needed + more))
+                assert message.calls or "rain" in (message.content or "") or "goals" not in options
+
+
+def _ids(part: str | int) -> list[int]:
+    return list(part.encode()) if isinstance(part, str) else [part]
+
+
+@pytest.mark.parametrize("options", [{"answer": QUOTES}, {"goals": (Phrase("rain"),)}], ids=str)
+def test_harmony_has_no_headers_for_such_answers(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="harmony"):
+        form_of("harmony").plan(LISTED, **options)
+    assert form_of("harmony").final(tokens_of("<|start|>assistant")) == tuple(tokens_of("<|channel|>final<|message|>"))
 
 
 @pytest.mark.parametrize("is_text", [True, False])

@@ -33,6 +33,7 @@ MODELS = {
     "llama3": "llama",
     "deepseek-r1": "deepseek_r1",
     "deepseek-v3.1": "deepseek_v3_1",
+    "deepseek-v3.2": "deepseek_v3_2",
     "kimi-k2": "kimi",
     "glm-4.7": "glm_4_7",
     "harmony": "harmony",

@@ -16,8 +16,8 @@ from trellm.guides.protocol import Guide
 from trellm.serve.constraints.format_place import FormatError
 from trellm.serve.constraints.structural_tags import structural_guide
 
-from .conftest import Running
-from .forms.models import TEXT, Model, accepts
+from ..conftest import Running
+from ..forms.models import TEXT, Model, accepts
 
 SCHEMA = {
     "type": "object",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..harmony import ASSISTANT, FUNCTION
 from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Prose, ReasoningDelta
-from .harmony import ASSISTANT, FUNCTION
 from .reading import Reading
 from .scanner import Reads, Scanner
 

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from .arguments import Value
+from ..arguments import Value
+from ..families import Parameters
 from .deltas import TOKENS
-from .families import Parameters
 from .scanner import Scanner
 
 
@@ -22,7 +22,9 @@ def read_parameters(
     push: Callable[[bytes], None],
 ) -> Generator[None, None, bool]:
     """Hand on the arguments up to the tail as a JSON object; whether that came. data: a text with markers in bytes"""
-    before, behind_name, end = data(form.before), data(form.behind_name), data(form.end)
+    before, end = data(form.before), data(form.end)
+    behind_name, behind_text = data(form.behind_name), data(form.behind_text)
+    behind = [behind_name, behind_text] if behind_text else [behind_name]
     push(b"{")
     comma = ""
     while True:
@@ -32,13 +34,14 @@ def read_parameters(
             push(b"}" if found == tail else b"")
             return found == tail
         name: list[bytes] = []
-        if (yield from scanner.until([behind_name], name.append)) is None:
+        found = yield from scanner.until(behind, name.append)
+        if found is None:
             return False
         key = b"".join(name).translate(None, TOKENS).decode(errors="replace")
         push(f"{comma}{_dumped(key)}: ".encode())
         comma = ", "
-        value = values.get(key)
-        if value is not None and value.as_json is None:
+        value = None if behind_text else values.get(key)
+        if found == behind_text or (value is not None and value.as_json is None):
             push(b'"')
             string = _String(push, form.own_line)
             stop = yield from scanner.until([end], string.push)

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from .conftest import PASSAGE, Running
+from ..conftest import PASSAGE, Running
 
 DATE = "Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n"
 SCHEMA: dict[str, Any] = {

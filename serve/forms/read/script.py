@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
-from .calls import quoted
+from ..calls import quoted
+from ..families import Frame
 from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Prose, ReasoningDelta
-from .families import Frame
 from .plain import read_parameters
 from .reading import Reading
 from .scanner import Reads, Scanner

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .answer import Thinks
-from .arguments import Arguments
-from .calls import Asked
-from .families import Family
-from .spelling import Spelling
+from ..answer import Thinks
+from ..arguments import Arguments
+from ..calls import Asked
+from ..families import Family
+from ..spelling import Spelling
 
 
 @dataclass(frozen=True)

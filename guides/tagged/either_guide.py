@@ -1,0 +1,156 @@
+"""A text of one of several guides, which need not be such that one graph can hold them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...checks import items_of, shown
+from ...errors import OptionError
+from ...tokenizers_adapter.marked import MarkedVocabulary, with_markers, without_markers
+from ..explain.expectation import NOTHING, expected
+from ..given import bytes_of, left_of, state_of, token_of
+from ..lift.table_guide import StateTableGuide
+from ..locks import new_lock
+from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
+
+MOST_STATES = 1 << 18
+"""Beyond so many states the next text is begun by another guide."""
+
+
+class EitherGuide(StateTableGuide):
+    """Texts of any of several guides. See `guides.protocol.Guide` for the methods.
+
+    guides: one or more, of the same vocabulary but for markers; all that may still be meant are followed
+    Guides that read bytes make one that does, an `EitherByteGuide`. Work is counted by the guides themselves.
+    Raises OptionError.
+    """
+
+    start = 0
+
+    def __new__(cls, guides: Sequence[Guide]) -> EitherGuide:
+        """The guide, one that reads bytes where all of them do."""
+        reads = all(isinstance(each, ByteGuide) for each in items_of(guides) or ())
+        return object.__new__(EitherByteGuide if reads else EitherGuide)
+
+    def __init__(self, guides: Sequence[Guide]) -> None:
+        given = items_of(guides)
+        if not given:
+            raise OptionError(f"guides={shown(guides)}: one guide or more")
+        for each in given:
+            if isinstance(each, type) or not isinstance(each, Guide):
+                raise OptionError(f"{shown(each)} is no guide")
+        self.guides: tuple[Guide, ...] = tuple(given)
+        vocabulary = self.guides[0].vocabulary
+        for guide in self.guides[1:]:
+            if without_markers(guide.vocabulary).fingerprint != without_markers(vocabulary).fingerprint:
+                raise OptionError(f"{guide!r} was made for another vocabulary; make it with that of the first one")
+            if isinstance(guide.vocabulary, MarkedVocabulary):
+                vocabulary = with_markers(vocabulary, guide.vocabulary.markers)
+        super().__init__(vocabulary)
+        self._every: Mask = self._tables.pack(True) | self._tables.eos_words
+        first = tuple(guide.start for guide in self.guides)
+        self._members = [first]
+        self._numbers = {first: self.start}
+        self._lock = new_lock()
+        self._made_of = {"guides": self.guides}
+
+    def __repr__(self) -> str:
+        return f"EitherGuide({list(self.guides)!r})"
+
+    def _made_as(self) -> type:
+        return EitherGuide
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether there are too many states, here or in one of the guides that says so."""
+        return len(self._members) > MOST_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
+
+    def renewed(self) -> EitherGuide:
+        """Another guide of the same."""
+        guides: list[Any] = list(self.guides)
+        return EitherGuide([each.renewed() if getattr(each, "is_worn", False) else each for each in guides])
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        state, token = self._check(state), token_of(token, self._vocabulary.size)
+        if state == DEAD or token < 0:
+            return DEAD
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        if not self._vocabulary.tokens[token]:
+            return DEAD
+        members = zip(self.guides, self._members[state], strict=True)
+        return self._number(tuple(DEAD if at == DEAD else guide.advance(at, token) for guide, at in members))
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far is complete, for one of the guides."""
+        return any(guide.is_accepting(at) for guide, at in self._open(state))
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state, those of the guide that needs the fewest."""
+        return min((guide.distance(at) for guide, at in self._open(state)), default=NEVER)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`."""
+        left = left_of(left)
+        members: list[tuple[Any, int]] = [*self._open(state)]
+        if not members:
+            return left >= NEVER
+        return any(
+            guide.fits(at, left) if hasattr(guide, "fits") else guide.distance(at) <= left for guide, at in members
+        )
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        mask = np.zeros(self._tables.words, np.uint32)
+        for guide, at in self._open(state):
+            mask |= mask_within(guide, at, left)
+        return mask & self._every
+
+    def describe(self, state: int) -> str:
+        """What may follow, in words: what each guide says that is still meant."""
+        return ", or ".join(expected(guide, at) for guide, at in self._open(state)) or NOTHING
+
+    def _check(self, state: int) -> int:
+        return state_of(state, len(self._members))
+
+    def _made(self, state: int) -> Mask:
+        mask = np.zeros(self._tables.words, np.uint32)
+        for guide, at in self._open(state):
+            mask |= guide.mask(at)
+        return mask & self._every
+
+    def _open(self, state: int) -> list[tuple[Guide, int]]:
+        """The guides that are still meant, with their states."""
+        state = self._check(state)
+        if state == DEAD:
+            return []
+        return [each for each in zip(self.guides, self._members[state], strict=True) if each[1] != DEAD]
+
+    def _number(self, members: tuple[int, ...]) -> int:
+        """The state of a state of each guide."""
+        if not any(at != DEAD for at in members):
+            return DEAD
+        known = self._numbers.get(members)
+        if known is None:
+            with self._lock:
+                known = self._numbers.get(members)
+                if known is None:
+                    self._members.append(members)  # before anybody can come to its number
+                    known = self._numbers[members] = len(self._members) - 1
+        return known
+
+
+class EitherByteGuide(EitherGuide):
+    """One of guides that read bytes."""
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        state, data = self._check(state), bytes_of(data)
+        if state == DEAD:
+            return DEAD
+        members: Any = zip(self.guides, self._members[state], strict=True)
+        return self._number(tuple(DEAD if at == DEAD else guide.read(at, data) for guide, at in members))

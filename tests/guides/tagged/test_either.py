@@ -1,0 +1,95 @@
+"""A text of one of several guides: the laws, the definition, and what each guide may be."""
+
+from __future__ import annotations
+
+import pickle
+from random import Random
+from typing import Any
+
+import pytest
+from trellm.errors import OptionError
+from trellm.guides import ByteGuide, ChoiceGuide, FreeGuide, Guide, JSONGuide, RegexGuide, SubstringGuide, laws
+from trellm.guides.goals import GoalGuide
+from trellm.guides.protocol import DEAD
+from trellm.guides.tagged import AfterGuide, EitherGuide
+from trellm.guides.tagged.composed_guide import ComposedGuide
+from trellm.guides.tagged.pieces import Fixed, Inner, InOrder
+from trellm.tokenizers_adapter import Vocabulary
+
+from ..vocabularies import CHARACTERS, SMALL
+
+QUOTES = SubstringGuide("ab 12 ba", SMALL)
+PATTERN = RegexGuide("a{3,5}|12[ab]", SMALL)
+DISTINCT = JSONGuide({"type": "array", "items": {"type": "string", "maxLength": 2}, "uniqueItems": True}, SMALL)
+MARKED = ComposedGuide(InOrder((Fixed(("ab", 302)), Inner(PATTERN))), SMALL)
+GOALS = GoalGuide(RegexGuide("[ab ]{0,6}", SMALL), ["ba"])
+SETS: dict[str, list[Guide]] = {
+    "one": [PATTERN],
+    "quotation or pattern": [QUOTES, PATTERN],
+    "marker or goals": [MARKED, GOALS],
+    "three": [PATTERN, DISTINCT, ChoiceGuide(["ab 1", "é"], SMALL)],
+    "behind a marker": [AfterGuide(PATTERN, "b", most=0), QUOTES],
+    "nested": [EitherGuide([QUOTES, GOALS]), MARKED],
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_laws(name: str) -> None:
+    guide = EitherGuide(SETS[name])
+    laws.check(guide, texts=3, tokens=8)
+    assert isinstance(guide, ByteGuide) == all(isinstance(each, ByteGuide) for each in SETS[name])
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_against_the_definition(name: str) -> None:
+    """A text is one of the guide's if it is one of any of the guides'; so is its distance."""
+    guide, random, complete = EitherGuide(SETS[name]), Random(2), 0
+    for number in range(120):
+        source = SETS[name][number % len(SETS[name])]
+        tokens = [token for _, token in laws.walk(source, random, 8)]
+        if random.random() < 0.5 and tokens:
+            tokens[random.randrange(len(tokens))] = random.randrange(SMALL.size)
+        tokens = [token for token in tokens if token >= 0 and token not in SMALL.eos_ids]
+        states, state = [each.start for each in SETS[name]], guide.start
+        for token in tokens:
+            states = [each.advance(at, token) for each, at in zip(SETS[name], states, strict=True)]
+            state = guide.advance(state, token)
+            assert (state == DEAD) == all(at == DEAD for at in states)
+            if state == DEAD:
+                break
+            pairs = [each for each in zip(SETS[name], states, strict=True) if each[1] != DEAD]
+            assert guide.is_accepting(state) == any(each.is_accepting(at) for each, at in pairs)
+            assert guide.distance(state) == min(each.distance(at) for each, at in pairs)
+        complete += state != DEAD and guide.is_accepting(state)
+    assert complete > 5
+
+
+def test_it_is_sent_and_compared_as_what_it_was_made_of() -> None:
+    guide = EitherGuide([QUOTES, PATTERN])
+    assert pickle.loads(pickle.dumps(guide)) == guide != EitherGuide([PATTERN, QUOTES])
+
+
+def test_words() -> None:
+    guide = EitherGuide([QUOTES, RegexGuide("x", SMALL)])
+    assert guide.describe(guide.start).startswith("a quotation") and ', or "x"' in guide.describe(guide.start)
+
+
+def test_a_guide_with_too_many_states_is_worn(monkeypatch: Any) -> None:
+    guide = EitherGuide([QUOTES, PATTERN])
+    state = guide.advance(guide.start, ord("a"))
+    monkeypatch.setattr("trellm.guides.tagged.either_guide.MOST_STATES", 1)
+    assert guide.is_worn and guide.mask(state).any()
+    assert guide.renewed() == guide and not guide.renewed().is_worn
+
+
+@pytest.mark.parametrize("guides", [[], None, [RegexGuide], ["a"], [PATTERN, FreeGuide(CHARACTERS)]], ids=str)
+def test_what_cannot_be(guides: Any) -> None:
+    with pytest.raises(OptionError):
+        EitherGuide(guides)
+
+
+def test_bytes_that_no_text_has_are_none_where_there_are_markers() -> None:
+    """They would spell what markers have for bytes."""
+    guide = EitherGuide([FreeGuide(SMALL), MARKED])
+    assert guide.advance(guide.start, 0xFF) == DEAD and guide.advance(guide.start, 0xC3) != DEAD
+    assert isinstance(guide.vocabulary, Vocabulary) and guide.vocabulary.tokens[302]
