@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from types import FrameType
 
@@ -66,4 +67,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
     """Run until a signal ends it."""
+    # What there is by now, of torch and of the model, stays: a full collection that walks through it takes a second
+    # and more, in which nobody is answered.
+    gc.collect()
+    gc.freeze()
     asyncio.run(Server(app, settings).serve(sockets=[listening]))

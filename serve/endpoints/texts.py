@@ -64,6 +64,7 @@ class Begun:
 
     choices: how many there are; copies: how often each prompt was entered for them
     key: of the answer; created: when, in seconds since 1970
+    is_free: whether nothing was asked of the texts, so that they may end anywhere
     """
 
     service: Service
@@ -75,6 +76,7 @@ class Begun:
     prompt_tokens: int
     key: str
     copies: int
+    is_free: bool
     output_tokens: int = 0
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
@@ -99,6 +101,11 @@ class Begun:
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
             "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
         }
+
+    @property
+    def cut_at(self) -> int | None:
+        """How many tokens a chat's text has that its budget, or the context, cuts; None where none is cut."""
+        return self.run.call.requests[0].budget if self.is_free else None
 
     @property
     def cached_tokens(self) -> int:
@@ -206,7 +213,9 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
     choices = len(work.prompts) * options.search.n
     tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
-    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, since=since)
+    return Begun(
+        service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, constraint.is_free, since=since
+    )
 
 
 def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
