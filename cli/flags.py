@@ -40,6 +40,7 @@ _GIVEN = {
     "include": "--include",
     "heal": "--no-heal, in Python heal",
     "draft": "--draft",
+    "logprobs": "--top-logprobs",
     "after": "--after",
     "thinking": "--thinking",
     "model": "--model",
@@ -65,12 +66,18 @@ _PHRASES = {
     "seconds= of its limits=Limits(...)": "--max-seconds",
     "states= of its limits=Limits(...)": "--max-memory",
     "; for no randomness use Greedy()": "; for no randomness leave it out",
+    "use search=Sample(...) for them, or see log_weight, ess and distance": "--temperature draws texts that have them",
+    "; the weight of a whole text is its log_weight": ", where a whole text has been drawn",
+    "; let SMC(..., accepts=...) refuse it": "",
+    "diagnostics=True": "--diagnose",
+    "logprobs=True": "--logprobs",
     "tools= is for": "--tools is for",
     "documents= is for": "--documents is for",
     "tools=: the": "--tools: the",
     "documents=: the": "--documents: the",
     "in `resources={uri: schema}`": "as --resources [URI=]FILE",
 }
+_SEARCH = re.compile(r"search=(Exact|SMC|Importance)\([^()]*\)")
 _NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_GIVEN)})=(?=[^=\s])")
 
 
@@ -78,7 +85,7 @@ def in_flags(message: str) -> str:
     """What an error says, with the flags of the command line in place of the options of Python."""
     for phrase, said in _PHRASES.items():
         message = message.replace(phrase, said)
-    return _NAME.sub(_flag, message)
+    return _NAME.sub(_flag, _SEARCH.sub(lambda found: f"--search {found[1].lower()}", message))
 
 
 def _flag(found: re.Match[str]) -> str:

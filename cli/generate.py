@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--model", "-m", "name", required=True, help="A name or folder for transformers, or ziplm:FILE.")
+@click.option(
+    "--model", "-m", "name", help="A name or folder for transformers, or ziplm:FILE. [default: the package's small one]"
+)
 @constraint_options
 @click.option("--prompt", "-p", type=Text(), help="The prompt; the output goes to standard output as it comes.")
 @click.option(
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
 def generate(
     constraint: Constraint,
-    name: str,
+    name: str | None,
     prompt: str | None,
     prompts: TextIO | None,
     out: str | None,
@@ -124,18 +126,22 @@ def generate(
         raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
     if no_draft and draft is not None:
         raise click.UsageError(f"--draft {draft} is for guesses, and --no-draft for none; leave one of them out")
+    if draft is not None and not searching.reads_guesses:
+        raise click.UsageError(f"--draft {draft} guesses single tokens; leave it out with --beams or --search")
     if resume and (out is None or out == "-" or diagnose is not None):
         raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
     options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
+    recorded = {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
+    _check({**options, **recorded})
     options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
             _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)
         return 0
-    options |= {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
+    options |= recorded
     resumed = Resumed.of(asked, out if resume else None, searching.samples)
     if resume:
         click.echo(f"trellm: {len(resumed.done):,} of {len(asked):,} prompts are done", err=True)
@@ -159,6 +165,13 @@ def generate(
         return _run(generator, asked, options, end, output, keep)
 
 
+def _check(options: dict[str, Any]) -> None:
+    """Refuse what cannot be meant, before a model is loaded."""
+    from ..engine.options import Options, RunOptions
+
+    Options.of(RunOptions, options)
+
+
 def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
     """What --include and --include-word ask for."""
     from ..guides.goals.specs import Phrase
@@ -167,14 +180,14 @@ def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
 
 
 def make_generator(
-    name: str,
+    name: str | None,
     device: str | None,
     dtype: str | None,
     constraint: Constraint,
     memory: int | None = None,
     chatting: Chatting | None = None,
 ) -> Generator[Any]:
-    """The named model under the constraint. memory: bytes of its engine, None for the default"""
+    """The named model, or the small one, under the constraint. memory: bytes of its engine, None for the default"""
     from ..engine.decode.after import After, special_token
     from ..engine.engine import Engine
     from ..engine.extraction import Extractor

@@ -16,20 +16,27 @@ if TYPE_CHECKING:
 ZIP = "ziplm:"
 
 
-def load_model(name: str, device: str | None, dtype: str | None) -> Model:
-    """`ziplm:FILE`, or a name or path for the transformers library."""
+def load_model(name: str | None, device: str | None, dtype: str | None) -> Model:
+    """`ziplm:FILE`, a name or path for the transformers library, or None for the small model of the package."""
+    from ..engine import models
+
+    if name is None:
+        if dtype:
+            raise click.UsageError("--dtype is for models of --model; the small one of the package runs in float32")
+        try:
+            return models.small(device=device)
+        except OptionError as error:
+            raise click.UsageError(in_flags(str(error))) from None
     if name.startswith(ZIP):
         if device or dtype:
             raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
         return _zip_model(name.removeprefix(ZIP))
-    from ..engine import models
-
     try:
         return models.transformers(name, device=device, dtype=dtype)
     except OptionError as error:
         raise click.UsageError(
             f"{in_flags(str(error))}; --model takes a name on the Hugging Face Hub, a folder with a model and its "
-            f"tokenizer, or {ZIP}FILE"
+            f"tokenizer, or {ZIP}FILE; the small model of the package runs without --model"
         ) from None
 
 

@@ -32,6 +32,11 @@ class Searching:
     width: int | None
     samples: int
 
+    @property
+    def reads_guesses(self) -> bool:
+        """Whether texts are written token by token, so that what follows can be guessed."""
+        return self.width is None and self.kind is None
+
     def options(self) -> dict[str, Any]:
         """For a generator's call. Greedy, unless an option asks for something else."""
         return {"search": self._search(), **_given(self.controls)}

@@ -114,7 +114,6 @@ def serve(
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "pydantic", "prometheus_client"):
             raise
         raise click.UsageError(f"{error.name} is absent; {EXTRA}") from None
-    from ..engine import models
     from ..guides.limits import Limits
 
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
@@ -136,7 +135,7 @@ def serve(
         raise click.UsageError("--replicas and --gpus are for replicas of Ray; add --ray")
     listening = listen(host, port)
     warm(lambda name, seconds: None)
-    loaded = models.small(device=device) if model is None else load_model(model, device, dtype)
+    loaded = load_model(model, device, dtype)
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{settings.name} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
     with ending() as end:

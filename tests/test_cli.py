@@ -631,6 +631,24 @@ class TestGenerate:
         assert said in refused(capsys, "generate", "-m", model, *arguments)
 
     @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--search", "exact", "--min-tokens", "3"], "--min-tokens 3 with --search exact: it yields"),
+            (["--search", "smc", "--diagnose", "page.html"], "--diagnose with --search smc: of single tokens"),
+            (["--search", "importance", "--logprobs", "--out", "-"], "--logprobs with --search importance"),
+            (["--search", "smc", "--top-logprobs", "3", "--out", "-"], "--top-logprobs 3 with --search smc"),
+            (["--search", "exact", "--draft", "no-such-folder"], "leave it out with --beams or --search"),
+            (["--beams", "2", "--draft", "no-such-folder"], "leave it out with --beams or --search"),
+        ],
+    )
+    def test_mistakes_are_told_before_a_model_is_loaded(
+        self, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told = refused(capsys, "generate", "-m", "no-such-folder", "-p", "x", *arguments)
+        assert said in told
+        assert "=True" not in told and "(n=" not in told
+
+    @pytest.mark.parametrize(
         ("content", "said"),
         [
             ("", "has no prompts"),
@@ -650,6 +668,13 @@ class TestGenerate:
     @pytest.mark.parametrize("name", ["ziplm:no-such-file", "./no-such-folder"])
     def test_a_model_that_is_not_there(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert "ziplm:FILE" in refused(capsys, "generate", "-m", name, "-p", "x")
+
+    def test_the_small_model_by_default(self, capsys: pytest.CaptureFixture[str]) -> None:
+        passage = "On 3 March 2021, Brela Stonkard bought the copper kettle. When was it bought?"
+        prompt = f"{passage} Write the date as YYYY-MM-DD.\nAnswer:\n"
+        assert main(["generate", "-r", "[0-9]{4}-[0-9]{2}-[0-9]{2}", "-p", prompt, "--no-heal"]) == 0
+        assert capsys.readouterr().out == "2021-03-03\n"
+        assert "runs in float32" in refused(capsys, "generate", "-p", "x", "--dtype", "bfloat16")
 
 
 class TestEndings:

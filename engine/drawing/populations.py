@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from ..decode.reading import Reading
 from ..decode.row import Reader, Request, Row
 from ..memory.pool import Pool
 from ..memory.tables import BlockTable
+from ..memory.weights import Weights
 from ..models.protocol import Model
 from ..search import SMC, Exact, Importance, Target
 from .attempts import Attempts
@@ -65,7 +66,7 @@ class Populations:
     """Populations of one model. What goes wrong with one becomes its `error`, and does not touch the others."""
 
     def __init__(self, model: Model, pool: Pool) -> None:
-        self._model = model
+        self._weights = Weights(model)
         self._vocabulary = model.vocabulary
         self._pool = pool
 
@@ -74,7 +75,7 @@ class Populations:
         walk, search = Walk(request, self._vocabulary), request.search
         first = Reader(table, list(request.start.prompt))
         if isinstance(search, Exact):
-            return Attempts(request, walk, _trie(self._model, request, walk), self._pool, first)
+            return Attempts(request, walk, _trie(self._weights, request, walk), self._pool, first)
         assert isinstance(search, (SMC, Importance))
         return Particles(request, search, walk, self._pool, first)
 
@@ -156,16 +157,7 @@ def _target(request: Request) -> Hashable:
     return search.temperature, search.top_k, search.top_p, search.min_p
 
 
-def _weights(model: Model) -> int:
-    """What changes when a module's weights do, by an optimiser or by others put in their place; 0 for other models."""
-    network: Any = getattr(model, "model", None)
-    if not isinstance(network, torch.nn.Module):
-        return 0
-    # Tensors made in inference mode count no changes, and allow none outside it.
-    return hash(tuple((each.data_ptr(), 0 if each.is_inference() else each._version) for each in network.parameters()))
-
-
-def _trie(model: Model, request: Request, walk: Walk) -> Trie:
+def _trie(weights: Weights, request: Request, walk: Walk) -> Trie:
     """What is known of the request's texts; nothing where a seed is to repeat, or where there is no constraint.
 
     Of a model that torch holds it is forgotten when its weights have changed.
@@ -175,6 +167,6 @@ def _trie(model: Model, request: Request, walk: Walk) -> Trie:
         return Trie(walk.first())
     bias = frozenset(request.bias.added.items()), request.bias.banned
     ends = request.stop.strings, request.stop_ids
-    said = _weights(model), request.suppressed, request.controls, bias
+    said = weights.state(), request.suppressed, request.controls, bias
     key = (start.prompt, start.source, request.budget, _target(request), said, ends)
     return trie_of(start.guide_cache, key, walk.first())

@@ -144,6 +144,15 @@ class BlockPool:
             table.node = found[0]
         return new
 
+    def forget(self) -> None:
+        """What stands in blocks means nothing any more; while no table has tokens."""
+        assert self.held == 0, "what texts have read is theirs until they give it back"
+        self._free.extend(self._kept)
+        self._kept.clear()
+        self._known.clear()
+        self._content.clear()
+        self._roots.clear()
+
     def shrink(self, table: BlockTable) -> None:
         """Give blocks back that hold none of the table's tokens."""
         while len(table.blocks) > -(-len(table.tokens) // BLOCK):
@@ -267,6 +276,9 @@ class TokenPool:
     def table(self, source: Any = None, key: Any = None) -> BlockTable:
         """An empty table."""
         return BlockTable(source)
+
+    def forget(self) -> None:
+        """Nothing is known."""
 
     def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
         """Nothing is known of other texts."""

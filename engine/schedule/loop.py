@@ -26,6 +26,7 @@ from ..drafts.drafter import Drafted, Drafter
 from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
+from ..memory.weights import Weights
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam, Target
 from .call import Call, Entry, Outcome, Work
@@ -54,6 +55,8 @@ class Loop:
         self._full_pace = self._pace = replace(pace, texts=min(pace.texts, slots)) if slots else pace
         self._careful_until = 0
         self._memory = model.make_memory(blocks)
+        self._weights = Weights(model)
+        self._read_with = self._weights.state()
         self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
         self._rows = RowSearch(model)
         self.waiting = Waiting(self._rows)
@@ -95,6 +98,8 @@ class Loop:
         if self._pace is not self._full_pace and self.steps >= self._careful_until:
             self._pace = self._scheduler.pace = self._full_pace
         self._forget()
+        if not self._scheduler.running:
+            self._compare_weights()
         self.waiting.resume(self._scheduler.running)
         plan = self._scheduler.plan(self.calls)
         try:
@@ -211,6 +216,14 @@ class Loop:
                     self._scheduler.drop(entry)
                 call.entries.clear()
         self.calls[:] = [call for call in self.calls if call.entries or call.is_waiting]
+
+    def _compare_weights(self) -> None:
+        """Forget what was read with weights that the model has no more; while no text runs."""
+        state = self._weights.state()
+        if state != self._read_with:
+            self._pool.forget()
+            self._sources.clear()
+            self._read_with = state
 
     def _begin(self, call: Call) -> Entry:
         """Take up a call's next request."""

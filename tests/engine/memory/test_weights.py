@@ -1,0 +1,126 @@
+"""Keys and values are found again as long as the model is what it was when they were computed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from trellm import models
+from trellm.engine.generator import Generator
+from trellm.engine.memory.weights import Weights
+
+PROMPT = "The whale and the sea are here with men " + "and men " * 6
+
+
+def ours(model: Any) -> list[int]:
+    return list(Generator(model).run(PROMPT, heal=False, max_tokens=8).token_ids)
+
+
+def noisy(network: Any) -> dict[str, torch.Tensor]:
+    made = torch.Generator().manual_seed(1)
+    return {name: value + torch.randn(value.shape, generator=made) for name, value in network.state_dict().items()}
+
+
+def train(network: Any) -> None:
+    network.zero_grad()
+    network(torch.arange(16)[None]).logits.square().mean().backward()
+    torch.optim.SGD(network.parameters(), lr=30.0).step()
+
+
+def load(network: Any) -> None:
+    network.load_state_dict(noisy(network))
+
+
+def replace_parameter(network: Any) -> None:
+    layer = network.model.layers[0].self_attn.v_proj
+    layer.weight = torch.nn.Parameter(-layer.weight.detach())
+
+
+def replace_module(network: Any) -> None:
+    network.model.layers[0].mlp = copy.deepcopy(network.model.layers[1].mlp)
+
+
+CHANGES = [train, load, replace_parameter, replace_module]
+
+
+@pytest.fixture
+def network(hugging_face: Callable[[str], Any]) -> Any:
+    return copy.deepcopy(hugging_face("llama"))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_weights_read_prompts_again(network: Any, tokenizer: Any, change: Callable[[Any], None]) -> None:
+    model = models.transformers(network, tokenizer)
+    before = ours(model)
+    assert ours(model) == before
+    change(network)
+    after = ours(model)
+    assert after == ours(models.transformers(copy.deepcopy(network), tokenizer))
+    assert after != before, "or else this shows nothing"
+
+
+def test_blocks_are_kept_as_long_as_weights_are(network: Any, tokenizer: Any) -> None:
+    model = models.transformers(network, tokenizer)
+    weights = Weights(model)
+    state = weights.state()
+    ours(model)
+    network.train().eval()
+    assert weights.state() == state
+
+
+@pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft 0.21
+def test_adapters_are_seen(network: Any, tokenizer: Any) -> None:
+    peft = import_module("peft")
+    config = peft.LoraConfig(r=4, task_type="CAUSAL_LM", init_lora_weights=False)
+    torch.manual_seed(3)
+    wrapped = peft.get_peft_model(network, config)
+    wrapped.add_adapter("other", config)
+    model = models.transformers(wrapped.eval(), tokenizer)
+    changes: list[Callable[[], Any]] = [
+        lambda: wrapped.set_adapter("other"),
+        wrapped.base_model.disable_adapter_layers,
+        wrapped.base_model.enable_adapter_layers,
+        wrapped.merge_adapter,
+        wrapped.unmerge_adapter,
+    ]
+    weights = Weights(model)
+    seen = [weights.state()]
+    found = [ours(model)]
+    for change in changes:
+        change()
+        seen.append(weights.state())
+        found.append(ours(model))
+        assert found[-1] == ours(models.transformers(copy.deepcopy(wrapped), tokenizer))
+    assert all(one != other for one, other in pairwise(seen))
+    assert len({tuple(each) for each in found}) >= 3
+
+
+def test_sources_are_encoded_again(tokenizer: Any) -> None:
+    torch.manual_seed(0)
+    config = transformers.T5Config(
+        d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=len(tokenizer), eos_token_id=1,
+        pad_token_id=0, decoder_start_token_id=0,
+    )  # fmt: skip
+    network = transformers.T5ForConditionalGeneration(config).eval()
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    model = models.transformers(network, tokenizer)
+    kept = Generator(model).run(PROMPT, heal=False, max_tokens=8)
+    with torch.no_grad():
+        for parameter in network.encoder.parameters():
+            parameter.neg_()
+    assert ours(model) == ours(models.transformers(copy.deepcopy(network), tokenizer))
+    assert ours(model) != list(kept.token_ids)
+
+
+def test_a_model_without_a_module_never_changes() -> None:
+    assert Weights(object()).state() == 0
