@@ -59,7 +59,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             allow_headers=["Authorization", "Content-Type"],
         )
         guards.insert(0, cors)
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", page, methods=["GET"]),
             Route("/v1/chat/completions", chat, methods=["POST"]),
@@ -84,6 +84,8 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             Exception: _failed,
         },
     )
+    app.router.redirect_slashes = False  # to an address made of what the client says that ours is
+    return app
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -95,7 +97,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _wrong_address(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     said = f"{request.method} {request.url.path[:200]}: {error.detail}"
-    shown = {"message": said, "type": INVALID, "param": None, "code": "not_found"}
+    code = "method_not_allowed" if error.status_code == 405 else "not_found"
+    shown = {"message": said, "type": INVALID, "param": None, "code": code}
     return Answer({"error": shown}, error.status_code, error.headers)
 
 
@@ -105,7 +108,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     """What nobody expected: told in the log, and to the client as little as may be."""
-    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _LOG.error("%s %r failed", request.method, request.url.path, exc_info=error)
     said = of_any(error)
     _count(request, said)
     return Answer(said.body, said.status, said.headers)

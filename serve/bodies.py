@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from ..checks import lone_surrogate, shown
+from ..checks import brief, lone_surrogate, shown
 from .errors import ApiError, Place, param_of
 from .requests.unsupported import KNOWN
 
@@ -21,6 +21,8 @@ LARGE = 1 << 16
 DROPPED = 16 << 20
 """How many bytes of a body that is too large are read without being kept."""
 DEEPEST = 256
+MOST_MISTAKES = 4096
+"""A body with more is refused without a look at each of them."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -30,6 +32,13 @@ async def read(request: Request, shape: type[T], most: int) -> T:
     if kind != "application/json":
         raise ApiError(
             f"the body must be JSON, with the header Content-Type: application/json, not {kind or 'none'}",
+            status=415,
+            code="unsupported_media_type",
+        )
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise ApiError(
+            f"the body must come as it is, without the header Content-Encoding: {coding[:80]}",
             status=415,
             code="unsupported_media_type",
         )
@@ -45,7 +54,7 @@ def parse(data: bytes, shape: type[T]) -> T:
     if not isinstance(value, dict):
         raise ApiError(f"the body must be a JSON object, not {shown(value)}", code="invalid_json")
     try:
-        _check_depth(value)
+        check_depth(value)
         if _SURROGATE.search(data):
             _check_texts(value)
         return shape.model_validate(value)
@@ -90,7 +99,7 @@ def _too_large(most: int) -> ApiError:
 
 def _loaded(data: bytes) -> Any:
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_int=_whole)
+        return json.loads(data.decode("utf-8"), **_STRICT)
     except UnicodeDecodeError as error:
         raise ApiError(f"the body is not UTF-8, at byte {error.start}", code="invalid_json") from None
     except json.JSONDecodeError as error:
@@ -109,8 +118,8 @@ def loaded_text(text: str, place: Place) -> Any:
     """What a field that holds JSON text stands for. Raises ApiError."""
     what = param_of(place)
     try:
-        value: Any = json.loads(text, parse_constant=_no_number, parse_int=_whole)
-        _check_depth(value)
+        value: Any = json.loads(text, **_STRICT)
+        check_depth(value, place)
         return value
     except json.JSONDecodeError as error:
         said = f"{what} is no JSON: {error.msg}, line {error.lineno}, column {error.colno}"
@@ -128,15 +137,32 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) < 1000 else float("inf")
 
 
-def _check_depth(value: Any) -> None:
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object each of whose names stands there once: of two values one would be passed over. Raises ApiError."""
+    found = dict(members)
+    if len(found) < len(members):
+        seen: set[str] = set()
+        twice = next(name for name, _ in members if name in seen or seen.add(name))
+        raise ApiError(f"the name {brief(twice)} stands twice in an object; leave one out", code="invalid_json")
+    return found
+
+
+_STRICT: dict[str, Any] = {"parse_constant": _no_number, "parse_int": _whole, "object_pairs_hook": _object}
+
+
+def check_depth(value: Any, place: Place = ()) -> None:
     """Raise ApiError for what is nested deeper than anything that makes sense, which Python could not copy."""
     level: list[Any] = [value]
     depth = 0
     while level:
         depth += 1
         if depth > DEEPEST:
-            raise ApiError(f"the body is nested deeper than {DEEPEST} levels", code="invalid_json")
-        level = [inner for each in level for _, inner in _members(each) if isinstance(inner, dict | list)]
+            what = param_of(place) or "the body"
+            raise ApiError(f"{what} is nested deeper than {DEEPEST} levels", place, code="invalid_json")
+        inside: list[Any] = [
+            cast("dict[str, Any]", each).values() if isinstance(each, dict) else each for each in level
+        ]
+        level = [inner for several in inside for inner in several if isinstance(inner, dict | list)]
 
 
 def _members(value: Any) -> list[tuple[str | int, Any]]:
@@ -162,6 +188,11 @@ def _check_texts(value: Any) -> None:
 
 def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:
     """The error of a body that has not the shape: of several the one that is deepest in it."""
+    if error.error_count() > MOST_MISTAKES:
+        said = (
+            f"the body has {error.error_count():,} mistakes, such as fields that there are not or values of other types"
+        )
+        return ApiError(f"{said}; send what docs/serve.md says", code="invalid_value")
     found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
     unknown = [each for each in found if each[1]["type"] == "extra_forbidden"]
     place, first = max(unknown or found, key=lambda each: len(each[0]))
@@ -192,9 +223,8 @@ def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
     """The place within a value that pydantic names, without what it says of alternatives."""
     found: list[str | int] = []
     for step in steps:
-        inner = dict(_members(value))
-        if step in inner:
-            value = inner[step]
+        if _has(value, step):
+            value = value[step]
             found.append(step)
     return tuple(found)
 
@@ -202,5 +232,12 @@ def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
 def value_at(value: Any, place: Place) -> Any:
     """What stands at a place."""
     for step in place:
-        value = dict(_members(value))[step]
+        value = value[step]
     return value
+
+
+def _has(value: Any, step: str | int) -> bool:
+    """Whether an object has a name, or an array a place: without a look at the others, of which there may be many."""
+    if isinstance(value, dict):
+        return step in value
+    return isinstance(value, list) and isinstance(step, int) and 0 <= step < len(cast("list[Any]", value))

@@ -42,7 +42,7 @@ class ApiError(Exception):
         *,
         status: int = 400,
         kind: str = INVALID,
-        code: str | None = None,
+        code: str = "invalid_value",
         pointer: str | None = None,
         headers: Mapping[str, str] | None = None,
         **more: Any,
@@ -120,7 +120,7 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
     if isinstance(error, ModelError):
         return ApiError(str(error), status=500, kind=SERVER, code="model_error")
     if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", str(error))):
-        return too_long(str(error), int(found[1]), place)
+        return too_long(str(error), int(found[1]), place or _named(str(error)))
     if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
         return of_constraint(error, place)
     if isinstance(error, ToolError):

@@ -70,7 +70,7 @@ class Metrics:
 
     def fail(self, error: ApiError) -> None:
         """Count an error that a client is told of."""
-        self.errors.labels(error.error["code"] or "other").inc()
+        self.errors.labels(error.error["code"]).inc()
 
     def text(self) -> bytes:
         """All of it."""

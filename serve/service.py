@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ..engine.decode.requests import requests_of
 from ..engine.decode.row import Request as RowRequest
@@ -16,8 +16,8 @@ from ..engine.generator import Generator
 from ..engine.handle import Task
 from ..engine.models.protocol import Model, SourceModel
 from ..engine.options import Options
-from ..engine.prompts.encoding import ids_of
-from ..engine.prompts.given import Prompt, is_chat, prompt_of
+from ..engine.prompts.encoding import Extras, ids_of, written
+from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
 from ..errors import BudgetError, TrellmError
 from .constraints.compiler import Compiler, weight
 from .constraints.constraint import Constraint
@@ -120,14 +120,15 @@ class Service:
         try:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
         except TrellmError as error:
-            raise of_constraint(error, constraint.place) from None
+            goals = ("trellm", "include") if constraint.goals else ()
+            raise of_constraint(error, constraint.place or goals) from None
 
     async def ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> tuple[int, ...]:
         """The tokens of a chat, as its template writes it. Raises ApiError."""
         extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._pool, ids_of, self.model, messages, 0, extras)
+            return await loop.run_in_executor(self._pool, self._ids, messages, 0, extras, ("messages",))
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
@@ -167,8 +168,7 @@ class Service:
         found: list[RowRequest] = []
         total = 0
         for number, prompt in enumerate(work.prompts):
-            self._check_length(prompt, number)
-            ids = ids_of(self.model, prompt, number, work.options.extras)
+            ids = self._ids(prompt, number, work.options.extras, work.place)
             total += len(ids)
             job = task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, work.options.include)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
@@ -186,10 +186,27 @@ class Service:
         room = min(most, self.model.context - prompt)
         return room if room >= max(needed, 1) else None
 
-    def _check_length(self, prompt: Prompt, number: int) -> None:
-        """Raise ApiError for a text that is certainly too long, before it is looked at letter by letter."""
-        context = self.model.context
-        if context is None or not isinstance(prompt, str):
+    def _ids(self, prompt: Prompt, number: int, extras: Extras, place: Place) -> tuple[int, ...]:
+        """The tokens of a prompt. Raises OptionError, and ApiError for one that is certainly too long."""
+        context = self.model.source_context if isinstance(self.model, SourceModel) else self.model.context
+        if context is not None:
+            self._check_length(prompt, number, extras, place, context)
+        return ids_of(self.model, prompt, number, extras)
+
+    def _check_length(self, prompt: Prompt, number: int, extras: Extras, place: Place, context: int) -> None:
+        """Raise ApiError for a prompt that is certainly too long, before it is looked at letter by letter."""
+        most = 64 + context * self._longest_token
+        if isinstance(prompt, tuple):
+            if len(prompt) > context:
+                raise too_long(f"prompt {number} has {len(prompt):,} tokens", context, place)
             return
-        if len(prompt) > 64 + context * self._longest_token:
-            raise too_long(f"prompt {number} has {len(prompt):,} characters", context, ("prompt",))
+        several = (
+            [prompt]
+            if isinstance(prompt, str)
+            else [str(each["content"]) for each in cast("Sequence[Message]", prompt)]
+        )
+        size = sum(map(len, several))
+        if size > most and not isinstance(prompt, str):  # of which a template may leave something out
+            size = len(written(self.model, prompt, number, extras))
+        if size > most:
+            raise too_long(f"prompt {number} has {size:,} characters", context, place)

@@ -163,14 +163,14 @@ def message_fields(message: Message) -> dict[str, Any]:
     return said
 
 
-def finish_of(message: Message, result: Generation[Any], budget: int | None) -> str:
-    """Why an answer ends. Calls are complete, or were cut and are no calls to be made."""
+def finish_of(message: Message, result: Generation[Any], cut_at: int | None) -> str:
+    """Why an answer ends. Calls are complete, or were cut and are no calls to be made. cut_at: see `Begun`"""
     if message.calls:
         return "tool_calls" if all(call.complete for call in message.calls) else "length"
     if message.stopped:
         return "stop"
     # Free text that a guide lets end anywhere is complete in its eyes where the budget ended it.
-    is_cut = budget is not None and len(result.token_ids) >= budget
+    is_cut = cut_at is not None and len(result.token_ids) >= cut_at
     return "length" if is_cut else REASONS[result.finish_reason]
 
 

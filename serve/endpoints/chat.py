@@ -46,7 +46,7 @@ def _choice(begun: Begun, index: int, result: Generation[Any]) -> dict[str, Any]
     finish = REASONS[result.finish_reason]
     if begun.plan is not None:
         read = begun.read(result)
-        message, finish = message_fields(read), finish_of(read, result, begun.asked.budget)
+        message, finish = message_fields(read), finish_of(read, result, begun.cut_at)
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
     return {"index": index, "message": message, "logprobs": scores, "finish_reason": finish} | _ours(result)
 
@@ -78,7 +78,7 @@ async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
             if each.result is not None:
                 finish = REASONS[each.result.finish_reason]
                 if reader is not None:
-                    finish = finish_of(reader.message, each.result, begun.asked.budget)
+                    finish = finish_of(reader.message, each.result, begun.cut_at)
                 found.append(chunk(each.index, {}, finish, **_ours(each.result)))
         if found:
             yield b"".join(found)

@@ -82,7 +82,7 @@ def _ended(
     """The response with its output."""
     reason = REASONS[result.finish_reason]
     if begun.plan is not None:
-        reason = finish_of(message, result, begun.asked.budget)
+        reason = finish_of(message, result, begun.cut_at)
     is_cut = reason == "length"
     count = len(result.token_ids)
     said = head | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.requests import Request
@@ -28,7 +28,7 @@ class Tokenize(Asked):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[Message] | None = Field(default=None, min_length=1)
+    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)] | None = None
     return_token_strs: bool = False
 
 

@@ -71,6 +71,7 @@ class Begun:
 
     choices: how many there are; copies: how often each prompt was entered for them
     key: of the answer; created: when, in seconds since 1970
+    is_free: whether nothing was asked of the texts, so that they may end anywhere
     """
 
     service: Service
@@ -82,6 +83,7 @@ class Begun:
     prompt_tokens: int
     key: str
     copies: int
+    is_free: bool
     answer: Generator[Any] | None = None
     output_tokens: int = 0
     reasoning_tokens: int = 0
@@ -107,6 +109,11 @@ class Begun:
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
             "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
         }
+
+    @property
+    def cut_at(self) -> int | None:
+        """How many tokens a chat's text has that its budget, or the context, cuts; None where none is cut."""
+        return self.run.call.requests[0].budget if self.is_free else None
 
     @property
     def cached_tokens(self) -> int:
@@ -227,7 +234,8 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
     choices = len(work.prompts) * options.search.n
     tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
-    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, prepared.answer, since=since)
+    free, answer = constraint.is_free, prepared.answer
+    return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, free, answer, since=since)
 
 
 def _options(asked: Chat | Completion, constraint: Constraint) -> Options:

@@ -13,7 +13,10 @@ MOST_TOKENS = 1 << 20
 
 
 class Asked(BaseModel):
-    """A part of a request: nothing is converted, nothing unknown is passed over."""
+    """A part of a request: nothing is converted, nothing unknown is passed over.
+
+    Lists have `fail_fast`: of a million mistakes in one, which nobody is told of, the first is looked for.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
@@ -26,7 +29,7 @@ class StreamOptions(Asked):
 
 
 Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
-StopStrings = str | Annotated[list[str], Field(max_length=16)]
+StopStrings = str | Annotated[list[str], Field(max_length=16, fail_fast=True)]
 
 
 class Texts(Asked):
@@ -47,7 +50,9 @@ class Texts(Asked):
     n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: StopStrings | None = None
-    stop_token_ids: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024)] | None = None
+    stop_token_ids: (
+        Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024, fail_fast=True)] | None
+    ) = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     # Without meaning here: who asks, how it is billed, and where the answer would be kept.
@@ -82,7 +87,8 @@ class Texts(Asked):
     def _biases(self) -> dict[int, float] | None:
         """By token id, which are texts in JSON. Raises ApiError."""
         for token in self.logit_bias or ():
-            if not (token.isascii() and token.isdecimal() and len(token) < 10):
+            # With zeros in front two names could be one token.
+            if not (token.isascii() and token.isdecimal() and len(token) < 10 and str(int(token)) == token):
                 raise ApiError(f"logit_bias has token ids for names, not {token[:80]!r}", ("logit_bias", token))
         return None if self.logit_bias is None else {int(token): bias for token, bias in self.logit_bias.items()}
 

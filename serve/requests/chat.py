@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ..bodies import check_depth
 from ..errors import ApiError
 from .base import Asked, Tokens
 from .constrained import Constrained
@@ -47,9 +48,9 @@ class Message(Asked):
     """One turn of a chat."""
 
     role: Role
-    content: str | Annotated[list[TextPart], Field(max_length=4096)] | None = None
+    content: str | Annotated[list[TextPart], Field(max_length=4096, fail_fast=True)] | None = None
     name: str | None = None
-    tool_calls: Annotated[list[ToolCall], Field(max_length=1024)] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(max_length=1024, fail_fast=True)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
@@ -99,20 +100,22 @@ class Message(Asked):
 def _arguments(call: ToolCall, place: tuple[str | int, ...]) -> Any:
     """Templates write arguments as JSON themselves. Raises ApiError for what is none."""
     try:
-        return json.loads(call.function.arguments or "{}")
+        value: Any = json.loads(call.function.arguments or "{}")
     except (ValueError, RecursionError):
         raise ApiError("the arguments of a call are JSON text", place, code="invalid_value") from None
+    check_depth(value, place)
+    return value
 
 
 class Chat(Constrained):
     """The body of /v1/chat/completions."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=65536)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=65536, fail_fast=True)]
     max_completion_tokens: Tokens | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None

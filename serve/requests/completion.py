@@ -9,13 +9,18 @@ from pydantic import Field
 from ...engine.prompts.given import Prompt
 from .constrained import Constrained
 
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
 
 
 class Completion(Constrained):
     """The body of /v1/completions."""
 
-    prompt: str | Annotated[list[str], Field(min_length=1)] | Ids | Annotated[list[Ids], Field(min_length=1)]
+    prompt: (
+        str
+        | Annotated[list[str], Field(min_length=1, fail_fast=True)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
+    )
     echo: Literal[False] | None = None
     best_of: Literal[1] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None

@@ -11,11 +11,11 @@ from pydantic import Field
 from ..constraints.constraint import Constraint
 from ..errors import ApiError
 from .base import Asked, Beams, Texts
-from .goals import GoalField, goals_in
+from .goals import Include, goals_in
 
 Schema = dict[str, Any] | bool
 SchemaText = dict[str, Any] | bool | str
-Choices = Annotated[list[str], Field(min_length=1, max_length=65536)]
+Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
 Place = tuple[str | int, ...]
 _GBNF_RULE = re.compile(r"^\s*[\w-]+\s*::=", re.M)
 
@@ -53,8 +53,8 @@ class TagsFormat(Asked):
 
     type: Literal["structural_tag"]
     format: dict[str, Any] | None = None
-    structures: list[dict[str, Any]] | None = None
-    triggers: list[str] | None = None
+    structures: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
+    triggers: Annotated[list[str], Field(fail_fast=True)] | None = None
 
 
 ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat | TagsFormat, Field(discriminator="type")]
@@ -103,7 +103,7 @@ class Ours(Asked):
     """
 
     extract: ExtractField | None = None
-    include: Annotated[list[GoalField], Field(min_length=1, max_length=256)] | None = None
+    include: Include | None = None
     beams: Annotated[int, Field(ge=1, le=64)] | Beams | None = None
     heal: bool | None = None
     trace: bool = False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from ...guides.goals.specs import AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
+from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from .base import Asked
 
 
@@ -68,7 +68,9 @@ class OrderedField(Asked):
 class TemplateField(Asked):
     """Parts that follow each other, with gaps."""
 
-    template: Annotated[list[str | PhraseField | GapField | AnyField], Field(min_length=1, max_length=256)]
+    template: Annotated[
+        list[str | PhraseField | GapField | AnyField], Field(min_length=1, max_length=256, fail_fast=True)
+    ]
 
     def goal(self) -> Goal:
         """What the engine takes."""
@@ -79,7 +81,25 @@ class TemplateField(Asked):
 
 
 GoalField = str | PhraseField | AnyField | AllField | OrderedField | TemplateField
-Goals = Annotated[list[GoalField], Field(min_length=1, max_length=256)]
+Goals = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast=True)]
+
+
+def _bounded(value: Any) -> Any:
+    """Goals of so many parts as there may be: counted before they are read, which takes much longer."""
+    left, parts = [value], 0
+    while left:
+        several = left.pop()
+        if not isinstance(several, list):
+            continue
+        within = cast("list[Any]", several)
+        parts += len(within)
+        if parts > MAX_PARTS:
+            raise ValueError(f"the goals have more than {MAX_PARTS:,} parts, which is fixed; ask for less")
+        left += [inner for each in within if isinstance(each, dict) for inner in cast("dict[str, Any]", each).values()]
+    return value
+
+
+Include = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast=True), BeforeValidator(_bounded)]
 
 
 def _goal(field: GoalField) -> Goal:

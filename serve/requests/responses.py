@@ -27,7 +27,7 @@ class MessageItem(Asked):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[Part], Field(max_length=4096)]
+    content: str | Annotated[list[Part], Field(max_length=4096, fail_fast=True)]
     id: str | None = None
     status: str | None = None
     phase: None = None
@@ -87,14 +87,14 @@ class Responses(Asked):
     """The body of /v1/responses."""
 
     model: str
-    input: str | Annotated[list[Item], Field(min_length=1, max_length=65536)]
+    input: str | Annotated[list[Item], Field(min_length=1, max_length=65536, fail_fast=True)]
     instructions: str | None = None
     max_output_tokens: Tokens | None = None
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
     text: Text | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Annotated[list[FunctionTool], Field(fail_fast=True)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None

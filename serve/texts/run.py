@@ -14,6 +14,9 @@ from ...engine.options import Options
 from ...engine.results import Generation, Scores
 from ...engine.schedule.call import Call
 
+AT_ONCE = 64
+"""So much news is told in one go."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grown:
@@ -110,7 +113,10 @@ class Run:
             self._event.clear()
             if self._news:
                 news, self._news = self._news, []
-                yield news
+                for at in range(0, len(news), AT_ONCE):
+                    if at:  # whoever reads slowly has much of it, and others are answered between
+                        await asyncio.sleep(0)
+                    yield news[at : at + AT_ONCE]
             if self.is_over and not self._news:
                 return
 

@@ -150,10 +150,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"guided_json": "{"}, "guided_json", "invalid_json"),
     ({"guided_json": {"enum": []}}, "guided_json", "invalid_json_schema"),
     ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "invalid_value"),
-    ({"structured_outputs": {}}, "structured_outputs", None),  # type: ignore[list-item]
-    ({"regex": "a", "ebnf": GBNF}, "ebnf", None),  # type: ignore[list-item]
-    ({"regex": "a", "stop": "b"}, "stop", None),  # type: ignore[list-item]
-    ({"regex": "a", "trellm": {"json": {}}}, "trellm.json", None),  # type: ignore[list-item]
+    ({"structured_outputs": {}}, "structured_outputs", "invalid_value"),
+    ({"regex": "a", "ebnf": GBNF}, "ebnf", "invalid_value"),
+    ({"regex": "a", "stop": "b"}, "stop", "invalid_value"),
+    ({"regex": "a", "trellm": {"json": {}}}, "trellm.json", "invalid_value"),
     ({"regex": "a{9999999}"}, "max_tokens", "budget_too_small"),
     ({"trellm": {"extract": {"context": ""}}}, "trellm.extract", "impossible_constraint"),
     ({"trellm": {"include": [""]}}, "trellm.include", "invalid_value"),
