@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..decode.bias import Suppressed
 from .eos import eos_ids
@@ -104,7 +104,7 @@ def warn_of(model: Any, tokenizer: Any) -> None:
         names.append("forced_eos_token_id")
     if getattr(config, "cache_implementation", None) == "quantized":
         names.append("cache_implementation")
-    known: dict[str, Any] = {} if config is None else vars(config)
+    known = [] if config is None else list(cast("dict[str, Any]", vars(config)))
     names += [name for name in known if name not in FIELDS and not name.startswith("_")]
     missing = _said(config, names)
     told = [f"give {', '.join(options)} to calls, or leave it"] if options else []

@@ -63,8 +63,8 @@ def test_eos_is_forced_as_transformers_does(network: Any, tokenizer: Any, search
     model = models.transformers(network, tokenizer)
     cut = 0
     for prompt, max_tokens in (("the 12 the", 9), ("an", 5), ("1 2 3", 2)):
-        found = generate.text(model).run(prompt, search=search, max_tokens=max_tokens, heal=False)
-        texts = found if isinstance(found, list) else [found]
+        found: Any = generate.text(model).run(prompt, search=search, max_tokens=max_tokens, heal=False)
+        texts: list[Any] = found if isinstance(found, list) else [found]
         wanted = _generated(network, tokenizer.encode(prompt), search, max_tokens, ends)
         assert [list(one.token_ids) for one in texts] == [ids for ids, _ in wanted]
         if isinstance(search, Beam):
@@ -91,8 +91,9 @@ def test_a_forced_eos_leaves_what_is_asked_for(network: Any, tokenizer: Any) -> 
     network.generation_config = GenerationConfig(eos_token_id=1, forced_eos_token_id=[1])
     model = models.transformers(network, tokenizer)
     for search in (Greedy(), Beam(2, n=2)):
-        one = generate.text(model).run("x", search=search, max_tokens=1, heal=False)
-        assert {len(each.token_ids) for each in (one if isinstance(one, list) else [one])} == {1}
+        one: Any = generate.text(model).run("x", search=search, max_tokens=1, heal=False)
+        texts: list[Any] = one if isinstance(one, list) else [one]
+        assert {len(each.token_ids) for each in texts} == {1}
     assert generate.regex(model, "[abc]{5}").run("x", max_tokens=5, heal=False).finish_reason == "complete"
     for search in (Greedy(), Sample(), Beam(2)):
         found = generate.text(model).run("x", search=search, include="ban", max_tokens=3, heal=False, seed=1)
