@@ -26,7 +26,7 @@ class Guard:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it with 401."""
+        """Let a request through, or answer it with what is wrong with its headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -38,21 +38,27 @@ class Guard:
                 self._metrics.requests.labels(path, str(message["status"])).inc()
             await send(message)
 
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
-            error = ApiError(f"the headers have more than {HEADER_BYTES:,} bytes", code="headers_too_large")
+        error = self._refusal(scope)
+        if error is not None:
             self._metrics.fail(error)
-            await Answer(error.body, 431, {"Connection": "close"})(scope, receive, counted)
-            return
-        if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
-            error = ApiError(
-                "the header Authorization: Bearer KEY is missing, or has no key of this server",
-                status=401,
-                code="invalid_api_key",
-            )
-            self._metrics.fail(error)
-            await Answer(error.body, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, counted)
+            await Answer(error.body, error.status, error.headers)(scope, receive, counted)
             return
         await self._app(scope, receive, counted)
+
+    def _refusal(self, scope: Scope) -> ApiError | None:
+        """Why a request is not looked at; None for one that is."""
+        close = {"Connection": "close"}
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
+            said = f"the headers have more than {HEADER_BYTES:,} bytes"
+            return ApiError(said, status=431, code="headers_too_large", headers=close)
+        # A proxy that takes the other one would see another request in what follows (RFC 9112, 6.1).
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            said = "the headers have both Content-Length and Transfer-Encoding, of which a request may have one"
+            return ApiError(said, code="invalid_http", headers=close)
+        if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
+            said = "the header Authorization: Bearer KEY is missing, or has no key of this server"
+            return ApiError(said, status=401, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+        return None
 
     def _is_known(self, headers: Headers) -> bool:
         """Whether the key is one of ours; all are compared, so that the time tells nothing."""

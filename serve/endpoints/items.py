@@ -36,8 +36,8 @@ class Items:
             case CallEndDelta():
                 yield from self.end()
 
-    def of_message(self, message: Message) -> Iterator[Told]:
-        """All items of a finished message."""
+    def of_message(self, message: Message, *, is_cut: bool) -> Iterator[Told]:
+        """All items of a message. is_cut: whether it was cut short, which its last item is then"""
         if message.reasoning:
             yield from self.add(ReasoningDelta(message.reasoning))
         if message.content or not message.calls:
@@ -47,10 +47,10 @@ class Items:
             yield from self.add(ArgumentsDelta(index, call.arguments))
             if call.complete:
                 yield from self.add(CallEndDelta(index))
-        yield from self.end()
+        yield from self.end(is_cut=is_cut)
 
-    def end(self) -> Iterator[Told]:
-        """Close the item that is open, if one is."""
+    def end(self, *, is_cut: bool = False) -> Iterator[Told]:
+        """Close the item that is open, if one is. is_cut: whether the text ends there for want of tokens"""
         if not self._is_open:
             return
         item, place = self._last, self._place
@@ -62,7 +62,7 @@ class Items:
             scores: dict[str, Any] = {"logprobs": []} if item["type"] == "message" else {}
             yield f"response.{part['type']}.done", {**inner, "text": part["text"], **scores}
             yield "response.content_part.done", {**inner, "part": dict(part)}
-        item["status"] = "completed"
+        item["status"] = "incomplete" if is_cut else "completed"
         self._is_open = False
         yield "response.output_item.done", {"output_index": len(self.found) - 1, "item": item}
 

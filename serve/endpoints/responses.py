@@ -39,10 +39,10 @@ async def responses(request: Request) -> Response:
         return EventStream(_events(begun, asked), begun.end)
     result = (await whole(request, begun))[0]
     message = begun.read(result)
-    items = Items()
-    for _ in items.of_message(message):
+    items, is_cut = Items(), _is_cut(begun, message, result)
+    for _ in items.of_message(message, is_cut=is_cut):
         pass
-    return Answer(_ended(_head(begun, asked), begun, items, message, result))
+    return Answer(_ended(_head(begun, asked), begun, items, result, is_cut=is_cut))
 
 
 def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
@@ -76,14 +76,16 @@ def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
     }
 
 
+def _is_cut(begun: Begun, message: Message, result: Generation[Any]) -> bool:
+    """Whether a text ended for want of tokens."""
+    plain = REASONS[result.finish_reason]
+    return (plain if begun.plan is None else finish_of(message, result, begun.cut_at)) == "length"
+
+
 def _ended(
-    head: dict[str, Any], begun: Begun, items: Items, message: Message, result: Generation[Any]
+    head: dict[str, Any], begun: Begun, items: Items, result: Generation[Any], *, is_cut: bool
 ) -> dict[str, Any]:
     """The response with its output."""
-    reason = REASONS[result.finish_reason]
-    if begun.plan is not None:
-        reason = finish_of(message, result, begun.cut_at)
-    is_cut = reason == "length"
     count = len(result.token_ids)
     said = head | {
         "status": "incomplete" if is_cut else "completed",
@@ -121,10 +123,10 @@ async def _events(begun: Begun, asked: Responses) -> AsyncIterator[bytes]:
                 for delta in begun.deltas(piece, reader):
                     found += items.add(delta)
                 if piece.result is not None:
-                    found += items.end()
                     text = Message(piece.result.text, None, ())
-                    message = text if reader is None else reader.message
-                    ended = _ended(head, begun, items, message, piece.result)
+                    is_cut = _is_cut(begun, text if reader is None else reader.message, piece.result)
+                    found += items.end(is_cut=is_cut)
+                    ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
                     found.append((f"response.{ended['status']}", {"response": ended}))
             if found:
                 yield b"".join(numbered(*each) for each in found)

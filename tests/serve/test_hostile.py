@@ -151,9 +151,14 @@ def all_of(line: socket.socket) -> bytes:
     [
         (b"\x16\x03\x01\r\n\r\n", b"400", "invalid_http"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400", "invalid_http"),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"400",
+            "invalid_http",
+        ),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40_000, b"431", "headers_too_large"),
     ],
-    ids=["no HTTP", "two lengths", "headers"],
+    ids=["no HTTP", "two lengths", "a length and chunks", "headers"],
 )
 def test_what_is_no_http_is_told_so_in_json(server: Running, sent: bytes, status: bytes, code: str) -> None:
     with line_to(server) as line:

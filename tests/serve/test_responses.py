@@ -36,6 +36,11 @@ def test_a_response(server: Running) -> None:
     cut = server.client.responses.create(model="small", input=TIME, temperature=0, max_output_tokens=2)
     assert cut.status == "incomplete"
     assert cut.incomplete_details is not None and cut.incomplete_details.reason == "max_output_tokens"
+    assert [item.status for item in cut.output] == ["incomplete"]
+    assert [item.status for item in answer.output] == ["completed"]
+    told = events_of(server, input=TIME, temperature=0, max_output_tokens=2)
+    items = [each["item"]["status"] for each in told if each["type"] == "response.output_item.done"]
+    assert items == ["incomplete"]
 
 
 def test_items_of_a_conversation(server: Running) -> None:
