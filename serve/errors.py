@@ -92,43 +92,60 @@ def too_long(message: str, context: int, place: Place = ()) -> ApiError:
     return ApiError(said, place, code="context_length_exceeded")
 
 
+def _told(error: TrellmError) -> str:
+    """What an error says, with what the server's owner can set in place of what Python's callers can."""
+    message = str(error)
+    for option, flag in _FLAGS.items():
+        message = message.replace(option, flag)
+    return message
+
+
 def of_constraint(error: TrellmError, place: Place) -> ApiError:
     """What is wrong with a constraint, which stands at a place of the request."""
+    said = _told(error)
     if isinstance(error, SchemaError):
-        return ApiError(str(error), place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
+        return ApiError(said, place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
     if isinstance(error, TextSyntaxError):
         code = "invalid_regex" if isinstance(error, PatternError) else "invalid_grammar"
         code = code if isinstance(error, PatternError | GrammarError) else "invalid_constraint"
         return ApiError(
-            str(error), place, code=code, offset=error.offset, line=error.line, column=error.column, reason=error.reason
+            said, place, code=code, offset=error.offset, line=error.line, column=error.column, reason=error.reason
         )
     if isinstance(error, FormatError):
-        return ApiError(str(error), (*place, *error.steps), code="invalid_structural_tag")
+        return ApiError(said, (*place, *error.steps), code="invalid_structural_tag")
     if isinstance(error, LanguageError):
-        return ApiError(str(error), place, code="impossible_constraint")
+        return ApiError(said, place, code="impossible_constraint")
     return of_request(error, place)
 
 
 def of_request(error: TrellmError, place: Place = ()) -> ApiError:
     """What the engine says of a request."""
+    said = _told(error)
     if isinstance(error, BudgetError):
-        return ApiError(str(error), place or ("max_tokens",), code="budget_too_small", needed=error.needed)
+        return ApiError(said, place or ("max_tokens",), code="budget_too_small", needed=error.needed)
     if isinstance(error, LimitError):
-        return ApiError(str(error), place, code="constraint_too_large")
+        return ApiError(said, place, code="constraint_too_large")
     if isinstance(error, Cancelled):
-        return ApiError(str(error), place, status=503, kind=SERVER, code="cancelled")
+        return ApiError(said, place, status=503, kind=SERVER, code="cancelled")
     if isinstance(error, ModelError):
-        return ApiError(str(error), status=500, kind=SERVER, code="model_error")
-    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", str(error))):
-        return too_long(str(error), int(found[1]), place or _named(str(error)))
+        return ApiError(said, status=500, kind=SERVER, code="model_error")
+    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", said)):
+        return too_long(said, int(found[1]), place or _named(said))
     if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
         return of_constraint(error, place)
     if isinstance(error, ToolError):
         where = [int(step) if step.isdecimal() else step for step in error.pointer.split("/")]
-        return ApiError(str(error), where, code="invalid_tool")
-    return ApiError(str(error), place or _named(str(error)), code="invalid_value")
+        return ApiError(said, where, code="invalid_tool")
+    return ApiError(said, place or _named(said), code="invalid_value")
 
 
+_FLAGS = {
+    "work= of its limits=Limits(...)": "--max-work of the server",
+    "memory= of its limits=Limits(...)": "--max-constraint-memory of the server",
+    "states= of its limits=Limits(...)": "--max-constraint-memory of the server",
+    "seconds= of its limits=Limits(...)": "--compile-seconds of the server",
+    "pass it in `resources={uri: schema}`": "put what it refers to under $defs",
+}
 _FIELDS = {"stop_ids": "stop_token_ids", "width": "trellm.beams", "length_penalty": "trellm.beams"}
 _OPTIONS = (
     "logit_bias",

@@ -4,6 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from trellm import LimitError, Limits, Vocabulary
+from trellm.guides import RegexGuide
+from trellm.serve.errors import of_any
 
 from .conftest import Running
 
@@ -136,3 +139,17 @@ def test_the_document_describes_the_fields(server: Running) -> None:
     fields = document["components"]["schemas"]["Chat"]["properties"]
     assert {"messages", "response_format", "structured_outputs", "trellm", "stop"} <= fields.keys()
     assert "/v1/completions" in document["paths"]
+
+
+def test_what_only_callers_of_python_can_set_is_not_named(server: Running) -> None:
+    schema = {"$ref": "https://example.org/other.json"}
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    answer = server.post(CHAT, {"model": "small", "messages": HELLO, "response_format": wanted})
+    said = answer.json()["error"]["message"]
+    assert answer.status_code == 400 and "put what it refers to under $defs" in said and "resources=" not in said
+
+
+def test_limits_are_named_as_the_server_has_them() -> None:
+    with pytest.raises(LimitError) as refused:
+        RegexGuide("(a|b){1,900}" * 3, Vocabulary.from_bytes(), limits=Limits(work=1000))
+    assert "raise --max-work of the server" in of_any(refused.value).error["message"]
