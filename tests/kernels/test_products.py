@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu, layer_norm, linear
 from trellm.kernels.decoder import plain
-from trellm.kernels.decoder.biased_layers import begin_biased_layer, bend, end_biased_layer, standardise_rows
+from trellm.kernels.decoder.biased_layers import begin_biased_layer, end_biased_layer, standardise_rows
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.plain import HeadNorms, Heads
 from trellm.kernels.decoder.products import few_of, lanes_of, product_of, room_of
@@ -168,10 +168,17 @@ def test_biased_layers(tokens: int, heads: Heads, kind: Any) -> None:
 
 def test_gelu_far_from_zero() -> None:
     x = np.array([-1e30, -200, -9, -1, -0.0, 0, 1, 9, 200, 1e30], np.float32)
-    found = x.copy()
+    count = len(x)
+    # Products of nothing, whose biases are x, and then of one number each: what comes out is GELU of x.
+    none, nowhere = np.zeros((count, count), np.float32), np.zeros(count, np.float32)
+    residual, mixed = np.zeros((1, count), np.float32), np.zeros((1, count), np.float32)
+    room = [np.empty((lanes_of(np.float32), count), np.float32) for _ in range(2)]
     with np.errstate(over="ignore"):
-        bend(found, len(found))
-    np.testing.assert_allclose(found, gelu(torch.from_numpy(x), approximate="tanh").numpy(), rtol=1e-5, atol=1e-6)
+        end_biased_layer(
+            residual, mixed, none, nowhere, nowhere, nowhere, 1e-5, none, x, np.eye(count, dtype=np.float32), nowhere,
+            *room, *room_of(count, count, np.float32),
+        )  # fmt: skip
+    np.testing.assert_allclose(residual[0], gelu(torch.from_numpy(x), approximate="tanh"), rtol=1e-5, atol=1e-6)
 
 
 def test_gates_far_from_zero() -> None:
