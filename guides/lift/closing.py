@@ -23,9 +23,8 @@ from .tables import VocabularyTables
 
 Ints = NDArray[np.int32]
 
-# How many states a search for a way to the end may look at, and a search for one with fewer tokens than are known
+# How many states a search for a way to the end may look at
 MAX_SEARCH = 5_000
-MAX_IMPROVING = 500
 MAX_SEARCH_WORDS = 4_000_000
 # From how many bytes before the end on the bytes are not put together to tokens, and how many are at a time
 FAR = 1 << 15
@@ -59,8 +58,8 @@ class Closing:
     one: it leads to hundreds of others, each of which would be searched in turn. Where even a shortest text has more
     than `FAR` bytes, their number is the distance: any byte of such a text brings it down by one as well, and nobody
     has to go along it.
-    When the vocabulary lacks single bytes, a distance is searched for among token sequences near the end, and wherever
-    the shortest text cannot be spelt. A state from which such a search finds no way in reasonable time counts as
+    When the vocabulary lacks single bytes, a distance is searched for among token sequences wherever neither of the two
+    ways can be gone. A state from which such a search finds no way in reasonable time counts as
     having none (`gave_up`), so that no text is led there.
     Callers hold the automaton's lock.
     """
@@ -257,32 +256,33 @@ class Closing:
         return count
 
     def _searched_distance(self, state: int) -> int:
-        """Search token sequences for the fewest, by A*: what is known counts, else the longest token's steps."""
+        """Where neither a shortest text nor the way by nearest tokens can be spelt, search token sequences."""
         needed = self._needed(state)
         if needed >= NEVER:
             self.gave_up = True
             return NEVER
-        shortest = self._by_shortest(state)
-        if shortest < NEVER and needed > NEAR:
-            return shortest
-        limit = MAX_SEARCH if shortest >= NEVER else MAX_IMPROVING
+        fewest = self._by_shortest(state)
+        if needed <= NEAR and not (self.only_shortest and fewest < NEVER):
+            fewest = min(fewest, self._tokens_by_nearest(state, needed))
+        return fewest if fewest < NEVER else self._search(state)
+
+    def _search(self, state: int) -> int:
+        """The fewest tokens, by A*: what is known counts, else the longest token's steps; NEVER where it gives up."""
         origin: dict[int, int] = {state: state}
         fewest = {state: 0}
         queue = [(0, 0, state, 0)]
         expanded, words = 0, int(self._automaton.chart.sizes[WORDS])
         while queue:
             total, _, place, tokens = heapq.heappop(queue)
-            if total >= shortest:
-                return shortest
             if self._distances.get(place, 0) or self._automaton.ends(place):
                 self._remember_search(state, place, total, origin)
                 return total
             if tokens > fewest[place]:
                 continue
             expanded += 1
-            if expanded > limit or int(self._automaton.chart.sizes[WORDS]) - words > MAX_SEARCH_WORDS:
-                self.gave_up |= shortest >= NEVER
-                return shortest
+            if expanded > MAX_SEARCH or int(self._automaton.chart.sizes[WORDS]) - words > MAX_SEARCH_WORDS:
+                self.gave_up = True
+                return NEVER
             after = np.unique(self.after_tokens(place))
             after = after[after >= 0]
             spend(STEPS_EACH * (1 + len(after)))
@@ -291,10 +291,9 @@ class Closing:
                 if tokens + 1 < fewest.get(target, NEVER) and ahead < NEVER:
                     fewest[target], origin[target] = tokens + 1, place
                     heapq.heappush(queue, (tokens + 1 + ahead, needed, target, tokens + 1))
-        if shortest >= NEVER:
-            for place in origin:
-                self._distances[place] = NEVER
-        return shortest
+        for place in origin:
+            self._distances[place] = NEVER
+        return NEVER
 
     def _remember_search(self, state: int, place: int, total: int, origin: dict[int, int]) -> None:
         """Note the distances on the way from `state` to `place`, from which the rest is known."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 from trellm.errors import LanguageError, LimitError
 from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, laws
 from trellm.guides.lift.closing import FAR
@@ -328,3 +329,23 @@ def test_costs_of_chains_that_run_either_way(make: Callable[[int], LiftedGuide],
         assert guide.distance(guide.start) == distance * count
         spent.append(guide.automaton.meter.spent)
     assert spent[1] < 2.6 * spent[0]
+
+
+def test_a_missing_byte_costs_little(llama3_tokenizer: Tokenizer) -> None:
+    """A byte that is lost, here to a model's EOS, was searched for among all that may follow in each of many states."""
+    vocabulary = Vocabulary.from_tokenizer(llama3_tokenizer, eos_ids=[2])
+    notes = {"type": "array", "items": {"type": "string", "maxLength": 40}, "minItems": 1, "maxItems": 3}
+    record = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 20}, "notes": notes},
+        "required": ["name", "notes"],
+        "additionalProperties": False,
+    }
+    guide = JSONGuide({"type": "array", "items": record}, vocabulary, limits=Limits(work=2_000_000))
+    rng, state, left = Random(1), guide.start, 30
+    while True:
+        token = rng.choice(list(tokens_of(guide.mask_within(state, left))))
+        if token in vocabulary.eos_ids:
+            break
+        state, left = guide.advance(state, token), left - 1
+    assert guide.is_accepting(state)
