@@ -14,7 +14,7 @@ from ..constraints.constraint import Constraint
 from ..requests.chat import Chat
 from ..service import Service
 from .calling import delta_fields, finish_of, message_fields, prepared, readers
-from .events import Answer, EventStream, event, while_connected
+from .events import EventStream, answer_of, event, while_connected
 from .scores import of_chat, scores_of
 from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
@@ -32,8 +32,8 @@ async def chat(request: Request) -> Response:
         head = _head(begun, "chat.completion.chunk")
         return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
     results = await whole(request, begun)
-    choices = [_choice(begun, index, result) for index, result in enumerate(results)]
-    return Answer(_head(begun, "chat.completion") | {"choices": choices, "usage": begun.usage})
+    choices = (_choice(begun, index, result) for index, result in enumerate(results))
+    return await answer_of(_head(begun, "chat.completion"), choices, lambda: begun.usage)
 
 
 def _head(begun: Begun, kind: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ..bodies import read
 from ..constraints.constraint import Constraint
 from ..requests.completion import Completion
 from ..service import Service
-from .events import Answer, EventStream, event, while_connected
+from .events import EventStream, answer_of, event, while_connected
 from .scores import of_completion, scores_of
 from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
@@ -33,11 +33,11 @@ async def completion(request: Request) -> Response:
         return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
     results = await whole(request, begun)
     vocabulary = service.model.vocabulary
-    choices = [
+    choices = (
         _choice(index, result.text, of_completion(scores_of(result), vocabulary), result)
         for index, result in enumerate(results)
-    ]
-    return Answer(_head(begun) | {"choices": choices, "usage": begun.usage})
+    )
+    return await answer_of(_head(begun), choices, lambda: begun.usage)
 
 
 def _head(begun: Begun) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -20,7 +20,24 @@ class Answer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """As clients write it."""
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return _plain(content)
+
+
+async def answer_of(head: Mapping[str, Any], choices: Iterator[Any], usage: Callable[[], Any]) -> Response:
+    """The answer with `choices`, which are made and written one at a time: others are served between them.
+
+    usage: asked when all are made, since they count what was thought
+    """
+    written: list[bytes] = []
+    for choice in choices:
+        written.append(_plain(choice))
+        await asyncio.sleep(0)
+    body = b"".join((_plain(head)[:-1], b',"choices":[', b",".join(written), b'],"usage":', _plain(usage()), b"}"))
+    return Response(body, media_type="application/json")
+
+
+def _plain(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def event(content: Any, name: str | None = None) -> bytes:

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from trellm import models
 from trellm.serve.bodies import MOST_MISTAKES, parse, place_in
 from trellm.serve.connection import connection_of
+from trellm.serve.endpoints.events import answer_of
 from trellm.serve.errors import ApiError
 from trellm.serve.requests.chat import Chat
 from trellm.serve.server import listen, run
@@ -255,3 +256,29 @@ def test_why_texts_end(server: Running, tools: bool) -> None:
     answer = server.post(CHAT, body | {"messages": near, "logit_bias": endless}).json()
     assert answer["usage"]["total_tokens"] == server.service.model.context
     assert answer["choices"][0]["finish_reason"] == "length"
+
+
+def test_answers_of_many_texts_let_others_be_served() -> None:
+    made: list[int] = []
+    seen: list[int] = []
+
+    def choices() -> Iterator[dict[str, Any]]:
+        for number in range(50):
+            made.append(number)
+            yield {"index": number, "text": "é\u2028"}
+
+    async def others() -> None:
+        while len(made) < 50:
+            seen.append(len(made))
+            await asyncio.sleep(0)
+
+    async def both() -> Any:
+        waiting = asyncio.ensure_future(others())
+        found = await answer_of({"id": "a"}, choices(), lambda: {"made": len(made)})
+        await waiting
+        return found
+
+    answer = asyncio.run(both())
+    texts = [{"index": number, "text": "é\u2028"} for number in range(50)]
+    assert json.loads(answer.body) == {"id": "a", "choices": texts, "usage": {"made": 50}}
+    assert len(set(seen)) > 40
