@@ -204,7 +204,7 @@ class Bench:
         held: list[int] = []
         engine = Engine.of(self.model)
         for search in ({}, {"search": Beam(8)}):
-            handle = engine.submit(self.free, self.prompt(4000), max_tokens=32, heal=False, **search)
+            handle = engine.submit(self.free, self.prompt(4000), max_tokens=32, heal=False, draft=False, **search)
             for _ in range(20):
                 engine.step()
             held.append(engine.held_bytes)
