@@ -63,10 +63,13 @@ class Population(Protocol):
 
 
 class Populations:
-    """Populations of one model. What goes wrong with one becomes its `error`, and does not touch the others."""
+    """Populations of one model. What goes wrong with one becomes its `error`, and does not touch the others.
 
-    def __init__(self, model: Model, pool: Pool) -> None:
-        self._weights = Weights(model)
+    weights: of the model, by which it is known whether what was learnt of its texts is still true
+    """
+
+    def __init__(self, model: Model, pool: Pool, weights: Weights) -> None:
+        self._weights = weights
         self._vocabulary = model.vocabulary
         self._pool = pool
 

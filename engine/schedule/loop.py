@@ -164,7 +164,7 @@ class Loop:
         """Forget all that is held."""
         self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
-        self._populations = Populations(self.model, self._pool)
+        self._populations = Populations(self.model, self._pool, self._weights)
         self._lanes = None  # so that a device need not hold what two of them know
         self._lanes = self._make_lanes()
         self._rows.keeps_states = self._lanes is None

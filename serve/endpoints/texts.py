@@ -124,9 +124,7 @@ class Begun:
         """A finished answer as messages have it."""
         if self.plan is None:
             return Message(result.text, None, ())
-        reader = self.plan.reader()
-        reader.feed(result.token_ids)
-        reader.finish()
+        reader = _reader_of(self.plan, result)
         self.reasoning_tokens += reader.reasoning_tokens
         return reader.message
 
@@ -159,10 +157,7 @@ class Begun:
         result = self.run.result(row)
         if self.answer is None or self.plan is None:
             return result
-        reader = self.plan.reader()
-        reader.feed(result.token_ids)
-        reader.finish()
-        message = reader.message
+        message = _reader_of(self.plan, result).message
         if message.calls or message.content is None:
             return result
         return self.answer.said(result, message.content, row)
@@ -236,6 +231,14 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
     tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
     free, answer = constraint.is_free, prepared.answer
     return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, free, answer, since=since)
+
+
+def _reader_of(plan: Plan, result: Generation[Any]) -> Reader:
+    """What has read a whole text."""
+    reader = plan.reader()
+    reader.feed(result.token_ids)
+    reader.finish()
+    return reader
 
 
 def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
