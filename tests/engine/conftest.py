@@ -86,6 +86,25 @@ def hugging_face(tokenizer: Any) -> Callable[[str], Any]:
 
 
 @pytest.fixture(scope="session")
+def t5(tokenizer: Any) -> Callable[[], Any]:
+    """Makes a random encoder-decoder, a new one each time."""
+
+    def make() -> Any:
+        torch.manual_seed(5)
+        config = transformers.T5Config(
+            d_model=32, d_kv=8, d_ff=48, num_layers=1, num_decoder_layers=2, num_heads=4, vocab_size=len(tokenizer),
+            eos_token_id=1, pad_token_id=0, decoder_start_token_id=0,
+        )  # fmt: skip
+        network = transformers.T5ForConditionalGeneration(config).eval()
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.2)
+        return network
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def decoder(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[..., DecoderModel]:
     """The same model in our hands."""
     return lambda name, **options: DecoderModel(hugging_face(name), tokenizer, **options)

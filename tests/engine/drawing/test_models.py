@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from trellm import SMC, Engine, Exact, Importance, SamplingError, generate, models
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.encoder_decoder import EncoderDecoderModel
@@ -115,17 +114,8 @@ def without_sources(translator: EncoderDecoderModel) -> Callable[[str], tuple[An
 
 
 @pytest.fixture(scope="module")
-def translator(tokenizer: Any) -> EncoderDecoderModel:
-    torch.manual_seed(5)
-    config = transformers.T5Config(
-        d_model=32, d_kv=8, d_ff=48, num_layers=1, num_decoder_layers=2, num_heads=4, vocab_size=len(tokenizer),
-        eos_token_id=1, pad_token_id=0, decoder_start_token_id=0,
-    )  # fmt: skip
-    network = transformers.T5ForConditionalGeneration(config).eval()
-    for parameter in network.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.2)
-    found = models.transformers(network, tokenizer)
+def translator(tokenizer: Any, t5: Callable[[], Any]) -> EncoderDecoderModel:
+    found = models.transformers(t5(), tokenizer)
     assert isinstance(found, EncoderDecoderModel)
     return found
 

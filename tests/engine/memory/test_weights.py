@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from trellm import models
 from trellm.engine.generator import Generator
 from trellm.engine.memory.weights import Weights
@@ -103,16 +102,8 @@ def test_adapters_are_seen(network: Any, tokenizer: Any) -> None:
     assert len({tuple(each) for each in found}) >= 3
 
 
-def test_sources_are_encoded_again(tokenizer: Any) -> None:
-    torch.manual_seed(0)
-    config = transformers.T5Config(
-        d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=len(tokenizer), eos_token_id=1,
-        pad_token_id=0, decoder_start_token_id=0,
-    )  # fmt: skip
-    network = transformers.T5ForConditionalGeneration(config).eval()
-    for parameter in network.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
+def test_sources_are_encoded_again(tokenizer: Any, t5: Callable[[], Any]) -> None:
+    network = t5()
     model = models.transformers(network, tokenizer)
     kept = Generator(model).run(PROMPT, heal=False, max_tokens=8)
     with torch.no_grad():
