@@ -8,8 +8,9 @@ Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; pro
 median of --rounds runs after three warm ones, in which all states are met and all graphs are captured.
 
 free, regex, json   text, `([A-Za-z]+[ .,])*`, a list of at least five records by one schema for all rows
-compact, narrow     JSON without white space, in which more follows of itself; and that with one token a launch, as
-                    where rows are many, for what reading forced tokens together brings
+compact             JSON without white space, in which more follows of itself
+forced, narrow      that without guesses, so that only forced tokens are read together; and with one token a launch, as
+                    where rows are many
 schemas             JSON with a schema of its own for each row
 seen, unseen        free text for all rows but one, which has a schema that was met before, or one that nobody met: how
                     long the others take
@@ -176,13 +177,13 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Run:
         "json": lambda: generate.json(model, records()),
         "compact": lambda: generate.json(model, records(), whitespace="compact"),
     }
-    generator = makers["compact" if kind == "narrow" else kind]()
+    generator = makers["compact" if kind in ("forced", "narrow") else kind]()
     few = 0 if kind == "narrow" else lanes.FEW
 
     def together() -> Counts:
         before, lanes.FEW = lanes.FEW, few
         try:
-            return counted(generator.run(prompts, max_tokens=tokens, batch_size=batch))
+            return counted(generator.run(prompts, max_tokens=tokens, batch_size=batch, draft=kind != "forced"))
         finally:
             lanes.FEW = before
 

@@ -90,11 +90,18 @@ def lanes_of(model: Any) -> Any:
             return HostBackend(self, memory, records)
 
         def forward(self, chunks: Any, memory: Any) -> Any:
+            self._pass(chunks)
+            return super().forward(chunks, memory)
+
+        def forward_ends(self, chunks: Any, ends: Any, memory: Any) -> Any:
+            self._pass(chunks)
+            return super().forward_ends(chunks, ends, memory)
+
+        def _pass(self, chunks: Any) -> None:
             self.launches += 1
             if self.pick.random() < BROKEN:
                 self.broken += 1
                 raise MemoryError if self.pick.random() < 0.5 and len(chunks) > 1 else KeyboardInterrupt
-            return super().forward(chunks, memory)
 
     return LaneDecoder(model.model, model.tokenizer)
 
@@ -233,7 +240,7 @@ class Soak:
             known = sum(len(table.tokens) for table in loop.tables), sum(len(call.outcomes) for call in calls)
             idle, before = idle + 1 if known == before else 0, known
             assert idle < IDLE, "nobody reads, and nobody is done: the first in line fits into no memory"
-            if pick.random() < 0.002:
+            if calls and pick.random() < 0.002:
                 pick.choice(calls).is_cancelled = True
             for call in [call for call in calls if call.is_cancelled or len(call.outcomes) == len(call.requests)]:
                 calls.remove(call)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...kernels.lanes import triton_lanes
-from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, HEADER, TOKENS, UNKNOWN, Begun, Kept, Known
+from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, HEADER, TOKENS, UNKNOWN, Begun, Kept, Known, room_of
 from ...kernels.logits.triton_mask import Rows
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
@@ -108,7 +108,7 @@ class GraphBackend:
     def launch(self, launch: Launch) -> Begin:
         """Begin a launch, without waiting for it."""
         lanes = len(launch.rows)
-        blocks = launch.rows.shape[1] - HEADER - launch.width
+        blocks = launch.rows.shape[1] - HEADER - room_of(launch.width)
         shape = Shape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
         graph = self._graphs.get(shape) or self._captured(shape)
         self._turn = turn = (self._turn + 1) % _RING
@@ -174,7 +174,8 @@ class GraphBackend:
 
     def _captured(self, shape: Shape) -> Graph:
         """Run such a launch, in which kernels are compiled, and capture it. No lane reads anything in either."""
-        rows = torch.zeros((shape.lanes, HEADER + shape.width + shape.blocks), dtype=torch.int32, device=self._device)
+        columns = HEADER + room_of(shape.width) + shape.blocks
+        rows = torch.zeros((shape.lanes, columns), dtype=torch.int32, device=self._device)
         choices = torch.zeros((4, shape.lanes), dtype=torch.float64, device=self._device)
         choices[TOP_K], choices[TOP_P] = self._size, 1
         if not self._is_captured:
@@ -205,17 +206,15 @@ class GraphBackend:
             begun.slots, begun.tables, begun.firsts, begun.widths, begun.starts, shape.blocks * BLOCK, shape.width
         )
         states = self._reader.read_static(begun.ids, begun.positions, told, self._storage)
-        records, draws = begun.records, begun.draws
-        if shape.width > 1:
-            states, records, draws = states[begun.ends], records[begun.ends], draws[begun.ends]
         logits = self._head.raw(states)
-        numbers = torch.where(records == FREE, -1, records)
+        numbers = torch.where(begun.records == FREE, -1, begun.records)
         masks = self._known.masks
         given = Rows(logits, logits.stride(0), masks, masks.shape[1], masks.shape[0], numbers, self._size)
         if shape.is_greedy:
             tokens, _ = argmax_rows(given)
         else:
-            tokens, _ = sample_rows(given, torch.cat([choices, draws[None]]), filtered=shape.is_filtered)
+            choices = choices.repeat_interleave(shape.width, 1)
+            tokens, _ = sample_rows(given, torch.cat([choices, begun.draws[None]]), filtered=shape.is_filtered)
         return triton_lanes.advance(tokens, begun, self._known, self._kept)
 
 

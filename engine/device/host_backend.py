@@ -12,7 +12,7 @@ from ...kernels.lanes import host
 from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, Begun, Kept, Known
 from ...kernels.logits.select import masked_argmax, masked_sample
 from ..memory.tables import BLOCK, BlockTable, Chunk
-from ..models.protocol import Memory, Model
+from ..models.protocol import DraftedModel, Memory
 from .backend import LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, Launch
 from .characters import charsets
 from .records import DENSE, Records
@@ -21,7 +21,7 @@ from .records import DENSE, Records
 class HostBackend:
     """Runs a launch when its answer is asked for, as late as a device may."""
 
-    def __init__(self, model: Model, memory: Memory, records: Records) -> None:
+    def __init__(self, model: DraftedModel, memory: Memory, records: Records) -> None:
         self._model = model
         self._memory = memory
         size = model.vocabulary.size
@@ -76,15 +76,16 @@ class HostBackend:
         for row, number, record in launch.news.targets:
             known.targets[row, number] = record
         begun = host.begin(launch.rows, launch.width, BLOCK, known, self._kept)
-        tokens = np.full(len(launch.rows), -1, np.int32)
+        tokens = np.full(len(begun.ids), -1, np.int32)
         lanes = np.flatnonzero(begun.widths).tolist()
         if lanes:
+            chunks = [_chunk(begun, lane, launch.width) for lane in lanes]
+            read = np.flatnonzero(np.arange(launch.width) < begun.widths[:, None])
             with torch.inference_mode():
-                hidden = self._model.forward([_chunk(begun, lane, launch.width) for lane in lanes], self._memory)
-                logits = self._model.logits(hidden, range(len(lanes)), None)
-            ends = begun.ends[lanes]
-            choices = launch.choices[:, lanes]
-            tokens[lanes] = self._choose(logits.numpy(), begun.records[ends], choices, begun.draws[ends])
+                hidden = self._model.forward_ends(chunks, begun.widths[lanes].tolist(), self._memory)
+                logits = self._model.logits(hidden, range(len(read)), None)
+            choices = launch.choices[:, read // launch.width]
+            tokens[read] = self._choose(logits.numpy(), begun.records[read], choices, begun.draws[read])
         return host.advance(tokens, begun, known, self._kept)
 
     def _choose(

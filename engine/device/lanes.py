@@ -10,49 +10,62 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain, repeat
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.lanes.layout import ATTEMPT, COUNT, FREE, HEADER, TOKENS, UNKNOWN, UNUSABLE
-from ...tokenizers_adapter import Vocabulary
-from ..decode.row import Request, Row
+from ...kernels.lanes.layout import (
+    ATTEMPT,
+    COUNT,
+    FREE,
+    GUESSED,
+    HEADER,
+    RESUME,
+    START,
+    TOKENS,
+    UNKNOWN,
+    UNUSABLE,
+    room_of,
+)
+from ..decode.row import Row
 from ..decode.row_search import RowSearch, unusable
+from ..drafts.odds import Odds
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
-from ..search import Greedy, Sample
+from ..models.protocol import Model
+from ..search import Sample
 from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, Backend, Launch
-from .parts import Begun, Lane, Numbers, Part
+from .guesses import Guesses
+from .parts import Begun, Guessed, Lane, Numbers, Part
 from .records import FullError, Key, Records
 from .riders import Riders
-from .telling import always_told, bucket, greedily, padded, tell
+from .telling import always_told, bucket, greedily, is_plain, key_of, padded, tell
 
 AHEAD = 2
 """Launches under way at once: while one runs the host looks at the one before."""
 _MISSES = 0.25
 """Where more than that share of choices leads to what is not known, lanes wait for the host instead."""
 _MEMORY = 0.05
-_SEARCHES = (Greedy, Sample)
-"""Those that lanes know; a caller's own, also one derived of these, may choose otherwise."""
 
 
 class Lanes:
     """The rows of one plan. `run` ends with no launch under way, and rows as a step leaves them."""
 
-    def __init__(
-        self, rows: RowSearch, pool: BlockPool, backend: Backend, records: Records, vocabulary: Vocabulary
-    ) -> None:
+    def __init__(self, rows: RowSearch, pool: BlockPool, backend: Backend, records: Records, model: Model) -> None:
         self._rows = rows
+        self._model = model
         self._pool = pool
         self._backend = backend
         self._records = records
-        self._vocabulary = vocabulary
+        self._vocabulary = model.vocabulary
+        self._odds = Odds()
         self._missing = 0.0
 
     def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[Row]]:
         """Whether these can run as lanes: rows of which nothing is asked but their tokens, with little to read."""
-        return len(works) <= LANES and all(isinstance(work, Row) and _is_plain(work) for work in works)
+        return len(works) <= LANES and all(isinstance(work, Row) and is_plain(work) for work in works)
 
     def run(self, works: Sequence[Row], most: int, is_over: Callable[[], bool]) -> bool:
         """Up to `most` launches, fewer once `is_over` or when half of the lanes are done, but all that was planned.
@@ -65,7 +78,11 @@ class Lanes:
         self._backend.prepare()
         lanes = [Lane(number, row, len(row.pending), always_told(row)) for number, row in enumerate(works)]
         self._lanes, self._afoot, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
-        self._riders = Riders(padded(len(lanes)), self._pool, self._records, self._special(works))
+        special, guesses = self._special(works), None
+        if len(lanes) <= FEW:
+            guesses = Guesses(self._model, works, self._records, special, self._odds)
+        self._guesses = guesses
+        self._riders = Riders(padded(len(lanes)), self._pool, self._records, special, guesses)
         under_way: deque[Begun] = deque()
         launched = 0
         try:
@@ -100,7 +117,8 @@ class Lanes:
 
     def _launch(self) -> Begun | None:
         """Begin a launch; None if no lane can go on before the host has looked at what is under way."""
-        width = WIDTHS[self._is_wide()]
+        guessed = self._guessed()
+        width = WIDTHS[bool(guessed) or self._is_wide()]
         parts: list[Part] = []
         told: list[list[int]] = []
         for lane in self._afoot.values():
@@ -122,13 +140,31 @@ class Lanes:
                 part.count = room
             parts.append(part)
             tokens = [] if part.resumes else row.pending[first : first + part.count]
-            padding = [0] * (width - len(tokens))
-            told.append([part.resumes, part.count, start, part.record, *lane.told, *tokens, *padding])
+            padding = [0] * (room_of(width) - len(tokens))
+            told.append([part.resumes, part.count, start, part.record, 0, *lane.told, *tokens, *padding])
         riders, limits = self._riders.ready(width)
         if not parts and not len(riders):
             return None
         launch = self._told(told, width, parts, riders, limits)
+        for number, (place, tokens) in guessed.items():
+            if launch.rows[number, RESUME]:
+                launch.rows[number, [START, GUESSED]] = place, len(tokens)
+                launch.rows[number, HEADER : HEADER + len(tokens)] = tokens
         return Begun(self._backend.launch(launch), parts, riders, limits, self._eras[riders])
+
+    def _guessed(self) -> dict[int, Guessed]:
+        """By the numbers of lanes that go on from their last choice, how their texts are likely to."""
+        found: dict[int, Guessed] = {}
+        if self._guesses is not None:
+            most = room_of(WIDTHS[-1]) - 1
+            for lane in self._afoot.values():
+                row = lane.row
+                record = None if row.done or not lane.is_choosing else self._records.find(key_of(row, is_closing=False))
+                tokens = [] if record is None else self._guesses.after(row, (), record, most)
+                if tokens:
+                    found[lane.number] = Guessed(len(row.table.tokens) + len(row.pending) - 1, tokens)
+            found |= self._riders.guessed(most)
+        return found
 
     def _is_wide(self) -> bool:
         """Whether lanes read several tokens in the next launch: where they are few, and one knows more than one token,
@@ -144,14 +180,15 @@ class Lanes:
         """What a launch is told; from now on its parts, and what it reads for riders, are under way."""
         count = padded(len(self._lanes))
         longest = max([self._riders.longest(riders), *(len(part.lane.row.table.blocks) for part in parts)])
-        rows = np.zeros((count, HEADER + width + bucket(longest)), np.int32)
+        first = HEADER + room_of(width)
+        rows = np.zeros((count, first + bucket(longest)), np.int32)
         choices = greedily(self._vocabulary.size, count)
         if parts:
-            rows[[part.lane.number for part in parts], : HEADER + width] = told
+            rows[[part.lane.number for part in parts], :first] = told
         for part in parts:
             lane, number = part.lane, part.lane.number
             blocks = lane.row.table.blocks
-            rows[number, HEADER + width : HEADER + width + len(blocks)] = blocks
+            rows[number, first : first + len(blocks)] = blocks
             search = lane.row.request.search
             if part.chooses and isinstance(search, Sample):
                 tell(choices[:, number], search)
@@ -193,7 +230,7 @@ class Lanes:
         """The record that a lane chooses out of next, which may be one that holds once."""
         row = lane.row
         try:
-            return self._records.record(_key(row, is_closing))
+            return self._records.record(key_of(row, is_closing))
         except FullError:
             assert row.guide_cache is not None
             left = row.left if is_closing else None
@@ -241,8 +278,10 @@ class Lanes:
     def _dismount(self, lane: Lane) -> None:
         """Let a lane go by itself again; its row is told what was chosen meanwhile."""
         if self._riders.dismount(lane, self._vocabulary.tokens):
+            row, count = lane.row, len(lane.row.tokens)
             lane.was_closing = self._records.is_closing(lane.record)
-            self._rows.settle(lane.row)
+            self._rows.settle(row)
+            self._learn(row, count, is_chosen=False)
         self._afoot[lane.number] = lane
 
     def _take(self, lane: Lane, part: Part, answer: NDArray[np.int32]) -> None:
@@ -286,8 +325,10 @@ class Lanes:
             row.error = unusable(row)
             return False
         is_known = after != UNKNOWN
-        key = None if is_known else _key(row, is_closing)
+        key = None if is_known else key_of(row, is_closing)
+        made = len(row.tokens)
         self._rows.commit(row, token)
+        self._learn(row, made, is_chosen=True)
         self._missing += _MEMORY * ((not is_known) - self._missing)
         if row.done:
             return False
@@ -311,23 +352,15 @@ class Lanes:
     def _follow(self, key: Key, row: Row, is_tight: bool) -> None:
         """Let the device know where a row's pending tokens lead: what was chosen, and what is forced after it. Raises
         FullError."""
-        before, last = self._records.find(key), _key(row, is_tight)
+        before, last = self._records.find(key), key_of(row, is_tight)
         is_forced = len(row.pending) > 1
         if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
             return
         for token in row.pending[:-1]:
             guide = key.guide_cache.guide
             key = key._replace(state=guide.advance(key.state, token))
-            before = self._led(before, token, key, row)
-        self._led(before, row.pending[-1], last, row)
-
-    def _led(self, before: int, token: int, key: Key | None, row: Row) -> int:
-        """The record of a state into which a token leads."""
-        after = self._records.record(key)
-        if key is not None and key.guide_cache.fits(key.state, row.left):
-            self._records.note(after)
-        self._records.follow(before, token, after)
-        return after
+            before = self._records.lead(before, token, key, row.left)
+        self._records.lead(before, row.pending[-1], last, row.left)
 
     def _read(self, lane: Lane, count: int) -> None:
         """A lane has read its row's next tokens."""
@@ -340,6 +373,11 @@ class Lanes:
         table.tokens += read
         row.pending = row.pending[count:]
         self._pool.trim(table)
+
+    def _learn(self, row: Row, count: int, *, is_chosen: bool) -> None:
+        """A row had so many tokens before; those after the next one followed from it."""
+        if self._guesses is not None:
+            self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
 
     def _may_ride(self, lane: Lane) -> bool:
         """Whether nothing is to be looked at but which tokens a lane chooses."""
@@ -367,23 +405,3 @@ def _waiting(lane: Lane) -> int:
 
 def _pairs(numbers: Numbers, limits: NDArray[np.int32]) -> list[tuple[int, int]]:
     return list(zip(numbers.tolist(), limits.tolist(), strict=True))
-
-
-def _key(row: Row, is_closing: bool) -> Key | None:
-    guide_cache = row.guide_cache
-    if guide_cache is None:
-        return None
-    return Key(*guide_cache.beyond(row.state), row.request.stop_ids, row.left if is_closing else None)
-
-
-def _is_plain(row: Row) -> bool:
-    """Whether nothing is asked of a row but its tokens, one after the other."""
-    request: Request = row.request
-    return (
-        not (request.scores or request.diagnostics)
-        and request.is_plain
-        and isinstance(request.draft, bool)
-        and type(request.search) in _SEARCHES
-        and 0 < len(row.pending) <= BLOCK
-        and (len(row.pending) == 1 or bool(row.tokens))
-    )

@@ -56,6 +56,13 @@ class Part:
     is_closing: bool = False
 
 
+class Guessed(NamedTuple):
+    """The last token of a text, where it lies, and those that are likely to follow."""
+
+    place: int
+    tokens: list[int]
+
+
 class Begun(NamedTuple):
     """A launch under way: its parts; and the riders in it, how many tokens each reads at most, and their eras."""
 

@@ -68,7 +68,7 @@ class Records:
 
     enough: int32 [count], of each record, with how many more tokens at most a text surely comes to its end; FAR where
         that is not known, or something else is to be looked at
-    near: bool [count], whether a token is forced there, or was seen to be after the next
+    is_forced, near: bool [count], whether only one token may follow; and whether that was seen to be so after the next
     """
 
     def __init__(self, lanes: int, size: int) -> None:
@@ -79,7 +79,7 @@ class Records:
         self.enough = np.full(self.count, FAR, np.int32)
         self.enough[FREE] = 0
         self.near = np.zeros(self.count, np.bool_)
-        self._forced: set[int] = set()
+        self.is_forced = np.zeros(self.count, np.bool_)
         self._numbers: dict[Key, int] = {}
         self._keys = np.full(CAPACITY, EMPTY, np.int64)
         self._used = 0
@@ -102,16 +102,8 @@ class Records:
         self._keys[:] = EMPTY
         self._used = 0
         self.enough[1:] = FAR
-        self.near[:] = False
-        for each in (
-            self._forced,
-            self._states,
-            self._misses,
-            self._wanted,
-            self._classes,
-            self._awaited,
-            self._refused,
-        ):
+        self.near[:] = self.is_forced[:] = False
+        for each in (self._states, self._misses, self._wanted, self._classes, self._awaited, self._refused):
             each.clear()
         self._news = _nothing(forgotten=True)
 
@@ -132,17 +124,21 @@ class Records:
         forced = key.guide_cache.allowed(key.state).forced
         if forced >= 0:
             self._news.forced[number] = forced
-            self._forced.add(number)
-            self.near[number] = True
+            self.is_forced[number] = self.near[number] = True
         self._numbers[key], self._states[number] = number, key
         for before, row, place in self._awaited.pop(key, ()):
             self._news.targets.append((row, place, number))
             self.near[before] |= forced >= 0
         return number
 
-    def state(self, record: int) -> int:
-        """The state of a constraint that a record is of."""
-        return self._states[record].state
+    def key(self, record: int) -> Key:
+        """The state that a record, other than FREE, is of."""
+        return self._states[record]
+
+    def ahead(self, record: int) -> bytes:
+        """What follows in the document that is quoted there, if one is."""
+        guide_cache, state, *_ = self._states[record]
+        return guide_cache.ahead(state)
 
     def note(self, record: int) -> None:
         """Note how many tokens are enough after a record in which there is a choice, or one token is forced."""
@@ -164,10 +160,20 @@ class Records:
         self._news.masks[number] = mask
         return number
 
+    def lead(self, record: int, token: int, key: Key | None, left: int) -> int:
+        """The record of the state to which a token leads from another one, made if there is none, as `record` does.
+
+        left: how many tokens the text that was, or may come, there can still have
+        """
+        after = self.record(key)
+        if key is not None and key.guide_cache.fits(key.state, left):
+            self.note(after)
+        self.follow(record, token, after)
+        return after
+
     def follow(self, record: int, token: int, after: int) -> None:
         """Let a record follow another after a token; not if there is no room near the key's place."""
-        if after in self._forced:
-            self.near[record] = True
+        self.near[record] |= self.is_forced[after]
         classes = self._classes.get(record)
         if classes is not None and classes[token]:
             return
@@ -223,7 +229,7 @@ class Records:
             target = key._replace(state=each)
             if target in self._numbers:
                 targets[place] = self._numbers[target]
-                self.near[record] |= targets[place] in self._forced
+                self.near[record] |= self.is_forced[targets[place]]
             else:
                 self._awaited.setdefault(target, []).append((record, row, place))
         self._news.dense[row] = record, classes, targets

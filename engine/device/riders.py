@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.lanes.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH
+from ...kernels.lanes.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH, room_of
 from ..decode.row import Row
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
-from .parts import Lane, Numbers
+from .guesses import Guesses
+from .parts import Guessed, Lane, Numbers
 from .records import Records
 
 _NOTED = 64
@@ -20,13 +21,16 @@ class Riders:
     """Those of `count` lanes that ride, by their numbers. Nothing is asked of a guide, or written to a row, for a token
     that leads from one known record to another with plenty left: a launch costs no Python for each.
 
-    special: bool [V], the tokens that end a text
+    special: bool [V], the tokens that end a text; guesses: of those that follow, where lanes are few
     is_riding: bool [count]; flying, sent: int32 [count], launches under way that read for a lane, and how many tokens
         these read at most
     """
 
-    def __init__(self, count: int, pool: BlockPool, records: Records, special: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, count: int, pool: BlockPool, records: Records, special: NDArray[np.bool_], guesses: Guesses | None = None
+    ) -> None:
         self._pool = pool
+        self._guesses = guesses
         self._records = records
         self._special = special
         self.is_riding = np.zeros(count, np.bool_)
@@ -81,7 +85,7 @@ class Riders:
         row.pending = made[-1:]
         row.steps += int(self._steps[number])
         if last != FREE:
-            row.state = self._records.state(last) + row.request.start.tail
+            row.state = self._records.key(last).state + row.request.start.tail
         row.text += b"".join([tokens[token] or b"" for token in made])
         row.tokens += made
         return True
@@ -90,6 +94,17 @@ class Riders:
     def is_near(self) -> bool:
         """Whether a token is forced for one of them, or may soon be, as far as its last record is known."""
         return bool(self._records.near[self._last[self.is_riding]].any())
+
+    def guessed(self, most: int) -> dict[int, Guessed]:
+        """How their texts are likely to go on, with up to so many tokens."""
+        found: dict[int, Guessed] = {}
+        if self._guesses is not None:
+            for number, row in self._rows.items():
+                noted: list[int] = self._tokens[number, : self._made[number]].tolist()
+                tokens = self._guesses.after(row, noted, int(self._last[number]), most)
+                if tokens:
+                    found[number] = Guessed(len(row.table.tokens) + len(row.pending) + len(noted) - 1, tokens)
+        return found
 
     def ready(self, width: int) -> tuple[Numbers, NDArray[np.int32]]:
         """The riders for whose next token there is room, and how many of `width` tokens each may read at most."""
@@ -133,8 +148,9 @@ class Riders:
         rows[numbers, RESUME] = 1
         rows[numbers, WIDTH] = limits
         rows[numbers, ORIGIN:HEADER] = self._told[numbers]
-        most = min(rows.shape[1] - HEADER - width, self._blocks.shape[1])
-        rows[numbers, HEADER + width : HEADER + width + most] = self._blocks[numbers, :most]
+        first = HEADER + room_of(width)
+        most = min(rows.shape[1] - first, self._blocks.shape[1])
+        rows[numbers, first : first + most] = self._blocks[numbers, :most]
         choices[:, numbers] = self._choices[:, numbers]
         self._ends[numbers] += limits
         self.sent[numbers] += limits
@@ -157,6 +173,11 @@ class Riders:
         for place in range(width):
             some = counts > place
             self._tokens[good[some], made[goes_on][some] + place] = tokens[goes_on, place][some]
+        if self._guesses is not None:
+            before = np.column_stack((self._last[good], after[goes_on, :-1]))
+            is_chosen = ~self._records.is_forced[before]
+            for number, count, *told in zip(good.tolist(), counts, tokens[goes_on].tolist(), is_chosen, strict=True):
+                self._guesses.learn(self._rows[number], *(each[:count] for each in told))
         self._last[good] = after[goes_on, counts - 1]
         self._left[good] -= counts
         self._made[good] += counts

@@ -1,4 +1,4 @@
-"""What launches are told of rows."""
+"""Which rows may go on by themselves, and what launches are told of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decode.row import Row
-from ..search import Sample
+from ..decode.row import Request, Row
+from ..memory.tables import BLOCK
+from ..search import Greedy, Sample
 from .backend import MIN_P, TEMPERATURE, TOP_K, TOP_P
+from .records import Key
+
+_SEARCHES = (Greedy, Sample)
+"""Those that lanes know; a caller's own, also one derived of these, may choose otherwise."""
+
+
+def is_plain(row: Row) -> bool:
+    """Whether nothing is asked of a row but its tokens, one after the other."""
+    request: Request = row.request
+    return (
+        not (request.scores or request.diagnostics)
+        and request.is_plain
+        and isinstance(request.draft, bool)
+        and type(request.search) in _SEARCHES
+        and 0 < len(row.pending) <= BLOCK
+        and (len(row.pending) == 1 or bool(row.tokens))
+    )
+
+
+def key_of(row: Row, is_closing: bool) -> Key | None:
+    """The state that a row is in; None if it has no constraint."""
+    guide_cache = row.guide_cache
+    if guide_cache is None:
+        return None
+    return Key(*guide_cache.beyond(row.state), row.request.stop_ids, row.left if is_closing else None)
 
 
 def always_told(row: Row) -> tuple[int, ...]:

@@ -68,7 +68,8 @@ class Trail:
         agreeing, at = self._agreeing, self._at
         if agreeing == 0:
             return [(token, SECOND) for token in self.second[:most]]
-        return [(token, kind_of(agreeing + n)) for n, token in enumerate(self.tokens[at : at + most])]
+        ahead = self.tokens[at : at + most]  # where this place is near the end, the text is taken to go round
+        return [(ahead[n % len(ahead)], kind_of(agreeing + n)) for n in range(most)]
 
     def rest(self, is_used: bool) -> None:
         """After a look: where nothing was of use for long, look less often."""

@@ -177,7 +177,7 @@ class Loop:
             return None
         records = Records(LANES, self.model.vocabulary.size)
         backend = backend_of(self.model, self._memory, records)
-        return None if backend is None else Lanes(self._rows, self._pool, backend, records, self.model.vocabulary)
+        return None if backend is None else Lanes(self._rows, self._pool, backend, records, self.model)
 
     def _make_drafter(self) -> Drafter | None:
         """What guesses how rows go on, where the model can read guesses."""

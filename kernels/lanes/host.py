@@ -10,6 +10,7 @@ from .layout import (
     ATTEMPT,
     COUNT,
     FREE,
+    GUESSED,
     HEADER,
     KEY,
     ORIGIN,
@@ -24,6 +25,7 @@ from .layout import (
     Kept,
     Known,
     home_of,
+    room_of,
 )
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -31,20 +33,23 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def begin(rows: Ints, width: int, room: int, known: Known, kept: Kept) -> Begun:
-    """What lanes read, as rows int32 [B, HEADER + width + most] tell; room: tokens in a block.
+    """What lanes read, as rows int32 [B, HEADER + room_of(width) + most] tell; room: tokens in a block.
 
-    A lane that goes on reads its last token and those that are forced behind it, as far as records are known, but no
-    more than it may. Where its own record is not known it reads nothing.
+    A lane that goes on reads its last token and those that are forced or guessed behind it, as far as records are
+    known, but no more than it may. Where its own record is not known it reads nothing.
     """
     count = len(rows)
-    tables = rows[:, HEADER + width :].copy()
+    tables = rows[:, HEADER + room_of(width) :].copy()
     ids, positions = np.zeros((count, width), np.int64), np.zeros((count, width), np.int64)
     slots, sure, records = (np.full((count, width), -1, np.int32) for _ in range(3))
     starts, widths = rows[:, START].copy(), rows[:, WIDTH].copy()
     for lane, told in enumerate(rows):
         if told[RESUME]:
             starts[lane] = kept.ends[lane]
-            tokens, met = _forced_after(int(kept.last[lane]), int(kept.records[lane]), int(told[WIDTH]), known)
+            guessed: list[int] = told[HEADER : HEADER + told[GUESSED]].tolist()
+            guesses = dict(enumerate(guessed, int(told[START])))
+            last, record = int(kept.last[lane]), int(kept.records[lane])
+            tokens, met = _behind(last, record, int(starts[lane]), guesses, int(told[WIDTH]), known)
             widths[lane] = len(tokens)
         else:
             tokens = told[HEADER : HEADER + widths[lane]].tolist()
@@ -56,23 +61,31 @@ def begin(rows: Ints, width: int, room: int, known: Known, kept: Kept) -> Begun:
             records[lane, place] = record
             sure[lane, place] = tokens[place + 1] if record == UNKNOWN else known.forced[record]
     firsts = np.arange(count, dtype=np.int32) * np.int32(width)
-    ends = firsts.astype(np.int64) + np.maximum(widths - 1, 0)
     steps = starts[:, None] + np.arange(1, width + 1) - rows[:, ORIGIN, None]
     draws = _uniforms(rows[:, KEY : KEY + 2], steps.astype(np.int64), rows[:, ATTEMPT])
     return Begun(
         *(ids.ravel(), positions.ravel(), slots.ravel(), records.ravel(), sure.ravel(), draws.ravel()),
-        *(firsts, widths, starts, ends, tables),
+        *(firsts, widths, starts, tables),
     )
 
 
-def _forced_after(token: int, record: int, most: int, known: Known) -> tuple[list[int], list[int]]:
-    """A token and those that are forced behind it, up to so many in all, with the records after each."""
+def _behind(
+    token: int, record: int, at: int, guesses: dict[int, int], most: int, known: Known
+) -> tuple[list[int], list[int]]:
+    """A token and those that are forced or guessed behind it, up to so many in all, with the records after each.
+
+    at: where it lies; guesses: by their places, used as long as they agree with what is there
+    """
     tokens: list[int] = []
     records: list[int] = []
+    agrees = True
     while record != UNKNOWN and token >= 0 and len(tokens) < most:
+        agrees = agrees and guesses.get(at + len(tokens)) == token
         tokens.append(token)
         records.append(record)
         token = int(known.forced[record])
+        if token < 0 and agrees:
+            token = guesses.get(at + len(tokens), -1)
         record = UNKNOWN if token < 0 else _after(record, token, known)
     return tokens, records
 
@@ -96,25 +109,29 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def advance(chosen: Ints, begun: Begun, known: Known, kept: Kept) -> NDArray[np.int32]:
-    """Keep what is chosen behind the last tokens, int32 [B], UNUSABLE for none, and the records after it.
+    """Keep what is chosen behind tokens, int32 [B * W], UNUSABLE for none, and the records after it.
 
-    The answer, int32 [B, TOKENS + 2 * W].
+    A lane's last token is the one behind which another is chosen than was read. The answer, int32 [B, TOKENS + 2 * W].
     """
-    count = len(chosen)
+    count = len(begun.widths)
     width = len(begun.ids) // count
     answer = np.full((count, TOKENS + 2 * width), -1, np.int32)
-    for lane in range(count):
-        read = answer[lane, COUNT] = begun.widths[lane]
-        if not read:
-            kept.last[lane] = kept.records[lane] = UNKNOWN
-            continue
-        first = lane * width
-        tokens, after = answer[lane, TOKENS : TOKENS + read], answer[lane, TOKENS + width : TOKENS + width + read]
-        tokens[:-1], after[:-1] = begun.ids[first + 1 : first + read], begun.records[first + 1 : first + read]
-        sure, record = begun.sure[first + read - 1], int(begun.records[first + read - 1])
-        tokens[-1] = chosen[lane] if sure < 0 else sure
-        after[-1] = _after(record, int(tokens[-1]), known) if record != UNKNOWN and tokens[-1] >= 0 else UNKNOWN
-        kept.last[lane], kept.records[lane], kept.ends[lane] = tokens[-1], after[-1], begun.starts[lane] + read
+    for lane, read in enumerate(begun.widths.tolist()):
+        answer[lane, COUNT] = 0
+        kept.last[lane] = kept.records[lane] = UNKNOWN
+        for place, here in enumerate(range(lane * width, lane * width + read)):
+            token, record = int(begun.sure[here]), int(begun.records[here])
+            if token < 0:
+                token = int(chosen[here])
+            is_last = place == read - 1 or token != begun.ids[here + 1]
+            if not is_last:
+                after = int(begun.records[here + 1])
+            else:
+                after = _after(record, token, known) if record != UNKNOWN and token >= 0 else UNKNOWN
+            answer[lane, [COUNT, TOKENS + place, TOKENS + width + place]] = place + 1, token, after
+            kept.last[lane], kept.records[lane], kept.ends[lane] = token, after, begun.starts[lane] + place + 1
+            if is_last:
+                break
     return answer
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-RESUME, WIDTH, START, RECORD, ORIGIN, ATTEMPT, KEY = range(7)
+RESUME, WIDTH, START, RECORD, GUESSED, ORIGIN, ATTEMPT, KEY = range(8)
 """Columns of what a launch is told of each lane, int32: whether it goes on from its last choice; how many tokens it
-reads, 0 for none, or at most where it goes on; where the first of them lies in its text, and its record, where it does
-not go on; where the first token that was chosen lies; the attempt of its choice; and two, the lower and the upper half
-of the key of its random numbers. Behind these HEADER columns come the tokens it reads, unless it goes on, and then the
-numbers of its text's blocks."""
-HEADER = 8
+reads, 0 for none, or at most where it goes on; where the first of the tokens below lies in its text; its record, where
+it does not go on; how many guesses there are, where it does; where the first token that was chosen lies; the attempt of
+its choice; and two, the lower and the upper half of the key of its random numbers. Behind these HEADER columns come, in
+`room_of(W)` columns, the tokens it reads, or guesses of its text if it goes on; and then the numbers of its blocks."""
+HEADER = 9
 
 COUNT, TOKENS = range(2)
 """Columns of what a launch answers: how many tokens a lane read, 0 if none; from TOKENS on, for each of the W places,
@@ -30,6 +30,11 @@ CLASSES = 256
 _FACTOR = 0x1E3779B97F4A7C15
 
 
+def room_of(width: int) -> int:
+    """Columns for tokens in launches of W tokens: guesses go on where those end of a launch that is under way."""
+    return width if width == 1 else 2 * width
+
+
 def home_of(key: int, capacity: int) -> int:
     """The first place of a key, record << 32 | token, in a table of transitions; capacity is a power of 2."""
     return (key * _FACTOR & 0xFFFFFFFFFFFFFFFF) >> 33 & (capacity - 1)
@@ -42,7 +47,7 @@ class Begun(NamedTuple):
     records: int32 [B * W], of what is chosen behind each token, UNKNOWN where nothing is
     sure: int32 [B * W], the token to which there is no alternative there, -1 for none
     draws: float64 [B * W], the random numbers in [0, 1) of these choices
-    firsts, widths, starts: int32 [B]; ends: int64 [B], which of the B * W is a lane's last
+    firsts, widths, starts: int32 [B]
     tables: int32 [B, most]
     """
 
@@ -55,7 +60,6 @@ class Begun(NamedTuple):
     firsts: Any
     widths: Any
     starts: Any
-    ends: Any
     tables: Any
 
 

@@ -16,6 +16,7 @@ from .layout import (
     ATTEMPT,
     CLASSES,
     COUNT,
+    GUESSED,
     HEADER,
     KEY,
     ORIGIN,
@@ -28,16 +29,13 @@ from .layout import (
     Begun,
     Kept,
     Known,
+    room_of,
 )
 
 _RESUME, _WIDTH, _START, _RECORD = tl.constexpr(RESUME), tl.constexpr(WIDTH), tl.constexpr(START), tl.constexpr(RECORD)
 _ORIGIN, _ATTEMPT, _KEY, _HEADER = tl.constexpr(ORIGIN), tl.constexpr(ATTEMPT), tl.constexpr(KEY), tl.constexpr(HEADER)
-_COUNT, _TOKENS, _CLASSES, _PROBES = (
-    tl.constexpr(COUNT),
-    tl.constexpr(TOKENS),
-    tl.constexpr(CLASSES),
-    tl.constexpr(PROBES),
-)
+_GUESSED, _COUNT, _TOKENS = tl.constexpr(GUESSED), tl.constexpr(COUNT), tl.constexpr(TOKENS)
+_CLASSES, _PROBES = tl.constexpr(CLASSES), tl.constexpr(PROBES)
 _FACTOR = tl.constexpr(0x1E3779B97F4A7C15)
 _COPIED = tl.constexpr(128)
 
@@ -81,8 +79,8 @@ def begin_rows(
     rows, stride,
     forced, charsets, loops, keys, values, capacity, dense, classes, size, targets,
     last, kept_records, kept_ends,
-    ids, positions, slots, records, sure, draws, firsts, widths, starts, ends, tables, most, room,
-    WIDTH: tl.constexpr,  # noqa: N803
+    ids, positions, slots, records, sure, draws, firsts, widths, starts, tables, most, room,
+    WIDTH: tl.constexpr, ROOM: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """One lane of `begin`."""
     lane = tl.program_id(0)
@@ -98,9 +96,17 @@ def begin_rows(
     met = tl.where(places == tl.where(resumed, 0, limit - 1), tl.where(resumed, record, tl.load(told + _RECORD)), -1)
     going = resumed & (record >= 0) & (limit > 0)
     width = tl.where(resumed, going.to(tl.int32), limit)
+    # Guesses begin where one was told of the token that is the last now, if that was right.
+    shift = start - tl.load(told + _START)
+    guessed = tl.where(resumed & (shift >= 0), tl.load(told + _GUESSED), 0)
+    first = tl.load(told + _HEADER + shift, mask=shift < guessed, other=-1)
+    guessed = tl.where((first >= 0) & (first == tl.load(last + lane)), guessed, 0)
     for place in tl.static_range(1, WIDTH):
         going = going & (place < limit)
         token = tl.load(forced + tl.maximum(record, 0), mask=going, other=-1)
+        guess = tl.load(told + _HEADER + shift + place, mask=shift + place < guessed, other=-1)
+        token = tl.where(token < 0, guess, token)
+        guessed = tl.where(guess == token, guessed, 0)
         after = after_token(
             record, token, going & (token >= 0), charsets, loops, keys, values, capacity, dense, classes, size, targets
         )
@@ -113,7 +119,7 @@ def begin_rows(
     met = tl.where(inside, met, -1)
     behind = tl.load(told + _HEADER + 1 + places, mask=places + 1 < told_count, other=-1)
     at = start + places
-    blocks = told + _HEADER + WIDTH
+    blocks = told + _HEADER + ROOM
     block = tl.load(blocks + at // room, mask=inside, other=0)
     out = lane * WIDTH + places
     tl.store(ids + out, tl.where(inside, tokens, 0).to(tl.int64))
@@ -130,7 +136,6 @@ def begin_rows(
     tl.store(firsts + lane, lane * WIDTH)
     tl.store(widths + lane, width)
     tl.store(starts + lane, start)
-    tl.store(ends + lane, (lane * WIDTH + tl.maximum(width - 1, 0)).to(tl.int64))
     for first in range(0, most, _COPIED):
         columns = first + tl.arange(0, _COPIED)
         numbers = tl.load(blocks + columns, mask=columns < most, other=0)
@@ -149,11 +154,15 @@ def advance_rows(
     width = tl.load(widths + lane)
     is_active = width > 0
     places = tl.arange(0, WIDTH)
+    certain = tl.load(sure + lane * WIDTH + places, mask=places < width, other=-1)
+    picked = tl.load(chosen + lane * WIDTH + places, mask=places < width, other=-1)
+    picked = tl.where(certain < 0, picked, certain)
+    read = tl.load(ids + lane * WIDTH + places + 1, mask=places + 1 < width, other=-1).to(tl.int32)
+    differs = (places + 1 < width) & (picked != read)
+    width = tl.minimum(width, tl.min(tl.where(differs, places + 1, WIDTH), axis=0))
+    token = tl.sum(tl.where(places == width - 1, picked, 0), axis=0)
     inner = places + 1 < width
-    here = lane * WIDTH + tl.maximum(width - 1, 0)
-    certain = tl.load(sure + here)
-    record = tl.load(records + here)
-    token = tl.where(certain < 0, tl.load(chosen + lane), certain)
+    record = tl.load(records + lane * WIDTH + tl.maximum(width - 1, 0))
     token = tl.where(is_active, token, -1)
     wanted = is_active & (token >= 0) & (record >= 0)
     after = after_token(record, token, wanted, charsets, loops, keys, values, capacity, dense, classes, size, targets)
@@ -171,7 +180,7 @@ def advance_rows(
 
 def begin(rows: Any, width: int, room: int, known: Known, kept: Kept) -> Begun:
     """As `host.begin`, of tensors on a GPU; width is a power of 2."""
-    count, most, device = len(rows), rows.shape[1] - HEADER - width, rows.device
+    count, most, device = len(rows), rows.shape[1] - HEADER - room_of(width), rows.device
 
     def empty(*shape: int, dtype: Any = torch.int32) -> Any:
         return torch.empty(shape, dtype=dtype, device=device)
@@ -187,19 +196,20 @@ def begin(rows: Any, width: int, room: int, known: Known, kept: Kept) -> Begun:
         firsts=empty(count),
         widths=empty(count),
         starts=empty(count),
-        ends=empty(count, dtype=torch.int64),
         tables=empty(count, most),
     )
     with on(rows):
         begin_rows[(count,)](
-            *(rows, rows.stride(0), known.forced, *_transitions(known), *kept, *begun, most, room), WIDTH=width
+            *(rows, rows.stride(0), known.forced, *_transitions(known), *kept, *begun, most, room),
+            WIDTH=width,
+            ROOM=room_of(width),
         )
     return begun
 
 
 def advance(chosen: Any, begun: Begun, known: Known, kept: Kept) -> Any:
     """As `host.advance`, of tensors on a GPU."""
-    count = len(chosen)
+    count = len(begun.widths)
     width = len(begun.ids) // count
     answer = torch.empty((count, TOKENS + 2 * width), dtype=torch.int32, device=chosen.device)
     with on(chosen):

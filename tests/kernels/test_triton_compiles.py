@@ -168,11 +168,13 @@ def test_lanes_compile(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     pytest.importorskip("triton")
     from trellm.kernels.lanes import triton_lanes
+    from trellm.kernels.lanes.layout import room_of
 
     kernels = (triton_lanes.begin_rows, triton_lanes.advance_rows)
     types = dict.fromkeys((name for kernel in kernels for name in kernel.arg_names), "*i32")
-    types |= dict.fromkeys(("ids", "positions", "ends", "charsets", "loops", "keys"), "*i64")
+    types |= dict.fromkeys(("ids", "positions", "charsets", "loops", "keys"), "*i64")
     types |= {"draws": "*fp64", "classes": "*u8", "stride": "i64"}
     types |= dict.fromkeys(("capacity", "size", "most", "room"), "i32")
     for kernel in kernels:
-        compiled(monkeypatch, "lanes.triton_lanes", kernel.__name__, types, {"WIDTH": width})
+        sizes = {"WIDTH": width, "ROOM": room_of(width)}
+        compiled(monkeypatch, "lanes.triton_lanes", kernel.__name__, types, sizes)

@@ -14,6 +14,7 @@ from trellm.kernels.lanes.layout import (
     COUNT,
     EMPTY,
     FREE,
+    GUESSED,
     HEADER,
     KEY,
     ORIGIN,
@@ -27,6 +28,7 @@ from trellm.kernels.lanes.layout import (
     Kept,
     Known,
     home_of,
+    room_of,
 )
 
 CUDA = torch.cuda.is_available()
@@ -42,15 +44,17 @@ def moved(given: Any) -> Any:
 
 
 def told(rng: Any, lanes: int, width: int, most: int) -> np.ndarray:
-    rows = np.zeros((lanes, HEADER + width + most), np.int32)
+    room = room_of(width)
+    rows = np.zeros((lanes, HEADER + room + most), np.int32)
     rows[:, RESUME] = rng.integers(0, 2, lanes)
     rows[:, WIDTH] = rng.integers(0, width + 1, lanes)
     rows[:, START] = rng.integers(0, most * ROOM - width, lanes)
     rows[:, RECORD] = rng.integers(0, RECORDS, lanes)
     rows[:, ORIGIN], rows[:, ATTEMPT] = rng.integers(0, 9, lanes), rng.integers(0, 2, lanes)
     rows[:, KEY : KEY + 2] = rng.integers(-(1 << 31), 1 << 31, (lanes, 2))
-    rows[:, HEADER : HEADER + width] = rng.integers(0, VOCABULARY, (lanes, width))
-    rows[:, HEADER + width :] = rng.integers(0, 99, (lanes, most))
+    rows[:, GUESSED] = np.where(rows[:, RESUME], rng.integers(0, room + 1, lanes), 0)
+    rows[:, HEADER : HEADER + room] = rng.integers(0, VOCABULARY, (lanes, room))
+    rows[:, HEADER + room :] = rng.integers(0, 99, (lanes, most))
     return rows
 
 
@@ -95,12 +99,19 @@ def test_what_lanes_read_and_where_they_go(lanes: int, width: int, most: int) ->
     for _ in range(4):
         rows, known = told(rng, lanes, width, most), random_knowledge(rng)
         kept = random_kept(rng, lanes, most * ROOM - width)
+        # Guesses begin near where lanes are, and some are right about their last tokens.
+        shift = rng.integers(-1, room_of(width), lanes)
+        rows[:, START] = np.where(rows[:, RESUME], np.maximum(kept.ends - shift, 0), rows[:, START])
+        for lane in np.flatnonzero((rows[:, RESUME] > 0) & (shift >= 0) & (rng.random(lanes) < 0.8)):
+            rows[lane, HEADER + kept.ends[lane] - rows[lane, START]] = kept.last[lane]
         begun = host.begin(rows, width, ROOM, known, kept)
         after, there = moved(kept), moved(known)
         found = triton_lanes.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, there, after)
         for name, left, right in zip(begun._fields, begun, found, strict=True):
             np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
-        chosen = rng.integers(-1, VOCABULARY, lanes).astype(np.int32)
+        chosen = rng.integers(-1, VOCABULARY, lanes * width).astype(np.int32)
+        agree = rng.random(lanes * width - 1) < 0.8
+        chosen[:-1] = np.where(agree, begun.ids[1:], chosen[:-1])
         answer = triton_lanes.advance(torch.from_numpy(chosen).to(DEVICE), found, there, after).cpu().numpy()
         expected = host.advance(chosen, begun, known, kept)
         np.testing.assert_array_equal(answer[:, COUNT], expected[:, COUNT])
@@ -110,10 +121,14 @@ def test_what_lanes_read_and_where_they_go(lanes: int, width: int, most: int) ->
             seen.add((bool(count), other[TOKENS + width + count - 1] >= RECORDS))
         for name, left, right in zip(kept._fields, kept, after, strict=True):
             np.testing.assert_array_equal(left, right.cpu().numpy(), err_msg=name)
+        behind = np.arange(width) + 1 < begun.widths[:, None]
+        seen.update(["guessed"] if (behind.ravel() & (begun.sure < 0)).any() else [])
+        seen.update(["fell"] if (expected[:, COUNT] < begun.widths).any() else [])
         seen.update(["ran"] if width > 1 and (begun.widths > 2).any() and (rows[:, RESUME] != 0).any() else [])
         seen.update((2 + (kept.records == FREE)).tolist(), (4 + (kept.records == UNKNOWN)).tolist())
     assert lanes < 33 or seen >= {(True, False), (True, True), 2, 3, 4, 5}
     assert lanes < 33 or width == 1 or "ran" in seen
+    assert lanes < 33 or width == 1 or seen >= {"guessed", "fell"}
 
 
 def test_random_numbers_are_those_of_ordinary_steps() -> None:

@@ -268,14 +268,14 @@ def test_a_model_that_fails_fails_its_rows(pair: Any, monkeypatch: Any) -> None:
     generator = generate.json(model, SCHEMA)
     expected = facts(generator.run("the", max_tokens=75))
     calls = iter(range(1000))
-    forward = model.forward
+    forward_ends = model.forward_ends
 
-    def failing(chunks: Sequence[Any], memory: Any) -> Any:
+    def failing(chunks: Sequence[Any], ends: Any, memory: Any) -> Any:
         if next(calls) == 9:
             raise ZeroDivisionError
-        return forward(chunks, memory)
+        return forward_ends(chunks, ends, memory)
 
-    monkeypatch.setattr(model, "forward", failing)
+    monkeypatch.setattr(model, "forward_ends", failing)
     with pytest.raises(ZeroDivisionError):
         generator.run("the", max_tokens=75)
     assert facts(generator.run("the", max_tokens=75)) == expected

@@ -23,14 +23,18 @@ def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[DecoderModel, Lane
 
 def broken_at(monkeypatch: pytest.MonkeyPatch, model: DecoderModel, at: int, error: type[BaseException]) -> None:
     """Let one forward pass of a model raise."""
-    forward, calls = model.forward, iter(range(10_000))
+    calls = iter(range(10_000))
 
-    def failing(chunks: Any, memory: Any) -> Any:
-        if next(calls) == at:
-            raise error
-        return forward(chunks, memory)
+    def failing(forward: Any) -> Any:
+        def run(*given: Any) -> Any:
+            if next(calls) == at:
+                raise error
+            return forward(*given)
 
-    monkeypatch.setattr(model, "forward", failing)
+        return run
+
+    monkeypatch.setattr(model, "forward", failing(model.forward))
+    monkeypatch.setattr(model, "forward_ends", failing(model.forward_ends))
 
 
 class Last:

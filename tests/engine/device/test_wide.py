@@ -61,9 +61,9 @@ def test_forced_tokens_take_no_launch_of_their_own(pair: Any, monkeypatch: Any, 
 def test_free_text_and_many_rows_read_one_token_each(pair: Any) -> None:
     model = pair[1]
     for prompts, generator in (["on"], generate.text(model)), (["on", "in a"] * 3, generate.json(model, RECORD)):
-        generator.run(prompts, max_tokens=90, heal=False)
+        generator.run(prompts, max_tokens=90, heal=False, draft=False)
         model.launches = []
-        generator.run(prompts, max_tokens=90, heal=False)
+        generator.run(prompts, max_tokens=90, heal=False, draft=False)
         assert {launch.width for launch in model.launches} == {1}
 
 
@@ -99,13 +99,13 @@ def test_what_a_launch_reads_at_most_is_within_the_budget(pair: Any, monkeypatch
     """Nothing is read that lies behind the last token but one that a text may have."""
     monkeypatch.setattr("trellm.engine.device.lanes.WIDTHS", (1, 16))
     model = pair[1]
-    forward, ends = model.forward, []
+    forward_ends, ends = model.forward_ends, []
 
-    def noted(chunks: Any, memory: Any) -> Any:
+    def noted(chunks: Any, wanted: Any, memory: Any) -> Any:
         ends.extend(len(chunk.table.tokens) + len(chunk.tokens) for chunk in chunks)
-        return forward(chunks, memory)
+        return forward_ends(chunks, wanted, memory)
 
-    monkeypatch.setattr(model, "forward", noted)
+    monkeypatch.setattr(model, "forward_ends", noted)
     generator = generate.regex(model, "([ab]uvwxyz)+")
     for tokens in range(14, 43, 7):
         for seed in range(2):
@@ -129,6 +129,7 @@ def test_little_memory_makes_launches_narrower(hugging_face: Any, tokenizer: Any
 def test_the_device_says_what_it_read(pair: Any, monkeypatch: Any) -> None:
     model = pair[1]
     generator = generate.regex(model, PATTERNS[0])
+    generator.run("ba")
     counts: list[int] = []
     backend: Any = Engine.of(model)._loop._lanes._backend  # type: ignore[union-attr]
     answer = backend.answer
@@ -141,5 +142,5 @@ def test_the_device_says_what_it_read(pair: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(backend, "answer", noted)
     for _ in range(3):
         counts.clear()
-        generator.run("ba", max_tokens=70, search=Sample(), seed=1, heal=False)
+        generator.run("ba", max_tokens=70, search=Sample(), seed=1, heal=False, draft=False)
     assert counts.count(8) >= 2, "a run of 14 and what it follows are read in two launches"

@@ -1,0 +1,93 @@
+"""How texts in lanes are likely to go on: read with what is chosen, and known to the device before it comes to that.
+
+A guess is only compared with what is chosen, by the logits at its own place and the row's own random number. Lanes that
+read several tokens are few, and what such a launch takes is reading the weights, so a guess is read wherever it is as
+likely as not to be right. Each token that is chosen says whether the guess of it was, read or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...guides.protocol import DEAD
+from ...kernels.lanes.layout import FREE
+from ..decode.row import Row
+from ..drafts.odds import QUOTED, Odds
+from ..drafts.quoted import following
+from ..drafts.trail import Trail
+from ..models.protocol import Model
+from .records import Records
+
+_LIKELY = 0.5
+
+
+class Guesses:
+    """Guesses for some rows of a model. special: bool [V], tokens that end texts; odds: of all guesses so far"""
+
+    def __init__(
+        self, model: Model, rows: Iterable[Row], records: Records, special: NDArray[np.bool_], odds: Odds
+    ) -> None:
+        for row in rows:
+            if row.trail is not None:
+                missed = row.tokens[len(row.trail.tokens) - len(row.request.start.prompt) :]
+                self.learn(row, missed, repeat(False))
+        self._model = model
+        self._records = records
+        self._special = special
+        self._odds = odds
+        self._led: dict[tuple[int, int], int | None] = {}
+
+    def learn(self, row: Row, tokens: Iterable[int], chosen: Iterable[bool]) -> None:
+        """A row has more tokens, all of which are to be told. chosen: of each, whether it might have been another"""
+        if row.trail is not None:
+            for token, is_chosen in zip(tokens, chosen, strict=False):
+                row.trail.take(token, is_chosen)
+
+    def after(self, row: Row, noted: Sequence[int], record: int, most: int) -> list[int]:
+        """The last token of a row, and up to `most` that are likely to follow; nothing if not even one is.
+
+        noted: tokens of the text that its row was not told of yet
+        record: of the state after all of them. The device is told where guesses lead from there.
+        """
+        if not row.request.draft:
+            return []
+        if row.trail is None:
+            row.trail = Trail([*row.request.start.prompt, *row.tokens, *noted], self._odds)
+        trail = row.trail
+        if not trail.quoted and not trail.is_sure and record != FREE and trail.odds.of(QUOTED) >= _LIKELY:
+            ahead = self._records.ahead(record)
+            if ahead:
+                trail.quoted = following(self._model, ahead)
+        guesses = trail.guesses(most)
+        if not guesses or trail.odds.of(guesses[0][1]) < _LIKELY:
+            return []
+        found = [trail.tokens[-1]]
+        for token, _ in guesses:
+            after = self._lead(record, token, row)
+            if after is None:
+                break
+            record = after
+            found.append(token)
+        return found if len(found) > 1 else []
+
+    def _lead(self, record: int, token: int, row: Row) -> int | None:
+        """The record to which a guess leads; None where that is not known, or where it would end the text."""
+        if self._special[token] or record == FREE:
+            return None if self._special[token] else FREE
+        if (record, token) not in self._led:
+            self._led[record, token] = self._find(record, token, row.left)
+        return self._led[record, token]
+
+    def _find(self, record: int, token: int, left: int) -> int | None:
+        before = self._records.key(record)
+        if before.left is not None:
+            return None
+        try:
+            state = before.guide_cache.guide.advance(before.state, token)
+            return None if state == DEAD else self._records.lead(record, token, before._replace(state=state), left)
+        except Exception:  # the row itself asks again, should it come to that
+            return None
