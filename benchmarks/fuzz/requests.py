@@ -10,8 +10,8 @@ texts often give up theirs. Blocks are looked at after every step. Prints how ma
 steps and give-ups there were; differences go to --log, and make it exit with 1.
 
 With `--ahead` rows go on by themselves, as on a GPU, up to 32 launches in a step, and everything is small by turns:
-every 60 requests another engine is made, with other memory, room for records, window and lengths. Steps are broken off
-at random, by Ctrl-C and by memory that runs out in the midst of one.
+every 60 requests another engine is made, with other memory, room for records, window and lengths, and in half of them
+all guesses are read. Steps are broken off at random, by Ctrl-C and by memory that runs out in the midst of one.
 
 With `--drafts` guesses of how texts go on are read at random, whatever they cost; some requests have a smaller model
 besides, which is the model itself, so that its guesses are right, or one that is wrong. Alone, requests run without.
@@ -285,7 +285,7 @@ class Soak:
 
 def run_ahead(soak: Soak, cases: int) -> Any:
     """One small engine after the other. Returns what counts launches."""
-    from trellm.engine.device import records
+    from trellm.engine.device import guesses, records
     from trellm.engine.schedule.loop import Loop
     from trellm.engine.schedule.scheduler import Pace
 
@@ -295,6 +295,7 @@ def run_ahead(soak: Soak, cases: int) -> Any:
     for begin in range(0, cases, AROUND):
         soak.plain, model = pick.choice(models)
         records.RECORDS = pick.choice([2, 5, 40, 2048])
+        guesses.LIKELY = pick.choice([0.0, 0.5])
         blocks = pick.choice([12, 15, 18, 45, 320])
         requests = Requests(model, pick.randrange(1 << 30), pick.choice([3, 17, 100]), blocks)
         pace = Pace(tokens=pick.choice([16, 16, 64, 512]), chunk=pick.choice([16, 32, 128]))

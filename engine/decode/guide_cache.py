@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from time import perf_counter
 from typing import NamedTuple, TypeVar
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...errors import LimitError
 from ...guides import AlignedGuide
 from ...guides.goals import GoalGuide
 from ...guides.healing.crossing import Crossings
@@ -158,6 +160,7 @@ class GuideCache:
         self._allowed: dict[int, Allowed] = {}
         self._enough: dict[int, int] = {}
         self._listed = 0
+        self._certain: dict[int, bytes] = {}
         self._advancing: dict[int, NDArray[np.int32]] = {}
         self._behind: OrderedDict[bytes, BehindPrompt] = OrderedDict()
         self._lock = new_lock()
@@ -204,6 +207,28 @@ class GuideCache:
     def ahead(self, state: int) -> bytes:
         """What follows in the document that is quoted, where only one place of it is meant; else nothing."""
         return b"" if self._quoting is None else self._quoting.ahead(state)
+
+    def certain(self, state: int) -> bytes:
+        """The bytes to which there is no alternative, which several tokens may spell in several ways; remembered."""
+        found = self._certain.get(state)
+        if found is None:
+            if len(self._certain) >= _CERTAIN_STATES:
+                self._certain.clear()
+            found = self._certain[state] = self._follow_bytes(state)
+        return found
+
+    def _follow_bytes(self, state: int) -> bytes:
+        ask: Callable[[int], NDArray[np.int32]] | None = getattr(self.guide, "after_bytes", None)
+        found = bytearray()
+        with suppress(LimitError):  # the text itself asks again, should it come to that
+            while ask is not None and len(found) < _CERTAIN_BYTES:
+                after = ask(state)
+                ways: list[int] = np.flatnonzero(after != DEAD).tolist()
+                if len(ways) != 1:
+                    break
+                found.append(ways[0])
+                state = after.item(ways[0])
+        return bytes(found)
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
@@ -354,6 +379,10 @@ class BehindPrompt(GuideCache):
         """What follows in the document that is quoted."""
         return b"" if state < self._begin else self._guide_cache.ahead(state - self._begin)
 
+    def certain(self, state: int) -> bytes:
+        """The bytes to which there is no alternative."""
+        return super().certain(state) if state < self._begin else self._guide_cache.certain(state - self._begin)
+
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens of output are enough to complete the text."""
         return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
@@ -365,5 +394,7 @@ class BehindPrompt(GuideCache):
 
 _REMEMBERED = 1 << 20
 _KNOWN_BYTES = 256
+_CERTAIN_STATES = 1 << 16
+_CERTAIN_BYTES = 64
 _MOST_BYTES = 1 << 24
 _TAILS = 256

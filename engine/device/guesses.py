@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from ...guides.protocol import DEAD
 from ...kernels.lanes.layout import FREE
 from ..decode.row import Row
-from ..drafts.odds import QUOTED, Odds
-from ..drafts.quoted import following
+from ..drafts.foreseen import Foreseen
+from ..drafts.odds import Odds
 from ..drafts.trail import Trail
 from ..models.protocol import Model
 from .records import Records
 
-_LIKELY = 0.5
+LIKELY = 0.5
 
 
 class Guesses:
@@ -35,7 +35,7 @@ class Guesses:
             if row.trail is not None:
                 missed = row.tokens[len(row.trail.tokens) - len(row.request.start.prompt) :]
                 self.learn(row, missed, repeat(False))
-        self._model = model
+        self._foreseen = Foreseen(model)
         self._records = records
         self._special = special
         self._odds = odds
@@ -58,12 +58,11 @@ class Guesses:
         if row.trail is None:
             row.trail = Trail([*row.request.start.prompt, *row.tokens, *noted], self._odds)
         trail = row.trail
-        if not trail.quoted and not trail.is_sure and record != FREE and trail.odds.of(QUOTED) >= _LIKELY:
-            ahead = self._records.ahead(record)
-            if ahead:
-                trail.quoted = following(self._model, ahead)
+        if record != FREE:
+            guide_cache, state, *_ = self._records.key(record)
+            self._foreseen.tell(trail, guide_cache, state, lambda kind: trail.odds.of(kind) >= LIKELY)
         guesses = trail.guesses(most)
-        if not guesses or trail.odds.of(guesses[0][1]) < _LIKELY:
+        if not guesses or trail.odds.of(guesses[0][1]) < LIKELY:
             return []
         found = [trail.tokens[-1]]
         for token, _ in guesses:

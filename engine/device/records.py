@@ -135,11 +135,6 @@ class Records:
         """The state that a record, other than FREE, is of."""
         return self._states[record]
 
-    def ahead(self, record: int) -> bytes:
-        """What follows in the document that is quoted there, if one is."""
-        guide_cache, state, *_ = self._states[record]
-        return guide_cache.ahead(state)
-
     def note(self, record: int) -> None:
         """Note how many tokens are enough after a record in which there is a choice, or one token is forced."""
         if record == FREE:

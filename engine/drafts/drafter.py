@@ -8,7 +8,7 @@ with it. So what comes out is what would come out without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -23,8 +23,8 @@ from ..memory.tables import BLOCK, Chunk
 from ..models.protocol import DraftedModel, Hidden, Memory, Model
 from .constraint import after
 from .costs import Costs
-from .odds import QUOTED, SECOND, Odds
-from .quoted import following
+from .foreseen import Foreseen
+from .odds import SECOND, Odds
 from .second import Second
 from .trail import Trail
 
@@ -88,6 +88,7 @@ class Drafter:
         self._model = model
         self._rows = rows
         self._pool = pool
+        self._foreseen = Foreseen(model)
         self._seconds: dict[int, Second] = {}
         self._asked = 0
         self._eos = frozenset(model.vocabulary.eos_ids)
@@ -112,7 +113,8 @@ class Drafter:
             if not draft or not made or row.left < 2 or (row.trail is not None and made < row.trail.wakes):
                 continue
             trail = self._trail(row)
-            self._quote(row, trail)
+            if row.guide_cache is not None:
+                self._foreseen.tell(trail, row.guide_cache, row.state, self._is_of_use(row))
             brings = self._draft(row, trail, tokens, useful, found)
             tokens += len(found.tokens.get(row, ()))
             useful += brings
@@ -218,18 +220,6 @@ class Drafter:
         found.tokens[row], found.wide[row] = drafted, wide
         return brings
 
-    def _quote(self, row: Row, trail: Trail) -> None:
-        """Where the row's constraint is a quotation, look up how it goes on."""
-        guide_cache = row.guide_cache
-        # The tokens of a document take as long to find out as a small model's pass.
-        if trail.quoted or guide_cache is None or trail.is_sure:
-            return
-        is_likely = self.costs.pays(trail.odds.of(QUOTED), 1, 1)
-        if is_likely or len(row.tokens) % SELDOM == 0:
-            ahead = guide_cache.ahead(row.state)
-            if ahead:
-                trail.quoted = following(self._model, ahead)
-
     def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: Drafted) -> None:
         """Let smaller models guess for rows that have nothing else; now and then even where that does not pay."""
         asked: dict[int, list[tuple[Asking, int]]] = {}
@@ -251,7 +241,7 @@ class Drafter:
         for key, several in asked.items():
             guessed = self._seconds[key].guess([each.row for each, _ in several], [count for _, count in several])
             for (each, _), guesses in zip(several, guessed, strict=True):
-                each.trail.second = guesses
+                each.trail.ahead[SECOND] = guesses
                 useful += self._draft(each.row, each.trail, tokens, useful, found)
                 tokens += len(found.tokens.get(each.row, ()))
 
@@ -263,6 +253,12 @@ class Drafter:
             most = self._pool.count if free is None or not size else int(free * SHARE) // size
             found = self._seconds[id(model)] = Second(model, max(1, min(self._pool.count, most)))
         return found
+
+    def _is_of_use(self, row: Row) -> Callable[[int], bool]:
+        """Whether guesses of a kind pay for a row, or it is time to see whether they would."""
+        trail, is_due = row.trail, len(row.tokens) % SELDOM == 0
+        assert trail is not None
+        return lambda kind: is_due or self.costs.pays(trail.odds.of(kind), 1, 1)
 
     def _make_room(self, row: Row, found: Drafted) -> None:
         """Take blocks for a row's guesses, or leave out those for which there are none."""

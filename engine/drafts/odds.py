@@ -4,9 +4,9 @@ from __future__ import annotations
 
 LENGTHS = (1, 2, 3, 4, 6, 9, 17)
 """Guesses of a repeated text are told apart by how many tokens before them agree: so many, or more."""
-QUOTED, SECOND = len(LENGTHS), len(LENGTHS) + 1
-"""Guesses of how a quotation goes on, and those of a smaller model."""
-_FIRST = (0.15, 0.4, 0.5, 0.6, 0.75, 0.85, 0.95, 0.9, 0.6)
+QUOTED, SPELT, SECOND = range(len(LENGTHS), len(LENGTHS) + 3)
+"""Guesses of how a quotation goes on, of how a text without alternative is spelt, and those of a smaller model."""
+_FIRST = (0.15, 0.4, 0.5, 0.6, 0.75, 0.85, 0.95, 0.9, 0.8, 0.6)
 _WEIGHT = 6.0
 """What is known before counts as so many guesses."""
 _KIND = [next(kind for kind in reversed(range(len(LENGTHS))) if LENGTHS[kind] <= max(n, 1)) for n in range(18)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .odds import QUOTED, SECOND, Odds, kind_of
+from .odds import QUOTED, SECOND, SPELT, Odds, kind_of
 
 MOST_AGREEING = 17
 _PAIR = 32
@@ -16,15 +16,15 @@ class Trail:
     """The tokens of a text, prompt and output, and where in it the last of them came before.
 
     odds: how often its guesses were right
-    quoted: tokens that follow in the document that is being quoted; second: those that a smaller model guesses
+    ahead: tokens that follow, by QUOTED in the document that is being quoted, by SPELT in a text to which there is no
+        alternative, and by SECOND as a smaller model guesses
     wakes: at how many tokens it is worth a look again
     """
 
     def __init__(self, tokens: Sequence[int], odds: Odds) -> None:
         self.tokens = list(tokens)
         self.odds = Odds(odds, memory=64)
-        self.quoted: Sequence[int] = ()
-        self.second: Sequence[int] = ()
+        self.ahead: dict[int, Sequence[int]] = {QUOTED: (), SPELT: (), SECOND: ()}
         self.wakes = 0
         self._idle = 0
         self._nap = _NAP
@@ -38,11 +38,13 @@ class Trail:
 
     def take(self, token: int, is_chosen: bool) -> None:
         """One more token. is_chosen: it might have been another one, so that a guess of it counts"""
-        if is_chosen:
-            self._note(token)
-        else:
-            self.quoted = self.quoted[1:] if self.quoted and self.quoted[0] == token else ()
-            self.second = self.second[1:] if self.second and self.second[0] == token else ()
+        if is_chosen and self._agreeing:
+            self.odds.note(kind_of(self._agreeing), self.tokens[self._at] == token)
+        for kind, ahead in self.ahead.items():
+            if ahead:
+                if is_chosen:
+                    self.odds.note(kind, ahead[0] == token)
+                self.ahead[kind] = ahead[1:] if ahead[0] == token else ()
         goes_on = self._agreeing > 0 and self.tokens[self._at] == token
         tokens = self.tokens
         count = len(tokens)
@@ -62,12 +64,13 @@ class Trail:
         return self._agreeing >= _SURE and self.odds.of(kind_of(self._agreeing)) >= self.odds.of(QUOTED)
 
     def guesses(self, most: int) -> list[tuple[int, int]]:
-        """The next tokens, up to so many, each with its kind: of a quotation, else of what the text repeats."""
-        if self.quoted:
-            return [(token, QUOTED) for token in self.quoted[:most]]
+        """The next tokens, up to so many, each with its kind: of a quotation, else of what is repeated or must be said,
+        whichever is likelier."""
         agreeing, at = self._agreeing, self._at
-        if agreeing == 0:
-            return [(token, SECOND) for token in self.second[:most]]
+        is_spelt = self.ahead[SPELT] and (not agreeing or self.odds.of(SPELT) > self.odds.of(kind_of(agreeing)))
+        if self.ahead[QUOTED] or is_spelt or agreeing == 0:
+            kind = QUOTED if self.ahead[QUOTED] else SPELT if is_spelt else SECOND
+            return [(token, kind) for token in self.ahead[kind][:most]]
         ahead = self.tokens[at : at + most]  # where this place is near the end, the text is taken to go round
         return [(ahead[n % len(ahead)], kind_of(agreeing + n)) for n in range(most)]
 
@@ -81,17 +84,6 @@ class Trail:
             self.wakes = len(self.tokens) + self._nap
             self._nap = min(2 * self._nap, _LONGEST_NAP)
             self._idle = _PATIENCE - _LOOK
-
-    def _note(self, token: int) -> None:
-        """Count the guesses of a token."""
-        if self._agreeing:
-            self.odds.note(kind_of(self._agreeing), self.tokens[self._at] == token)
-        if self.quoted:
-            self.odds.note(QUOTED, self.quoted[0] == token)
-            self.quoted = self.quoted[1:] if self.quoted[0] == token else ()
-        if self.second:
-            self.odds.note(SECOND, self.second[0] == token)
-            self.second = self.second[1:] if self.second[0] == token else ()
 
     def _find(self) -> None:
         """Where the last tokens came before, and how many of them agree."""

@@ -1,0 +1,104 @@
+"""What constraints say of how texts go on: guesses of its spelling, where several tokens may spell it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from trellm import Sample, generate
+from trellm.engine.decode.guide_cache import GuideCache
+from trellm.engine.drafts.costs import Costs
+from trellm.engine.drafts.foreseen import Foreseen
+from trellm.engine.drafts.odds import QUOTED, SPELT, Odds
+from trellm.engine.drafts.trail import Trail
+from trellm.engine.models.decoder import DecoderModel
+from trellm.errors import LimitError
+from trellm.guides import RegexGuide
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"the month": {"type": "integer"}, "the inn on the north": {"enum": ["the one", "none"]}},
+    "required": ["the month", "the inn on the north"],
+    "additionalProperties": False,
+}
+
+
+class LongestFirst(DecoderModel):
+    """A model that likes long tokens, as those like them that were trained on what a tokenizer writes."""
+
+    lengths: Any = None
+
+    def logits(self, hidden: Any, rows: Any, ids: Any) -> torch.Tensor:
+        found = super().logits(hidden, rows, ids)
+        return found if self.lengths is None else found + 9 * (self.lengths if ids is None else self.lengths[ids])
+
+
+@pytest.fixture(scope="module")
+def model(hugging_face: Any, tokenizer: Any) -> Iterator[LongestFirst]:
+    network = hugging_face("llama").double()
+    model = LongestFirst(network, tokenizer)
+    model.lengths = torch.tensor([len(token or b"") for token in model.vocabulary.tokens], dtype=torch.float32)
+    yield model
+    network.float()
+
+
+def test_names_are_read_as_the_tokenizer_writes_them(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = generate.json(model, SCHEMA, whitespace="compact")
+    without = generator.run("on", max_tokens=70, draft=False)
+    monkeypatch.setattr(Costs, "pays", lambda self, probability, *others: probability > 0.3)
+    assert without.steps > 20
+    for given in ({}, {"search": Sample(temperature=0.3), "seed": 2}):
+        expected = generator.run("on", max_tokens=70, draft=False, **given)
+        found = generator.run("on", max_tokens=70, **given)
+        assert found.token_ids == expected.token_ids
+        assert found.steps < 0.7 * expected.steps
+
+
+def test_where_it_does_not_pay_nothing_is_looked_up(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    certain = GuideCache.certain
+    monkeypatch.setattr(GuideCache, "certain", lambda self, state: asked.append(state) or certain(self, state))
+    monkeypatch.setattr(Costs, "pays", lambda self, *given: False)
+    result = generate.json(model, SCHEMA).run("on", max_tokens=70)
+    assert len(asked) <= 1 + result.steps // 32
+
+
+def test_what_is_certain(tokenizer: Any, model: Any) -> None:
+    guide = RegexGuide("(the|inn) on the north, ?(oné)x{90}", model.vocabulary)
+    cache = GuideCache(guide, 0)
+    for text, ahead in [
+        (b"", b""),
+        (b"t", b"he on the north,"),
+        (b"inn", b" on the north,"),
+        (b"inn on the north,", b""),
+        (b"inn on the north, ", "oné".encode() + b"x" * 60),
+        (b"inn on the north, on", "é".encode() + b"x" * 62),
+    ]:
+        state = guide.start
+        for byte in text:
+            state = guide.after_bytes(state).item(byte)
+        assert cache.certain(state) == cache.certain(state) == ahead
+        assert cache.behind(b"on ").certain(len(b"on ") + state) == ahead
+
+
+def test_limits_are_the_text_s_own(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = GuideCache(RegexGuide("the on", model.vocabulary), 0)
+    monkeypatch.setattr(RegexGuide, "after_bytes", lambda self, state: (_ for _ in ()).throw(LimitError("much")))
+    assert cache.certain(cache.guide.start) == b""
+
+
+def test_the_likelier_guess_comes_first(model: Any) -> None:
+    encode = model.tokenizer.encode
+    trail = Trail([*encode("the"), *encode("on"), *encode("the")], Odds())
+    cache = GuideCache(RegexGuide(" north", model.vocabulary), 0)
+    Foreseen(model).tell(trail, cache, cache.guide.start, lambda kind: True)
+    spelt = [(token, SPELT) for token in encode(" north")]
+    assert trail.guesses(9)[: len(spelt)] == spelt and trail.ahead[QUOTED] == []
+    for _ in range(60):
+        trail.odds.note(SPELT, is_right=False)
+    assert trail.guesses(9)[0][1] != SPELT
+    first = spelt[0][0]
+    trail.take(first, True)
+    assert [(token, SPELT) for token in trail.ahead[SPELT]] == spelt[1:]
+    trail.take(first, True)
+    assert not trail.ahead[SPELT]
