@@ -94,6 +94,7 @@ class Step:
         self.rows = self._rows(blocks, tables)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._blocks: dict[int, NDArray[np.int32]] = {}
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
@@ -142,6 +143,13 @@ class Step:
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
         """Store the keys and values [tokens, heads, size] of the step's tokens."""
         layer.write(keys, values, self.places)
+
+    def blocks_of(self, chunk: int) -> NDArray[np.int32]:
+        """Where the text of a long chunk lies."""
+        if chunk not in self._blocks:
+            # A copy: while an array looks at a table, that cannot grow.
+            self._blocks[chunk] = np.array(self._chunks[chunk].table.blocks, np.int32)
+        return self._blocks[chunk]
 
     def scratch(self, part: int, heads: int, dtype: Any) -> NDArray[Any]:
         """Room for the scores of one token, for each thread its own."""
