@@ -107,7 +107,7 @@ def test_a_state_is_looked_at_once_whichever_way_texts_come_to_it(
     monkeypatch.setattr(RowSearch, "settle", counted)
     guide = table_guide(VOCABULARY, [*({0: i, 1: i, 2: i, 3: i} for i in range(1, 9)), {}], {8})
     generator = Generator(letters_model(), guide)
-    texts = generator.run("a", search=Sample(temperature=5.0, n=20), seed=1, max_tokens=60, heal=False)
+    texts: Any = generator.run("a", search=Sample(temperature=5.0, n=20), seed=1, max_tokens=60, heal=False)
     assert len({text.text for text in texts}) == 20
     # Each text's first state, and its end, are looked at for it alone.
     assert sorted(state for state in looked if 0 < state < 8) == [1, 2, 3, 4, 5, 6, 7]
