@@ -17,13 +17,14 @@ from typing import (
     NamedTuple,
     TypeAlias,
     TypeVar,
+    cast,
     dataclass_transform,
     get_args,
     get_type_hints,
 )
 
 import numpy as np
-from numba import from_dtype, types
+from numba import config, from_dtype, types
 from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
@@ -141,8 +142,8 @@ class Handle(int):
 
 
 def handle_of(arrays: Arrays) -> Any:
-    """A handle of arrays, which these do not know of; the arrays themselves if kernels are portable."""
-    if PORTABLE:
+    """A handle of arrays, which these do not know of; the arrays themselves if no kernel takes handles."""
+    if PORTABLE or cast("Any", config).DISABLE_JIT:
         return arrays
     handle = Handle(arrays.address)
     handle.arrays = arrays
