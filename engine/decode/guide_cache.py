@@ -23,7 +23,7 @@ from ...guides.lift.tables import VocabularyTables
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
 from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, mask_within
-from ...kernels.logits.mask import allowed_ids, popcount
+from ...kernels.logits.mask import allowed_ids
 from .arrays import as_list
 
 T = TypeVar("T")
@@ -92,6 +92,11 @@ class KnownStates:
             if state == FREE:
                 found.enough = 0
         return found
+
+    def met(self, state: int, stop_ids: frozenset[int]) -> KnownState | None:
+        """A state in which a text was with plenty of tokens left; None for any other."""
+        found = self._states.get((state, stop_ids))
+        return None if found is None or found.enough == FAR else found
 
     def allow(self, state: KnownState, allowed: Allowed) -> None:
         """Remember what a state allows; of equal masks, which most states have, one."""
@@ -282,7 +287,7 @@ class GuideCache:
 
     def listed(self, mask: Mask) -> Allowed:
         """What a mask allows."""
-        count = int(popcount(mask[None])[0])
+        count = int.from_bytes(mask.tobytes(), "little").bit_count()
         if count > max(self.sparse_head_limit, len(self._eos)):
             return Allowed(mask=mask)
         ids = allowed_ids(mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -90,3 +90,19 @@ def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
         if mask is not None:
             row[:] = mask
     return torch.as_tensor(stacked.view(np.int32), device=logits.device)
+
+
+def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:
+    """Each value once, with the places of those that equal it; quick where the same follow one another."""
+    found: list[tuple[T, list[int]]] = []
+    last: T | None = None
+    places: list[int] = []
+    for place, own in enumerate(values):
+        if own is not last:
+            last = own
+            same = next((places for value, places in found if value is own or value == own), None)
+            if same is None:
+                found.append((own, []))
+            places = found[-1][1] if same is None else same
+        places.append(place)
+    return found

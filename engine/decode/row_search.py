@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -14,9 +14,9 @@ from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
 from ..search import UNUSABLE, Beam, Greedy, Search, Target
-from .guide_cache import FAR, FREE, Allowed, GuideCache, KnownStates, Transition
+from .guide_cache import FAR, FREE, Allowed, GuideCache, KnownState, KnownStates, Transition
 from .randomness import uniform
-from .reading import Reading, stack_masks
+from .reading import Reading, alike, stack_masks
 from .row import Certain, Request, Row
 from .scoring import best_tokens, log_probabilities
 
@@ -128,7 +128,7 @@ class RowSearch:
         ]
         numbers = [i for i, each in enumerate(allowed) if each is not None]
         tokens = self._select(reading, numbers, allowed, attempt=0)
-        numbers = [i for i in numbers if not reading.texts[i].follow(tokens[i])]
+        numbers = [i for i in numbers if not self._goes_on(reading.texts[i], tokens[i])]
         late = [i for i in numbers if reading.texts[i].error is None and not self.fits(reading.texts[i], tokens[i])]
         if late:
             for i in late:
@@ -222,7 +222,8 @@ class RowSearch:
             tokens[i] = column if column == UNUSABLE else int(each.ids[column])
         if wide:
             found = reading.logits(wide)
-            for search, places in _alike(reading.texts[i].request for i in wide):
+            for search, places in alike(reading.texts[i].request.search for i in wide):
+                assert not isinstance(search, (Beam, Target))
                 several = [wide[place] for place in places]
                 rows = [reading.texts[i] for i in several]
                 logits = _changed(found if len(several) == len(wide) else found[places], rows)
@@ -292,6 +293,31 @@ class RowSearch:
                 guide_cache = row.guide_cache
                 states = self._free if guide_cache is None else guide_cache.beyond(row.state)[0].states
                 states.follow(before, token, found)
+
+    def _goes_on(self, row: Row, token: int) -> bool:
+        """Let a row in a known state have a token; False if it is in none, or if too little would be left."""
+        if row.known is None or row.error is not None:
+            return False
+        try:
+            if not (row.follow(token) or self._meets(row.known, row, token)):
+                if not self.fits(row, token):
+                    return False
+                self.commit(row, token)
+        except Exception as error:
+            row.error = error
+        return True
+
+    def _meets(self, known: KnownState, row: Row, token: int) -> bool:
+        """Let a row go on from a known state to one that others came to by other ways; False if that is none."""
+        stop_ids, guide_cache = row.request.stop_ids, row.guide_cache
+        if guide_cache is None or token in self._eos or token in stop_ids:
+            return False
+        guide_cache, state = guide_cache.beyond(row.state)
+        found = guide_cache.states.met(guide_cache.guide.advance(state, token), stop_ids)
+        if found is None:
+            return False
+        guide_cache.states.follow(known, token, Transition(found, (token,), self._vocabulary.tokens[token] or b""))
+        return row.follow(token)
 
     def _know(self, row: Row) -> None:
         """Let a row be in a known state, where nothing is to be looked at but which token it chooses."""
@@ -377,24 +403,6 @@ def _changed(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     found = logits.clone()
     for scores, row in zip(found, rows, strict=True):
         row.request.changed(scores, row.tokens, row.inside, row.state)
-    return found
-
-
-def _alike(requests: Iterable[Request]) -> list[tuple[Search, list[int]]]:
-    """The places of requests with equal searches."""
-    found: list[tuple[Search, list[int]]] = []
-    last: Search | None = None
-    places: list[int] = []
-    for place, request in enumerate(requests):
-        own = request.search
-        if own is not last:
-            assert not isinstance(own, (Beam, Target))
-            last = own
-            same = next((places for search, places in found if search is own or search == own), None)
-            if same is None:
-                found.append((own, []))
-            places = found[-1][1] if same is None else same
-        places.append(place)
     return found
 
 

@@ -14,7 +14,7 @@ from .pieces import joined
 from .rivals import ARRAY, OBJECT, Container, Kind, Value
 from .trail import LEVELS, SPACE, WORD_END, Completed, Shape, Simple, Trails
 from .variety import MAX_KNOWN
-from .ways import Ways
+from .ways import Steps, Ways
 from .words import word_of
 
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
@@ -83,13 +83,20 @@ class Effects:
     """The effects of one guide's tokens; hold the automaton's lock."""
 
     def __init__(
-        self, automaton: ChartAutomaton, trails: Trails, ways: Ways, heads: Heads, vocabulary: Vocabulary
+        self,
+        automaton: ChartAutomaton,
+        trails: Trails,
+        ways: Ways,
+        heads: Heads,
+        vocabulary: Vocabulary,
+        steps: Steps,
     ) -> None:
         self._automaton = automaton
         self._trails = trails
         self._ways = ways
         self._heads = heads
         self._texts = vocabulary.tokens
+        self._steps = steps
         # What tokens do to trails without values is the same in all guides that read strings alike.
         with heads.lock:
             readers = heads.readers
@@ -123,7 +130,7 @@ class Effects:
             allowed = allowed & self._heads.ending
         with self._heads.lock:
             blank, effects = self._shared(shape, mode)
-        room: dict[tuple[int, int, Kind], Any] = {}
+        onward: list[tuple[int, Effect]] = []
         for token in tokens_of(allowed):
             data = self._texts[token]
             if not data:
@@ -137,38 +144,43 @@ class Effects:
             if not effect.is_told:
                 found.tested.append(token)
                 found = found._replace(words=None)
-                continue
-            names = effect.names
-            if effect.goes_on and effect.trail is not None:
-                at = effect.trail
-                spend(EACH_TOKEN)
-                after = self._automaton.read(state, data)
-                place = (after, at.mode, at.frame.kind)
-                more = room.get(place, room)
-                if more is room or at.mode == WORD:
-                    more = room[place] = self._room(after, at)
-                if more and at.frame.written is not None and at.frame.parent is not blank.frame.parent:
-                    is_new = _depth(at.frame) > _depth(blank.frame)
-                    more = frozenset[bytes]() if is_new and not any(map(at.frame.written.__contains__, more)) else None
-                if more is None:
-                    found.tested.append(token)
-                    rest = self._ways.variety.ending(after) if effect.begins_word else None
-                    if rest is None or found.words is None:
-                        found = found._replace(words=None)
-                    else:
-                        found.words.append(word_of(data.lstrip(SPACE) + rest))
-                    continue
-                names |= more
-            for whole in effect.wholes:
-                found.wholes.setdefault(whole, []).append(token)
-            for name in names:
-                found.named.setdefault(name, []).append(token)
+            elif effect.goes_on and effect.trail is not None:
+                onward.append((token, effect))
+            else:
+                _note(found, token, effect, effect.names)
+        found = self._look_onward(state, blank, onward, found)
         if not self._trails.canonical or mode == WORD:
             # There are several ways to write it, and its beginning may be longer.
             return found._replace(longest=NEVER)
         texts = [whole for whole in found.wholes if isinstance(whole, bytes)]
         begins = frozenset(whole[:end] for whole in texts for end in range(len(whole) + 1))
         return found._replace(longest=max(map(len, texts), default=0), begins=begins)
+
+    def _look_onward(self, state: int, blank: Trail, onward: list[tuple[int, Effect]], found: Unsafe) -> Unsafe:
+        """As `_find_unsafe`, of tokens in which something begins with which the text might have no end."""
+        spend(EACH_TOKEN * len(onward))
+        room: dict[tuple[int, int, Kind], Any] = {}
+        states = self._steps.after_each(state, [token for token, _ in onward])
+        for (token, effect), after in zip(onward, states, strict=True):
+            at = effect.trail
+            assert at is not None
+            place = (after, at.mode, at.frame.kind)
+            more = room.get(place, room)
+            if more is room or at.mode == WORD:
+                more = room[place] = self._room(after, at)
+            if more and at.frame.written is not None and at.frame.parent is not blank.frame.parent:
+                is_new = _depth(at.frame) > _depth(blank.frame)
+                more = frozenset[bytes]() if is_new and not any(map(at.frame.written.__contains__, more)) else None
+            if more is not None:
+                _note(found, token, effect, effect.names | more)
+                continue
+            found.tested.append(token)
+            rest = self._ways.variety.ending(after) if effect.begins_word else None
+            if rest is None or found.words is None:
+                found = found._replace(words=None)
+            else:
+                found.words.append(word_of((self._texts[token] or b"").lstrip(SPACE) + rest))
+        return found
 
     def _room(self, state: int, trail: Trail) -> frozenset[bytes] | None:
         """The names that are needed for a piece that may come to very many values; None where none may come."""
@@ -189,10 +201,10 @@ class Effects:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
             known = self._narrow[state] = Narrow([], [], {})
-            for token in tokens_of(allowed & ~self._heads.ending):
-                spend(EACH_TOKEN)
+            tokens = tokens_of(allowed & ~self._heads.ending)
+            spend(EACH_TOKEN * len(tokens))
+            for token, after in zip(tokens, self._steps.after_each(state, tokens), strict=True):
                 data = self._texts[token] or b""
-                after = self._automaton.read(state, data)
                 if not self._ways.variety.is_wide(after):
                     (known.powers if data[:1] in b"eE" else known.others).append(token)
                     rest = self._ways.variety.ending(after)
@@ -272,6 +284,14 @@ class Effects:
         # What no string begins with, so that the one in progress is none of those that tokens have in whole
         text = b"\0" if mode in STRINGS else None
         return Trail(frame, mode, text)
+
+
+def _note(found: Unsafe, token: int, effect: Effect, names: frozenset[bytes]) -> None:
+    """Note the items and names of a token."""
+    for whole in effect.wholes:
+        found.wholes.setdefault(whole, []).append(token)
+    for name in names:
+        found.named.setdefault(name, []).append(token)
 
 
 def _depth(frame: Frame | None) -> int:

@@ -16,6 +16,7 @@ from ...errors import LimitError
 from ...kernels.answers import DEAD, EXPAND, FULL
 from ...kernels.chart.ways import TokenBytes
 from ...kernels.distinct import layout, places, strings
+from ...kernels.jit.arrays import handle_of
 from ...kernels.jit.calling import call, entry_of
 from ..limits import Meter, spend
 from .effects import Effects, Unsafe
@@ -28,8 +29,6 @@ from .trail import SPACE, Trails
 from .ways import Ways
 from .written import Written
 
-FIRST_FLAT = 3 << 29
-"""From here on states are flat places; those below are others."""
 LONG = 1 << 12
 """Strings of more bytes are not read again where a token needs their trail."""
 FEW_KEPT = 256
@@ -39,9 +38,10 @@ _MODES = {ARRAY: (FIRST, ITEM, AFTER, TEXT), OBJECT: (NAME, NAME_TEXT, AFTER, *_
 
 
 class Flat:
-    """The flat places of one guide, by their numbers without FIRST_FLAT; hold the automaton's lock.
+    """The flat places of one guide, by their numbers without `layout.FIRST_FLAT`; hold the automaton's lock.
 
-    told: all there is of them; step: `kernels.distinct.places.step_on`, without the lock
+    told: all there is of them, handle: what kernels take of that; step: `kernels.distinct.places.step_on`, of states,
+    without the lock
     looks: of each place a number that those of equal masks have in common, or -1; signatures: of these masks
     """
 
@@ -67,21 +67,23 @@ class Flat:
             np.zeros((AT_FIRST, 4), np.int32),
             np.full((4 * AT_FIRST, 4), layout.NONE, np.int32),
         )
+        self.handle = handle_of(self.told)
         self.looks = memoryview(self.told.looks)  # type: ignore[arg-type]  # single numbers are quicker this way
         self.told.sizes[layout.HITS] = 1
         trails.nothing.flat = self._run(strings.empty_set)
-        self.step = entry_of(places.step_on, self.told, DEAD, 0)
+        self.step = entry_of(places.step_on, self.handle, DEAD, 0)
 
-    def slow_step(self, place: int, token: int) -> int:
+    def slow_step(self, state: int, token: int) -> int:
         """As `kernels.distinct.places.step_on`, with room for it, and with sets copied where that is needed."""
-        answer = call(places.step_on, self.told, place, token)
+        answer = call(places.step_on, self.handle, state, token)
         if answer not in (FULL, EXPAND):
             return answer
         with self._meter:
             if answer == EXPAND:
+                place = state - layout.FIRST_FLAT
                 node = self._run(places.step_copying, place, token)
                 self._fork(self.told.places.item(place, layout.SET), node)
-            return self._run(places.step_on, place, token)
+            return self._run(places.step_on, state, token)
 
     def __contains__(self, place: int) -> bool:
         return 0 <= place < self.told.sizes.item(layout.PLACES)
@@ -95,7 +97,7 @@ class Flat:
         """Call a kernel, again after making room if it says so."""
         wanted = AT_FIRST
         while True:
-            answer = call(function, self.told, *arguments)
+            answer = call(function, self.handle, *arguments)
             if answer != FULL:
                 return answer
             self._grow(wanted)
@@ -137,6 +139,7 @@ class Flat:
             sizes[layout.BUSY] = 0
             after = replace(told, sizes=sizes, **new)
             self.looks = memoryview(after.looks)  # type: ignore[arg-type]
+            self.handle = handle_of(after)
             self.told = after
         finally:
             if self.told is told:
@@ -144,7 +147,7 @@ class Flat:
 
     def _fork(self, held: int, node: int) -> int:
         """The set with one more string, which it does not go on with yet where it is."""
-        size = call(strings.size_of, self.told, held, node)
+        size = call(strings.size_of, self.handle, held, node)
         spend(4 * size)
         texts = np.zeros(self.told.sets.item(held, layout.COUNT), np.int32)
         return self._run(strings.fork, held, node, texts, np.zeros(size, np.uint8))
@@ -190,11 +193,11 @@ class Flat:
 
     def _text(self, node: int) -> bytes:
         buffer = np.zeros(LONG, np.uint8)
-        size = call(strings.bytes_of, self.told, node, buffer)
+        size = call(strings.bytes_of, self.handle, node, buffer)
         if size > len(buffer):
             spend(size)
             buffer = np.zeros(size, np.uint8)
-            call(strings.bytes_of, self.told, node, buffer)
+            call(strings.bytes_of, self.handle, node, buffer)
         return buffer[len(buffer) - size :].tobytes()
 
     def _written_in(self, held: int) -> Written:
@@ -331,7 +334,9 @@ def larger(array: NDArray[Any], wanted: int, value: int = 0) -> NDArray[Any]:
     """An array with room for twice as many rows."""
     if 2 * wanted <= len(array):
         return array
-    more = np.full((rows_for(2 * wanted, len(array)), *array.shape[1:]), value, array.dtype)
+    shape = (rows_for(2 * wanted, len(array)), *array.shape[1:])
+    # Zeros cost nothing before they are written to.
+    more = np.full(shape, value, array.dtype) if value else np.zeros(shape, array.dtype)
     more[: len(array)] = array
     return more
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...gc_pause import paused
+from ...kernels.distinct.layout import FIRST_FLAT
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .effects import Unsafe
-from .flat import FIRST_FLAT
 from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
 from .moves import NO_SIGNATURE, Spot, hits_of
 from .pieces import joined, size_of
@@ -60,13 +60,14 @@ class RefusingGuide(RememberingGuide):
 
     def row(self, state: int) -> int:
         """The number of the row of `table` that holds `mask(state)`."""
-        if type(state) is int and state >= FIRST_FLAT and self._flat and self._kept is self._automaton.kept:
-            flat = self._flat
+        flat = self._flat
+        if flat is not None and type(state) is int and state >= FIRST_FLAT and self._kept is self._automaton.kept:
+            rows = self._rows
             try:
                 signature = flat.signatures[flat.looks[state - FIRST_FLAT]]
-                row = self._rows[signature]
+                row = rows[signature]
                 self._masks.touch(row)
-                if self._rows[signature] == row:  # not given away by another thread before it was touched
+                if rows[signature] == row:  # not given away by another thread before it was touched
                     return row
             except (IndexError, KeyError):
                 return super().row(state)
@@ -224,7 +225,8 @@ class RefusingGuide(RememberingGuide):
         spend(len(tried))
         place = (state, trail)
         possible = self._allowed_of(tried, allowed)
-        single = [each for each in possible if self._place_after(place, each) is None]
+        after = self._places_after(place, possible)
+        single = [each for each, where in zip(possible, after, strict=True) if where is None]
         return Refused(endings, mode == WORD, tuple(sorted(single)))
 
     def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
@@ -283,7 +285,8 @@ class RefusingGuide(RememberingGuide):
     def _walk(self, state: int) -> Mask:
         mask = super()._walk(state)
         self._automaton.keep(np.array([state], np.int32))
-        for token in tokens_of(mask & self._refusable(state)):
-            if self._place_after((state, None), token) is None:
+        tokens = tokens_of(mask & self._refusable(state))
+        for token, after in zip(tokens, self._places_after((state, None), tokens), strict=True):
+            if after is None:
                 mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask

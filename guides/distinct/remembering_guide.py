@@ -7,18 +7,17 @@ from ...gc_pause import paused
 from ...kernels.answers import DEAD
 from ...kernels.chart.interning import HI, LO
 from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
-from ...kernels.chart.ways import follow
-from ...kernels.distinct.layout import LEFT
+from ...kernels.distinct.layout import FIRST_FLAT
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
 from .effects import Effects
-from .flat import FIRST_FLAT, Flat
+from .flat import Flat
 from .frames import Trail
 from .heads import Heads
 from .moves import Moves
 from .trail import SPACE, Trails
-from .ways import Place, Ways
+from .ways import Place, Steps, Ways
 
 FIRST_NUMBER = 1 << 30
 """From here on states have a trail; those below are the chart's own."""
@@ -58,11 +57,13 @@ class RememberingGuide(LiftedGuide):
         self._twins = self._heads.twins
         self._trails = Trails(self._heads, canonical=canonical, with_names=remembers_names)
         self._ways = Ways(self._automaton, self._trails, self._differs, self._closing)
-        self._effects = Effects(self._automaton, self._trails, self._ways, self._heads, self.vocabulary)
+        self._chart_steps = Steps(self._automaton, self._tables.bytes, self._prepare)
+        self._effects = Effects(
+            self._automaton, self._trails, self._ways, self._heads, self.vocabulary, self._chart_steps
+        )
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
-        self._chart_steps: dict[int, int] = {}
-        self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps)
+        self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps.known)
         # Where strings have several spellings what is flat cannot be told by their bytes.
         tokens = self._tables.bytes
         self._flat = (
@@ -238,25 +239,37 @@ class RememberingGuide(LiftedGuide):
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        if type(state) is int and type(token) is int and state >= FIRST_NUMBER and token >= 0:
-            if FIRST_FLAT <= state <= MOST_LEFT and token < self._size and self._flat is not None:
-                after = self._flat.step(self._flat.told, state - FIRST_FLAT, token)
-                if after < DEAD and after > LEFT:
-                    with self._lock:
-                        after = self._flat.slow_step(state - FIRST_FLAT, token)
-                if not self._automaton.is_crowded:
-                    if after >= 0:
-                        return FIRST_FLAT + after
-                    if after == DEAD or after <= LEFT:
-                        return DEAD if after == DEAD else LEFT - after
-                return super().advance(state, token)
-            key = state << 32 | token
-            known = self._steps.get(key)
-            if known is None:
-                known = self._quick_step(state, token, key)
-            if known is not None and not self._automaton.is_crowded:
+        if type(state) is int and type(token) is int and state >= FIRST_NUMBER:
+            flat = self._flat
+            if state >= FIRST_FLAT and flat is not None:
+                step = flat.step  # called as an attribute it would be looked for as a method first
+                try:
+                    after = step(flat.handle, state, token)
+                except OverflowError:  # numbers that no state and no token has
+                    return super().advance(state, token)
+                if after >= DEAD and not self._automaton.is_crowded:
+                    return after
+                return self._advance_flat(flat, state, token)
+            known = self._advance_trail(state, token)
+            if known is not None:
                 return known
         return super().advance(state, token)
+
+    def _advance_flat(self, flat: Flat, state: int, token: int) -> int:
+        """As `advance` from a flat place, where its kernel wants something."""
+        with self._lock:
+            after = flat.slow_step(state, token)
+        return after if after >= DEAD and not self._automaton.is_crowded else super().advance(state, token)
+
+    def _advance_trail(self, state: int, token: int) -> int | None:
+        """As `advance` from a place with a trail of its own, where that is known at once; None elsewhere."""
+        if token < 0:
+            return None
+        key = state << 32 | token
+        known = self._steps.get(key)
+        if known is None:
+            known = self._quick_step(state, token, key)
+        return None if self._automaton.is_crowded else known
 
     def _quick_step(self, state: int, token: int, key: int) -> int | None:
         """As `advance`, where what the token does is known of such places; None elsewhere."""
@@ -289,7 +302,7 @@ class RememberingGuide(LiftedGuide):
                 self._automaton.collect()
             data = self._vocabulary.tokens[token] or b""
             if self._flat is not None and self._learnt(self._flat, state - FIRST_FLAT, token, data):
-                return self._flat_step(self._flat, state - FIRST_FLAT, token)
+                return self._flat.slow_step(state, token)
             after = self._number(state, data, self._place_after(self._place(state), token))
             self._note_steps([state << 32 | token], after)
             return after
@@ -307,24 +320,17 @@ class RememberingGuide(LiftedGuide):
             trail.spot = self._moves.spot(after, trail)
         return flat.learn(bare, token, data, after, trail)
 
-    def _flat_step(self, flat: Flat, place: int, token: int) -> int:
-        """As `advance`, where what the token does is known."""
-        after = flat.slow_step(place, token)
-        return FIRST_FLAT + after if after >= 0 else DEAD if after == DEAD else LEFT - after
-
     def _place_after(self, place: Place, token: int) -> Place | None:
         """The state after a token; None if it is not allowed."""
         data = self._vocabulary.tokens[token]
         if not data:
             return None
-        key = place[0] << 32 | token
-        after = self._chart_steps.get(key)
-        if after is None:
-            after = self._automaton.run(follow, self._tables.bytes, self._prepare(place[0]), token)
-            if len(self._chart_steps) >= MAX_STEPS:
-                self._chart_steps.clear()
-            self._chart_steps[key] = after
-        return self._follow(place, data, after)
+        return self._follow(place, data, self._chart_steps.after(place[0], token))
+
+    def _places_after(self, place: Place, tokens: list[int]) -> list[Place | None]:
+        """As `_place_after`, of several tokens; quicker."""
+        self._chart_steps.after_each(place[0], tokens)
+        return [self._place_after(place, token) for token in tokens]
 
     @paused
     def read(self, state: int, data: bytes) -> int:

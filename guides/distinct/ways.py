@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from ...kernels.answers import NEVER
+from ...kernels.chart.ways import TokenBytes, follow, follow_each
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
+from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
 from .pieces import joined
@@ -26,6 +28,48 @@ from .trail import Trails
 from .variety import EACH, MAX_KNOWN, Variety, note
 
 Place = tuple[int, Trail | None]
+EACH_FOLLOWED = 50
+
+
+class Steps:
+    """Where tokens lead from the states of one guide's chart; hold the automaton's lock.
+
+    prepare: makes a state of the chart one that kernels can look at
+    known: the states, by state << 32 | token
+    """
+
+    def __init__(self, automaton: ChartAutomaton, tokens: TokenBytes, prepare: Callable[[int], int]) -> None:
+        self._automaton = automaton
+        self._tokens = tokens
+        self._prepare = prepare
+        self.known: dict[int, int] = {}
+
+    def after(self, state: int, token: int) -> int:
+        """The state after a token, or DEAD."""
+        known = self.known.get(state << 32 | token)
+        if known is None:
+            known = self._automaton.run(follow, self._tokens, self._prepare(state), token)
+            self._note(state << 32 | token, known)
+        return known
+
+    def after_each(self, state: int, tokens: list[int]) -> list[int]:
+        """As `after`, of several tokens: in one call, where they are not known."""
+        known = self.known.get
+        new = [token for token in tokens if known(state << 32 | token) is None]
+        found: dict[int, int] = {}
+        if new:
+            spend(EACH_FOLLOWED * len(new))
+            after = np.full(len(new), NEVER, np.int32)
+            self._automaton.run(follow_each, self._tokens, self._prepare(state), np.array(new, np.int32), after)
+            found = dict(zip(new, after.tolist(), strict=True))
+            for token, target in found.items():
+                self._note(state << 32 | token, target)
+        return [found[token] if token in found else self.after(state, token) for token in tokens]
+
+    def _note(self, key: int, after: int) -> None:
+        if len(self.known) >= MAX_STEPS:
+            self.known.clear()
+        self.known[key] = after
 
 
 class Ways:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.chart.copying import copy_piece, lay_names
-from ...kernels.chart.layout import COUNTER, LINK_HI, RULE, SPAN
+from ...kernels.chart.copying import copy_piece, lay_names, lay_trie, measure_trie
+from ...kernels.chart.layout import COUNTER, GUARD, LINK_HI, RULE, SPAN
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.jit.calling import call
 from ..syntax import Ranges
@@ -19,6 +20,19 @@ from .spans import Span, span_of
 from .utf8 import ByteFragment
 
 Link = tuple[int, int, int]
+
+
+class NameTrie(NamedTuple):
+    """Two or more names of one length, sorted, as JSON has them, with a rule that is called behind each.
+
+    bit: that of the first in a large set, which says that it is there; those of the others follow
+    """
+
+    names: Sequence[bytes]
+    rule: int
+    bit: int
+
+
 _NOTHING_GIVEN = np.zeros(0, np.int32)
 
 
@@ -130,23 +144,44 @@ class ArrayGraph:
         guards: Sequence[int],
         after: int,
         others: Sequence[Link],
+        tries: Sequence[NameTrie] = (),
     ) -> None:
-        """Lead from a node to `names`, which begin with the same byte, each behind its guard; give it links to others.
+        """Lead from a node to `names`, which begin with a quote, each behind its guard; give it links to others.
 
         rules: what is called behind each name, to go on at `after`; guards: as `guard` has them, four numbers each
+        tries: further names
         """
         self._flush()
         rests = [name[1:] for name in names]
         data, count = b"".join(rests), len(names)
         first, edge = self._nodes.reserve(1 + len(data) + 2 * count), self._edges.reserve(1 + len(data))
-        link, guard = self._links.reserve(3 * count), self._guards.append(guards)
+        link, guard = self._links.reserve(3 * count + len(tries)), self._guards.append(guards)
         ends = np.array(list(accumulate(map(len, rests))), np.int32)
-        texts = names[0][0], np.frombuffer(data, np.uint8), ends, np.array(rules, np.int32)
+        texts = 0x22, np.frombuffer(data, np.uint8), ends, np.array(rules, np.int32)
         arrays = self._nodes.array, self._edges.array, self._links.array
-        call(lay_names, *arrays, *texts, node, after, first, edge, link, guard)
+        call(lay_names, *arrays, *texts, node, after, first, edge, link, guard, len(tries))
         for other in others:
             self._pending_links += other
         self._nodes.flat[8 * node + LINK_HI] += len(others)
+        # What is pending comes behind the links that there are, so those of tries come after that.
+        self._flush()
+        for number, trie in enumerate(tries):
+            root = self._trie(node, trie, after)
+            some = self._guards.append((0, trie.bit + 1, -len(trie.names), 0))
+            self._links.array[link + 3 * count + number] = GUARD, root, some
+
+    def _trie(self, node: int, trie: NameTrie, after: int) -> int:
+        """The root of the names of a trie, without their first byte, in the rule of a node."""
+        count = len(trie.names)
+        texts = np.frombuffer(b"".join(name[1:] for name in trie.names), np.uint8).reshape(count, -1)
+        sizes = np.zeros(2, np.int32)
+        call(measure_trie, texts, sizes)
+        size, ways = sizes.tolist()
+        first, edge = self._nodes.reserve(1 + size + ways + 2 * count), self._edges.reserve(size)
+        link, guard = self._links.reserve(ways + 3 * count), self._guards.reserve(ways + count)
+        arrays = self._nodes.array, self._edges.array, self._links.array, self._guards.array
+        call(lay_trie, *arrays, texts, trie.rule, node, after, trie.bit, first, edge, link, guard)
+        return first
 
     def promise_span(self, node: int, ranges: Ranges) -> None:
         """Promise that from `node` every text of these characters can be read and continued."""

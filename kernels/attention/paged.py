@@ -21,12 +21,12 @@ from .tiles import mix_values, score_keys
 
 Reals = NDArray[np.floating[Any]]
 
-_LOG2E = 1.4426950408889634
+LOG2E = 1.4426950408889634
 # ln 2 in two parts, the first of which has zeros at its end, so that its products with small integers are exact.
-_LN2_HIGH = 0.693359375
-_LN2_LOW = -2.1219444005469058e-4
+LN2_HIGH = 0.693359375
+LN2_LOW = -2.1219444005469058e-4
 # Weights of less than e^-80 of the largest cannot be seen, in float64 either.
-_LEAST = -80.0
+LEAST = -80.0
 
 
 class Rows(Arrays):
@@ -153,9 +153,9 @@ def exponential(x: Any, like: Reals) -> Any:
     e^x = 2^k e^r with |r| <= ln 2 / 2, and e^r by the first 14 terms of its series.
     """
     kind = like.dtype.type
-    x = kind(_LEAST) if x < kind(_LEAST) else x  # NaN stays what it is
-    k = np.floor(x * kind(_LOG2E) + kind(0.5))
-    r = (x - k * kind(_LN2_HIGH)) - k * kind(_LN2_LOW)
+    x = kind(LEAST) if x < kind(LEAST) else x  # NaN stays what it is
+    k = np.floor(x * kind(LOG2E) + kind(0.5))
+    r = (x - k * kind(LN2_HIGH)) - k * kind(LN2_LOW)
     series = kind(1 / 6227020800) * r + kind(1 / 479001600)
     series = series * r + kind(1 / 39916800)
     series = series * r + kind(1 / 3628800)

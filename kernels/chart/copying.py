@@ -33,6 +33,7 @@ from .layout import (
     RULE,
     SPAN,
 )
+from .sets import ADDED, ALL, KEPT_BITS, REFUSED
 
 
 class Piece(Arrays):
@@ -119,6 +120,7 @@ def lay_names(
     edge: Int,
     link: Int,
     guard: Int,
+    more: Int,
 ) -> None:
     """Define a node before many texts, each with a guard in front of it and a call behind it that returns to `after`.
 
@@ -126,17 +128,17 @@ def lay_names(
     then leads to one place, not to all of them. data, ends: the bytes behind it, and where those of each text end;
     rules: what is called behind each; guard: that of the first
     first, edge, link: where there is room for a node and an edge for each byte and one more, two more nodes and three
-    links for each text. The links of `node` come last, and are none yet; it goes on as the others in its rule do, with
-    its counter.
+    links for each text, and for `more` links beside the guards, which others write. The links of `node` come last, and
+    are none yet; it goes on as the others in its rule do, with its counter.
     """
     count = len(ends)
     guarded = link + 2 * count
     nodes[node, EDGE_LO], nodes[node, EDGE_HI], nodes[node, FLAGS] = edge, edge + 1, 0
-    nodes[node, LINK_LO] = nodes[node, LINK_HI] = guarded + count
+    nodes[node, LINK_LO] = nodes[node, LINK_HI] = guarded + count + more
     edges[edge, EDGE_FIRST] = edges[edge, EDGE_LAST] = begin
     edges[edge, EDGE_TARGET] = first
     nodes[first, RULE], nodes[first, COUNTER] = nodes[node, RULE], nodes[node, COUNTER]
-    nodes[first, LINK_LO], nodes[first, LINK_HI] = guarded, guarded + count
+    nodes[first, LINK_LO], nodes[first, LINK_HI] = guarded, guarded + count + more
     at, place, edge = 0, first + 1, edge + 1
     for number in range(count):
         links[guarded + number, LINK_KIND] = GUARD
@@ -159,6 +161,104 @@ def lay_names(
         links[link + 1, LINK_KIND], links[link + 1, LINK_TARGET], links[link + 1, LINK_ARGUMENT] = EPSILON, after, 0
         link += 2
         place += 2
+
+
+@njit
+def measure_trie(texts: Bytes, sizes: Ints) -> Int:
+    """How many bytes a trie of sorted texts has, to sizes[0], and how many ways it parts into, to sizes[1]; 0.
+
+    texts: uint8 [n, length], different
+    """
+    count, length = texts.shape
+    depths = np.empty(count, np.int64)
+    known = 0
+    total, ways = length, count - 1
+    for number in range(1, count):
+        depth = 0
+        while texts[number, depth] == texts[number - 1, depth]:
+            depth += 1
+        total += length - depth
+        while known and depths[known - 1] > depth:
+            known -= 1
+        if not known or depths[known - 1] != depth:
+            depths[known] = depth
+            known += 1
+            ways += 1
+    sizes[0], sizes[1] = total, ways
+    return 0
+
+
+@njit
+def lay_trie(
+    nodes: Ints,
+    edges: Ints,
+    links: Ints,
+    guards: Ints,
+    texts: Bytes,
+    rule: Int,
+    node: Int,
+    after: Int,
+    bit: Int,
+    first: Int,
+    edge: Int,
+    link: Int,
+    guard: Int,
+) -> Int:
+    """Lay a trie of texts of one length behind each of which a rule is called, which returns to `after`; 0.
+
+    A guard before each way that it parts into wants some text there whose bit, of a large set, is missing; one behind
+    each text adds its bit. texts: uint8 [n, length], sorted; bit: that of the first, the others' come in order
+    first, edge, link, guard: where there is room, as `measure_trie` counts, for a node, the root, and a node and an
+    edge for each byte; a node, a link and a guard for each way; two more nodes, three links and a guard for each text.
+    All go on in the rule of `node`, with its counter.
+    """
+    count, length = texts.shape
+    todo = np.empty((256 * (length + 1), 4), np.int64)
+    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3] = 0, count, 0, first
+    waiting, fresh = 1, first + 1
+    nodes[first, RULE], nodes[first, COUNTER] = nodes[node, RULE], nodes[node, COUNTER]
+    while waiting:
+        waiting -= 1
+        lo, hi, depth, place = todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3]
+        if depth == length:
+            links[link, LINK_KIND], links[link, LINK_TARGET], links[link, LINK_ARGUMENT] = GUARD, fresh, guard
+            guards[guard, ALL], guards[guard, REFUSED] = 0, 0
+            guards[guard, KEPT_BITS], guards[guard, ADDED] = -1, bit + lo + 1
+            links[link + 1, LINK_KIND], links[link + 1, LINK_TARGET] = CALL, rule
+            links[link + 1, LINK_ARGUMENT] = fresh + 1
+            links[link + 2, LINK_KIND], links[link + 2, LINK_TARGET] = EPSILON, after
+            links[link + 2, LINK_ARGUMENT] = 0
+            for number, at in enumerate((place, fresh, fresh + 1)):
+                nodes[at, RULE], nodes[at, COUNTER] = nodes[node, RULE], nodes[node, COUNTER]
+                nodes[at, LINK_LO], nodes[at, LINK_HI] = link + number, link + number + 1
+            fresh, link, guard = fresh + 2, link + 3, guard + 1
+            continue
+        ways = 1
+        for number in range(lo + 1, hi):
+            ways += texts[number, depth] != texts[number - 1, depth]
+        if ways > 1:
+            nodes[place, LINK_LO], nodes[place, LINK_HI] = link, link + ways
+        begin = lo
+        while begin < hi:
+            end = begin + 1
+            while end < hi and texts[end, depth] == texts[begin, depth]:
+                end += 1
+            source = place
+            if ways > 1:
+                source, fresh = fresh, fresh + 1
+                links[link, LINK_KIND], links[link, LINK_TARGET], links[link, LINK_ARGUMENT] = GUARD, source, guard
+                guards[guard, ALL], guards[guard, REFUSED] = 0, bit + begin + 1
+                guards[guard, KEPT_BITS], guards[guard, ADDED] = begin - end, 0
+                link, guard = link + 1, guard + 1
+            nodes[source, RULE], nodes[source, COUNTER] = nodes[node, RULE], nodes[node, COUNTER]
+            nodes[source, EDGE_LO], nodes[source, EDGE_HI] = edge, edge + 1
+            edges[edge, EDGE_FIRST] = edges[edge, EDGE_LAST] = texts[begin, depth]
+            edges[edge, EDGE_TARGET] = fresh
+            nodes[fresh, RULE], nodes[fresh, COUNTER] = nodes[node, RULE], nodes[node, COUNTER]
+            todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3] = begin, end, depth + 1, fresh
+            waiting, fresh, edge = waiting + 1, fresh + 1, edge + 1
+            begin = end
+    return 0
 
 
 @njit

@@ -3,7 +3,7 @@
 A set is interned as its counter followed by its bits, BITS in a word, without empty words at the end; the empty set
 is number 0 and has no words. A guard of such a set says how many of the first bits must be there (ALL), which bit must
 be missing (REFUSED - 1) or of how many of the first bits some must be missing (-REFUSED), and which bit is added
-(ADDED - 1); KEPT_BITS is 0 where the set is forgotten.
+(ADDED - 1); KEPT_BITS is 0 where the set is forgotten, and -n where of n bits from REFUSED - 1 on some must be missing.
 """
 
 from __future__ import annotations
@@ -39,6 +39,20 @@ def has_first(chart: Chart, number: Int, count: Int) -> bool:
 
 
 @inner_njit
+def has_all(chart: Chart, number: Int, first: Int, count: Int) -> bool:
+    """Whether `count` bits from `first` on are all there."""
+    at, end = first, first + count
+    while at < end:
+        here = at % BITS
+        some = min(BITS - here, end - at)
+        wanted = ((1 << some) - 1) << here
+        if bits_of(chart, number, at // BITS) & wanted != wanted:
+            return False
+        at += some
+    return True
+
+
+@inner_njit
 def with_bit(chart: Chart, counter: Int, number: Int, bit: Int) -> Int:
     """The number of a set with one more bit; FULL or CROWDED where there is no room."""
     word = bit // BITS
@@ -58,7 +72,7 @@ def with_bit(chart: Chart, counter: Int, number: Int, bit: Int) -> Int:
 def pass_guard(chart: Chart, guard: Ints, counter: Int, number: Int) -> Int:
     """The number of the set behind a guard; DEAD if it lets nothing through, or a code."""
     refused = guard[REFUSED]
-    if refused > 0 and bits_of(chart, number, (refused - 1) // BITS) >> ((refused - 1) % BITS) & 1:
+    if refused > 0 and has_all(chart, number, refused - 1, max(1, -guard[KEPT_BITS])):
         return DEAD
     if refused < 0 and has_first(chart, number, -refused):
         return DEAD

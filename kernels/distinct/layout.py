@@ -40,8 +40,8 @@ GOES_ON, ENDS_OTHER, ENDS_THIS = range(3)
 # Columns of the table, and kinds of its keys; those of places are FIRST_SPOT + spot, those of looks -FIRST_SPOT - spot.
 KIND, ONE, OTHER, VALUE = range(4)
 CHILD, MOVE, FORK, HITTING, FIRST_SPOT = range(5)
-LEFT = -16
-"""`step_on` answers with LEFT - state where a token leads outside, to a state of the chart."""
+FIRST_FLAT = 3 << 29
+"""Places are handed out as states by numbers from here on; the chart's own states are far below."""
 # Roots of `Spelt`
 WHOLE, RESTS = range(2)
 

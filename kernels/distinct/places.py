@@ -19,13 +19,13 @@ from .layout import (
     ENDING,
     ENDS,
     ENDS_THIS,
+    FIRST_FLAT,
     FIRST_SPOT,
     FLAGS,
     HERE,
     HIT,
     INNER,
     KNOWN,
-    LEFT,
     LONGEST,
     LOOKS,
     LOOPS,
@@ -113,9 +113,15 @@ def learn(told: Told, spot: Int, token: Int, after: Int, ending: Int, more: Int,
 
 
 @njit(nogil=False)
-def step_on(told: Told, place: Int, token: Int) -> Int:
-    """The place after a token; DEAD if it ends a string that is there; from LEFT down what is outside; or a code."""
+def step_on(told: Told, state: Int, token: Int) -> Int:
+    """The state after a token, from a place's: a place's too, or the chart's outside; DEAD; or a code.
+
+    Any numbers may be given: UNREADY where they name no place, or no token.
+    """
+    place = state - FIRST_FLAT
     if place < 0 or place >= told.sizes[PLACES] or told.sizes[BUSY]:
+        return UNREADY
+    if token < 0 or token >= len(told.tokens.start) - 1:
         return UNREADY
     spot = np.int64(told.places[place, SPOT])
     node, held = np.int64(told.places[place, NODE]), np.int64(told.places[place, SET])
@@ -125,7 +131,7 @@ def step_on(told: Told, place: Int, token: Int) -> Int:
     if told.spots[spot, FLAGS] & LOOPS and told.spelt.is_plain[token]:
         if node != NONE:
             node = extended(told, node, told.tokens.data, first, last)
-        return interned_place(told, spot, node, held)
+        return FIRST_FLAT + interned_place(told, spot, node, held)
     move = np.int64(told.table[slot_of(told.table, MOVE, spot, token), VALUE])
     if move == NONE:
         return UNREADY
@@ -137,14 +143,14 @@ def step_on(told: Told, place: Int, token: Int) -> Int:
         if held < 0:
             return held
     if after == NONE:
-        return LEFT - begun
+        return begun
     if not told.spots[after, FLAGS] & DIFFERS:
         node = np.int64(NONE)
     elif begun == NONE:
         node = extended(told, node, told.tokens.data, first, last)
     else:
         node = extended(told, np.int64(told.sets[held, ROOT]), told.tokens.data, first + begun, last)
-    return interned_place(told, after, node, held)
+    return FIRST_FLAT + interned_place(told, after, node, held)
 
 
 @njit(nogil=False)

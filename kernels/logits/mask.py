@@ -119,23 +119,31 @@ def _mask_row(row: NDArray[np.signedinteger[Any]], size: Int, mask: Ints, minus_
 
 
 @inner_njit
-def _count_bits(word: Int, lanes: Ints) -> Int:
-    count = np.int32(0)
-    for lane in range(lanes.size):
-        count += np.int32((word & lanes[lane]) != 0)
+def _count_bits(word: Int) -> Int:
+    """Set bits among 32: of pairs, of fours, of eights at once. Source: H. S. Warren, Hacker's Delight (2012), 5-1."""
+    bits = np.int64(word) & np.int64(0xFFFFFFFF)
+    bits -= (bits >> 1) & np.int64(0x55555555)
+    bits = (bits & np.int64(0x33333333)) + ((bits >> 2) & np.int64(0x33333333))
+    bits = (bits + (bits >> 4)) & np.int64(0x0F0F0F0F)
+    bits += bits >> 8
+    return (bits + (bits >> 16)) & np.int64(63)
+
+
+@inner_njit
+def sum_bits(words: Ints) -> Int:
+    """Set bits of several words."""
+    count = np.int64(0)
+    for word in range(words.size):
+        count += _count_bits(words[word])
     return count
 
 
 @njit
 def count_kernel(masks: Ints) -> Longs:
     """Set bits in each row: int64 [R]."""
-    lanes = _LANES
     counts = np.zeros(masks.shape[0], np.int64)
     for index in range(masks.shape[0]):
-        row = masks[index]
-        for word in range(row.size):
-            if row[word] != 0:
-                counts[index] += _count_bits(row[word], lanes)
+        counts[index] = sum_bits(masks[index])
     return counts
 
 
@@ -143,11 +151,8 @@ def count_kernel(masks: Ints) -> Longs:
 def ids_kernel(words: Ints, size: Int) -> Ints:
     """The positions of the set bits below `size`: int32 [n]."""
     lanes = _LANES
-    count = 0
-    for word in range(words.size):
-        if words[word] != 0:
-            count += _count_bits(words[word], lanes[: size - (word << 5)])
-    found = np.empty(count, np.int32)
+    # What is set from `size` on is counted here, and not listed below.
+    found = np.empty(sum_bits(words), np.int32)
     count = 0
     for word in range(words.size):
         if words[word] != 0:
@@ -155,4 +160,4 @@ def ids_kernel(words: Ints, size: Int) -> Ints:
                 if (words[word] & lanes[lane]) != 0:
                     found[count] = (word << 5) + lane
                     count += 1
-    return found
+    return found[:count]

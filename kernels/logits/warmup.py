@@ -10,7 +10,7 @@ import numpy as np
 
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
-    from ..attention import paged
+    from ..attention import paged, panels
     from ..decoder import biased_layers, layers, products
     from . import bitmask, mask, select
 
@@ -68,6 +68,10 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
             lambda: paged.attend_blocks(
                 token, token, stored, stored, rows, 0, 1, 0, 0, logits[0, :0], logits[0, :2], logits
             ),
+        ),
+        (
+            "attend_panels",
+            lambda: panels.attend_panels(token, token, stored, stored, zero, 0, 0, 0, logits[0, :0], logits[0, :2]),
         ),
     ]
 

@@ -165,6 +165,46 @@ def test_cancelled_and_dropped_handles_free_their_memory() -> None:
     assert engine.held_bytes == 0
 
 
+def test_cancelling_from_another_thread_in_the_midst_of_a_step() -> None:
+    victims: list[Any] = []
+
+    class Reading(PagedModel):
+        """While it reads, another thread cancels."""
+
+        def forward(self, chunks: Any, memory: Any) -> Any:
+            if victims and self.steps == 3:
+                other = threading.Thread(target=victims.pop().cancel)
+                other.start()
+                other.join(20)
+                assert not other.is_alive(), "cancelling waits for no step"
+            return super().forward(chunks, memory)
+
+    model = Reading()
+    engine = Engine.of(model)
+    kept, victim = engine.submit(endless(model), "abc", **LONG), engine.submit(endless(model), "d" * 50, **LONG)
+    victims.append(victim)
+    for _ in range(5):
+        engine.step()
+    assert not victims and victim.done and not kept.done
+    engine._loop.check()
+    held = engine.held_bytes
+    with pytest.raises(Cancelled):
+        victim.result()
+    assert kept.result().text == endless(PagedModel())("abc", **LONG)
+    assert held == 64 and engine.held_bytes == 0
+
+
+def test_no_thread_is_started_unasked() -> None:
+    before = set(threading.enumerate())
+    model = PagedModel()
+    generator = generate.regex(model, "[a-h]{1,9}")
+    generator(["a", "b"], search=Sample(n=2), seed=1)
+    assert list(generator.stream(["a", "b"])) and list(generator.iter(["a", "b"]))
+    handle = Engine.of(model).submit(generator, "a", search=Beam(2))
+    Engine.of(model).step()
+    assert handle.result() and set(threading.enumerate()) <= before
+
+
 def test_closing_ends_what_runs() -> None:
     model = PagedModel()
     engine = Engine(model)

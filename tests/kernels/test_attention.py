@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.kernels.attention.paged import Rows, attend_blocks, write_blocks
+from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.attention.reference import attention
 
 BLOCK = 16
@@ -61,6 +62,19 @@ class Case:
             attend_blocks(out, self.queries, self.keys, self.values, rows, lo, hi, window, chunk, sinks, how, scratch)
         return out
 
+    def by_panels(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
+        """What the kernel for long chunks answers, a row at a time."""
+        out = np.full((*self.queries.shape[:2], self.values.shape[3]), np.nan, self.kind)
+        sinks, how = self.sinks if with_sinks else self.sinks[:0], np.array([0.3, cap], self.kind)
+        first = 0
+        for table, (start, width) in zip(self.tables, self.rows, strict=True):
+            part = slice(first, first + width)
+            attend_panels(
+                out[part], self.queries[part], self.keys, self.values, table, start, window, chunk, sinks, how
+            )
+            first += width
+        return out
+
     def expected(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
         keys, values = self.keys.astype(np.float64), self.values.astype(np.float64)
         places = [(table, start + step) for table, (start, width) in zip(self.tables, self.rows, strict=True)
@@ -94,6 +108,28 @@ def test_the_kernel_is_attention(
     assert np.allclose(found, case.expected(*reach, cap, with_sinks), rtol=0, atol=TOLERANCES[kind])
 
 
+@pytest.mark.parametrize("kind", TOLERANCES)
+@pytest.mark.parametrize(
+    ("rows", "heads", "sizes", "reach"),
+    [
+        ([(0, 17), (99, 40)], (4, 2), (64, 64), (0, 0)),  # panels that are seen whole, and in part
+        ([(3, 70), (150, 2)], (7, 1), (24, 16), (40, 0)),  # tokens of a tile that look back to different panels
+        ([(64, 64), (0, 1)], (4, 4), (5, 3), (0, 16)),  # sizes that are no multiple of a vector's
+        ([(120, 30)], (34, 1), (8, 8), (20, 9)),  # more queries of a token than a tile has
+        ([(0, 140)], (2, 2), (8, 8), (1, 0)),  # more tiles than are read with a panel
+    ],
+)
+@pytest.mark.parametrize(("cap", "with_sinks"), [(0.0, False), (2.0, True)])
+def test_the_kernel_for_long_chunks_is_attention(
+    kind: Any, rows: Any, heads: Any, sizes: Any, reach: tuple[int, int], cap: float, with_sinks: bool
+) -> None:
+    case = Case(rows, heads, sizes, kind)
+    if reach[0] and not reach[1]:
+        case.freed(reach[0])
+    found = case.by_panels(*reach, cap, with_sinks)
+    assert np.allclose(found, case.expected(*reach, cap, with_sinks), rtol=0, atol=TOLERANCES[kind])
+
+
 def test_many_rows_in_parts() -> None:
     rows = [(LENGTHS[i % 7], 1 + i % 3 // 2) for i in range(257)]
     case = Case(rows, (2, 1), (4, 4), np.float64)
@@ -107,9 +143,10 @@ def test_scores_far_apart(kind: Any) -> None:
     """The largest score decides alone, whatever its size; NaN is handed on."""
     case = Case([(40, 1)], (2, 2), (8, 8), kind)
     case.queries *= 3000
-    found = case.answer(0, 0, 0.0, False, [0, 1])
-    assert np.isfinite(found).all()
-    assert np.allclose(found, case.expected(0, 0, 0.0, False), rtol=0, atol=TOLERANCES[kind])
+    for found in (case.answer(0, 0, 0.0, False, [0, 1]), case.by_panels(0, 0, 0.0, False)):
+        assert np.isfinite(found).all()
+        assert np.allclose(found, case.expected(0, 0, 0.0, False), rtol=0, atol=TOLERANCES[kind])
     case.queries[:] = np.nan
     with np.errstate(invalid="ignore"):  # said where kernels run as plain Python
         assert np.isnan(case.answer(0, 0, 0.0, False, [0, 1])).all()
+        assert np.isnan(case.by_panels(0, 0, 0.0, False)).all()

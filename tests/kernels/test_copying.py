@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
-from trellm.kernels.chart.copying import Piece, copy_piece, lay_names, look_ahead
+from trellm.kernels.chart.copying import Piece, copy_piece, lay_names, lay_trie, look_ahead, measure_trie
 from trellm.kernels.chart.layout import CALL, EPSILON, GUARD, INCREMENT, LAZY, LEAVE, LOOKED
 
 Ints = NDArray[np.int32]
@@ -71,8 +71,8 @@ def test_names_are_read_between_a_guard_and_a_call(texts: list[bytes]) -> None:
     rules = room(generator, count) + np.int32(200)
     ends = np.cumsum([len(text) for text in texts]).astype(np.int32)
     numbers = (node, after, first, edge, link, guard)
-    lay_names(nodes, edges, links, 0x22, np.frombuffer(data, np.uint8), ends, rules, *numbers)
-    end = link + 3 * count
+    lay_names(nodes, edges, links, 0x22, np.frombuffer(data, np.uint8), ends, rules, *numbers, 2)
+    end = link + 3 * count + 2
     assert nodes[node].tolist() == [edge, edge + 1, end, end, 0, rule, counter, 0]
     assert edges[edge].tolist() == [0x22, 0x22, first]
     assert nodes[first].tolist() == [0, 0, link + 2 * count, end, 0, rule, counter, 0]
@@ -94,6 +94,59 @@ def test_names_are_read_between_a_guard_and_a_call(texts: list[bytes]) -> None:
             reached.append(place)
             place += 1
     assert reached == list(range(first + 1, first + 1 + len(data) + 2 * count))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_trie_leads_to_the_texts_whose_bits_are_missing(seed: int) -> None:
+    """Whatever is there already: from no node are there ways to none, and the end adds the text's bit."""
+    generator = default_rng(seed)
+    length, bit, node, after, rule = int(generator.integers(1, 5)), 40, 2, 4, 9
+    texts = sorted({bytes(generator.integers(97, 100, length).astype(np.uint8)) for _ in range(12)})
+    array, sizes = np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), length), np.zeros(2, np.int32)
+    measure_trie(array, sizes)
+    size, ways = sizes.tolist()
+    begins = {text[:end] for text in texts for end in range(length)}
+    after_each = [{text[len(begin)] for text in texts if text.startswith(begin)} for begin in begins]
+    assert size == sum(map(len, after_each))
+    assert ways == sum(len(each) for each in after_each if len(each) > 1)
+    first, edge, link, guard = 10, 7, 9, 3
+    rows = (first + 1 + size + ways + 2 * len(texts), edge + size, link + ways + 3 * len(texts))
+    nodes, edges, links = (np.zeros((count, width), np.int32) for count, width in zip(rows, (8, 3, 3), strict=True))
+    guards = np.full((guard + ways + len(texts), 4), -99, np.int32)
+    nodes[node] = (0, 0, 0, 0, LAZY, 1, 3, 0)
+    lay_trie(nodes, edges, links, guards, array, rule, node, after, bit, first, edge, link, guard)
+    assert (nodes[first:, 5:7] == (1, 3)).all() and (guards[guard:] != -99).all()
+
+    def behind(place: int, there: frozenset[int]) -> list[tuple[int, frozenset[int], list[int] | None]]:
+        """The nodes behind guards, the bits there, and the call that comes then."""
+        found: list[tuple[int, frozenset[int], list[int] | None]] = [(place, there, None)]
+        for kind, target, argument in links[nodes[place, 2] : nodes[place, 3]].tolist():
+            if kind == CALL:
+                found.append((argument, there, [target]))
+            if kind == GUARD:
+                needed, refused, kept, added = guards[argument].tolist()
+                assert not needed and kept
+                if not refused or not there.issuperset(range(refused - 1, refused - 1 + max(1, -kept))):
+                    found += behind(target, there | {added - 1} if added else there)
+        return found
+
+    for share in (0.0, 0.3, 0.7, 0.95):
+        there = frozenset((bit + np.flatnonzero(generator.random(len(texts)) < share)).tolist())
+        missing = [text for number, text in enumerate(texts) if bit + number not in there]
+        places = {b"": [first]} if missing else {}
+        for depth in range(length):
+            further: dict[bytes, list[int]] = {}
+            for begin, heads in places.items():
+                for place in (place for head in heads for place, _, _ in behind(head, there)):
+                    for low, _, target in edges[nodes[place, 0] : nodes[place, 1]].tolist():
+                        further.setdefault(begin + bytes([low]), []).append(target)
+            places = further
+            assert set(places) == {text[: depth + 1] for text in missing}
+        for text, heads in places.items():
+            (head,) = heads
+            ((back, bits, called),) = [each for each in behind(head, there) if each[2]]
+            assert called == [rule] and bits == there | {bit + texts.index(text)}
+            assert links[nodes[back, 2] : nodes[back, 3]].tolist() == [[EPSILON, after, 0]]
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,17 +15,20 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from ....kernels.attention.paged import attend_blocks
+from ....kernels.attention.panels import attend_panels
 from ...decode.arrays import as_list
 from ...memory.tables import BLOCK
 from .devices import DeviceRows, has_kernels
 from .reach import Reach
-from .step import DeviceStep, Step
+from .step import SHORT, DeviceStep, Step
 from .storage import LayerBlocks
 
 _TILE = 512
 """Tokens whose attention to earlier ones is computed at once, where a mask is needed."""
 _MUCH = 1 << 19
 """Numbers of keys that are worth another thread."""
+_MANY = 1 << 22
+"""Products of queries and keys that are worth another thread."""
 
 
 class Scoring(NamedTuple):
@@ -53,8 +57,12 @@ def attend(
         by_rows = attend_rows if has_kernels(queries.device) else _row_by_row
         by_rows(out, queries, step.rows, layer, reach, scoring)
     elif step.uploaded is None or not queries.dtype == layer.keys.dtype == layer.values.dtype:
-        _short(out, queries, step, layer, reach, scoring)
-        _one_by_one(out, new, step, step.long, layer, reach, scoring)
+        if layer.arrays is not None and queries.dtype == layer.keys.dtype:
+            _in_place(out, queries.contiguous(), step, layer, reach, scoring)
+        else:
+            for chosen in step.similar():
+                _padded(out, queries, step, chosen, layer, reach, scoring)
+            _one_by_one(out, new, step, step.long, layer, reach, scoring)
     else:
         narrow, wide, whole, prompts = step.uploaded
         attend_rows(out, queries, narrow, layer, reach, scoring)
@@ -111,16 +119,6 @@ def _row_by_row(
         out[first : first + width] = mixed[0].transpose(0, 1)
 
 
-def _short(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reach: Reach, scoring: Scoring) -> None:
-    """Short chunks."""
-    if step.short:
-        if layer.arrays is not None and queries.dtype == layer.keys.dtype:
-            _in_place(out, queries.contiguous(), step, layer, reach, scoring)
-        else:
-            for chosen in step.similar():
-                _padded(out, queries, step, chosen, layer, reach, scoring)
-
-
 def _one_by_one(
     out: Tensor,
     new: tuple[Tensor, Tensor | None, Tensor | None],
@@ -130,7 +128,7 @@ def _one_by_one(
     reach: Reach,
     scoring: Scoring,
 ) -> None:
-    """Long chunks."""
+    """Long chunks, by torch."""
     queries, keys, values = new
     for chunk in chosen:
         first, last, start = step.firsts[chunk], step.firsts[chunk] + step.widths[chunk], step.starts[chunk]
@@ -143,26 +141,39 @@ def _one_by_one(
 
 
 def _in_place(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reach: Reach, scoring: Scoring) -> None:
-    """Short chunks, by the kernel."""
+    """By the kernels for CPUs: short chunks together, long ones one by one."""
     assert layer.arrays is not None
     keys, values = layer.arrays
-    heads = queries.shape[1]
-    sinks = scoring.sinks
     settings, none = step.settings(scoring.scale, scoring.cap, keys.dtype)
-    arguments = (out.numpy(), queries.numpy(), keys, values, step.rows)
-    count = len(step.short)
-    edges = _parts(step, reach, keys.shape[1] * keys.shape[3])
-    beside = none if sinks is None else sinks.detach().to(queries.dtype).contiguous().numpy()
+    beside = none if scoring.sinks is None else scoring.sinks.detach().to(queries.dtype).contiguous().numpy()
     limits = (reach.window or 0, reach.chunk or 0, beside, settings)
-    if len(edges) == 2:
-        attend_blocks(*arguments, 0, count, *limits, step.scratch(0, heads, keys.dtype))
+    written, asked = out.numpy(), queries.numpy()
+    calls: list[Callable[[], None]] = []
+    if step.short:
+        edges = _parts(step, reach, keys.shape[1] * keys.shape[3])
+        for number, (lo, hi) in enumerate(pairwise(edges)):
+            scratch = step.scratch(number, queries.shape[1], keys.dtype)
+            calls.append(partial(attend_blocks, written, asked, keys, values, step.rows, lo, hi, *limits, scratch))
+    for chunk in step.long:
+        first, start, blocks = step.firsts[chunk], step.starts[chunk], step.blocks_of(chunk)
+        for lo, hi in pairwise(_pieces(step.widths[chunk], start, reach, queries[0].numel())):
+            part = slice(first + lo, first + hi)
+            calls.append(partial(attend_panels, written[part], asked[part], keys, values, blocks, start + lo, *limits))
+    if len(calls) == 1 or torch.get_num_threads() == 1:
+        for call in calls:
+            call()
         return
-    waiting = [
-        _pool().submit(attend_blocks, *arguments, lo, hi, *limits, step.scratch(number, heads, keys.dtype))
-        for number, (lo, hi) in enumerate(pairwise(edges))
-    ]
+    waiting = [_pool().submit(call) for call in calls]
     for part in waiting:
         part.result()
+
+
+def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
+    """Where a long chunk is cut: more often than there are threads, since later tokens see more than earlier ones."""
+    threads = torch.get_num_threads()
+    seen = min(start + width, reach.longest or start + width)
+    most = 1 if threads == 1 else min(4 * threads, width // SHORT, width * seen * numbers // _MANY)
+    return [width * part // max(1, most) for part in range(max(1, most) + 1)]
 
 
 def _parts(step: Step, reach: Reach, numbers: int) -> list[int]:
@@ -192,7 +203,7 @@ if hasattr(os, "register_at_fork"):
 def _padded(
     out: Tensor, queries: Tensor, step: Step, chosen: list[int], layer: LayerBlocks, reach: Reach, scoring: Scoring
 ) -> None:
-    """Short chunks, their texts gathered and padded."""
+    """Short chunks, their texts gathered and padded, by torch."""
     rows = step.gather(chosen)
     keys, values = rows.of_layer(layer)
     mixed = _masked(

@@ -19,6 +19,8 @@ from .storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
 
 SHORT = 16
 """Up to so many tokens of a chunk are read by the kernel of short chunks."""
+FEW = 6
+"""The same on a CPU, where it reads keys and values again for each token; the other is as fast at 4 to 7 of them."""
 WHOLE = 1024
 """From so many tokens on a prompt that is read at once is worth a call of SDPA of its own, on a device."""
 
@@ -68,6 +70,7 @@ class Step:
         self._device = device
         self.ids: list[int] = []
         self.positions: list[int] = []
+        most = SHORT if has_kernels(device) else FEW
         slots, blocks, tables = array("i"), array("i"), array("i")
         self.firsts, self.widths, self.starts = array("i"), array("i"), array("i")
         for table, tokens in chunks:
@@ -82,18 +85,19 @@ class Step:
             else:
                 self.positions += range(start, start + width)
                 slots.frombytes(slots_of(table, start, width).tobytes())
-            if width <= SHORT:
+            if width <= most:
                 tables.append(len(blocks))
                 blocks.extend(own)
         self.ends = [start + width for start, width in zip(self.starts, self.widths, strict=True)]
-        self.short = [row for row, width in enumerate(self.widths) if width <= SHORT]
-        self.long = [row for row, width in enumerate(self.widths) if width > SHORT]
+        self.short = [row for row, width in enumerate(self.widths) if width <= most]
+        self.long = [row for row, width in enumerate(self.widths) if width > most]
         self.uploaded = self._upload(slots) if has_kernels(device) else None
         host = torch.frombuffer(slots, dtype=torch.int32)
         self.places = Places(host if self.uploaded is None else self.uploaded.narrow.slots)
         self.rows = self._rows(blocks, tables)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._blocks: dict[int, NDArray[np.int32]] = {}
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
@@ -142,6 +146,13 @@ class Step:
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
         """Store the keys and values [tokens, heads, size] of the step's tokens."""
         layer.write(keys, values, self.places)
+
+    def blocks_of(self, chunk: int) -> NDArray[np.int32]:
+        """Where the text of a long chunk lies."""
+        if chunk not in self._blocks:
+            # A copy: while an array looks at a table, that cannot grow.
+            self._blocks[chunk] = np.array(self._chunks[chunk].table.blocks, np.int32)
+        return self._blocks[chunk]
 
     def scratch(self, part: int, heads: int, dtype: Any) -> NDArray[Any]:
         """Room for the scores of one token, for each thread its own."""

@@ -87,7 +87,13 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
 def _negated(schema: CompiledSchema, array: Array) -> Iterator[Formula]:
     """The formulas of items that must be none of some: too many to look at more than what can be refused in them."""
     negated = (part.formula for part in array.contains if part.formula.kind == "not")
-    return (schema.formulas.all_of((array.rest, formula)) for formula in negated)
+    return (schema.formulas.all_of((each, formula)) for formula in negated for each in _items(array))
+
+
+def _items(array: Array) -> tuple[Formula, ...]:
+    """The formulas of the items that an array has."""
+    most = array.max_items
+    return array.prefix[:most] if most is not None and most <= len(array.prefix) else (*array.prefix, array.rest)
 
 
 def _check_equal(schema: CompiledSchema, strings: StringLowering, formulas: list[Formula], seen: set[Formula]) -> None:
@@ -118,9 +124,10 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
         yield array.rest
         # Not what comes of negated items: those are many, and each takes an automaton.
         written = [part for part in array.contains if part.formula.kind != "not"]
-        yield from (both((array.rest, part.formula)) for part in written)
         yield from (part.formula.parts[0] for part in array.contains if part.formula.kind == "not")
-        yield from (both((array.rest, refuse(part.formula))) for part in written if part.max is not None)
+        for each in _items(array):
+            yield from (both((each, part.formula)) for part in written)
+            yield from (both((each, refuse(part.formula))) for part in written if part.max is not None)
     for object_ in normal.objects:
         for name in object_.properties:
             yield schema.member(object_, name)

@@ -93,6 +93,26 @@ def test_much_is_followed(followed: list[int], table_guide: Any) -> None:
     assert len(followed) + 8 > 2 / 3 * len(text.token_ids)  # of three tokens two are chosen
 
 
+def test_a_state_is_looked_at_once_whichever_way_texts_come_to_it(
+    table_guide: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight states behind one another, each by any of four letters; 20 texts that go different ways."""
+    looked: list[int] = []
+    settle = RowSearch.settle
+
+    def counted(self: RowSearch, row: Row) -> None:
+        settle(self, row)
+        looked.append(row.state)
+
+    monkeypatch.setattr(RowSearch, "settle", counted)
+    guide = table_guide(VOCABULARY, [*({0: i, 1: i, 2: i, 3: i} for i in range(1, 9)), {}], {8})
+    generator = Generator(letters_model(), guide)
+    texts: Any = generator.run("a", search=Sample(temperature=5.0, n=20), seed=1, max_tokens=60, heal=False)
+    assert len({text.text for text in texts}) == 20
+    # Each text's first state, and its end, are looked at for it alone.
+    assert sorted(state for state in looked if 0 < state < 8) == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_what_takes_too_much_room_is_forgotten(
     followed: list[int], table_guide: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,7 +182,10 @@ def test_half_precision_is_near(name: str, tokenizer: Any) -> None:
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt_oss", "llama4"])
 @torch.inference_mode()
 def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: Any) -> None:
+    """By torch, as types are that kernels for the CPU do not read."""
     monkeypatch.setattr("trellm.engine.models.blocks.attention._TILE", 9)
+    for module in ("blocks.storage", "fused.host"):
+        monkeypatch.setattr(f"trellm.engine.models.{module}.IN_PLACE", set())
     network = build(name)
     model = DecoderModel(network, tokenizer)
     for state, _, text in random_history(model, 3):
@@ -193,7 +196,8 @@ def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: A
 def test_several_threads_share_the_rows(tokenizer: Any, monkeypatch: Any) -> None:
     model = DecoderModel(build("gemma2"), tokenizer)
     alone = random_history(model, 4)
-    monkeypatch.setattr("trellm.engine.models.blocks.attention._MUCH", 8)
+    for name in ("_MUCH", "_MANY"):
+        monkeypatch.setattr(f"trellm.engine.models.blocks.attention.{name}", 8)
     monkeypatch.setattr("trellm.engine.models.blocks.attention.torch.get_num_threads", lambda: 3)
     for (state, _, _), (other, _, _) in zip(random_history(model, 4), alone, strict=True):
         assert torch.equal(state, other)

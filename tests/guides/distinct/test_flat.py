@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.errors import LimitError
+from trellm.errors import LimitError, StateError
 from trellm.guides import JSONGuide
-from trellm.guides.distinct.flat import FIRST_FLAT
 from trellm.guides.laws import check
 from trellm.guides.limits import Limits
 from trellm.guides.protocol import DEAD
+from trellm.kernels.distinct.layout import FIRST_FLAT
 
 from ..json_schema.test_unique_items import END, VOCABULARY
 
@@ -99,6 +99,17 @@ def test_equal_places_have_one_number() -> None:
             state = guide.advance(state, token)
         found.add(state)
     assert len(found) == 1 and found.pop() >= FIRST_FLAT
+
+
+@pytest.mark.parametrize("number", [-1, len(VOCABULARY.tokens), 2**31, 2**70, -(2**70)])
+def test_numbers_that_are_no_token_or_state_lead_nowhere(number: int) -> None:
+    guide = guide_of(STRINGS, "no such number")
+    state = guide.start
+    for token in tokens_for('["ab","ba","a', Random(1)):
+        state = guide.advance(state, token)
+    assert state >= FIRST_FLAT and guide.advance(state, number) == DEAD
+    with pytest.raises(StateError):
+        guide.advance(max(number, FIRST_FLAT + number, FIRST_FLAT + 1000), 1)
 
 
 @pytest.mark.parametrize("schema", [STRINGS, NAMES])

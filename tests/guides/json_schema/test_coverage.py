@@ -215,6 +215,9 @@ def test_regular_expressions_that_python_does_not_read_are_of_the_format() -> No
 def test_what_only_some_member_must_be_is_refused_before_a_text_gets_there() -> None:
     """That equal items cannot be asked for must not be found out in the middle of a text."""
     members = {"type": "object", "additionalProperties": {"type": "array", "uniqueItems": True}}
+    listed = {"prefixItems": [{"minItems": 1}], "items": {"const": 4}, "contains": {"uniqueItems": True}}
+    with pytest.raises(SchemaError, match=r"equal cannot be enforced.*#/contains/uniqueItems"):
+        JSONGuide({**listed, "maxContains": 1}, BYTES)
     with pytest.raises(SchemaError, match="equal cannot be enforced"):
         JSONGuide({"type": "object", "not": members}, BYTES)
     for item in (members["additionalProperties"], {"properties": {"a": members["additionalProperties"]}}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .....errors import SchemaError
 from .....kernels.chart.layout import CALL, EPSILON
+from ....graph.array_graph import NameTrie
 from ....graph.graph import Link
 from ...algebra.cases import Object
 from ...algebra.formula import Formula
@@ -106,9 +107,7 @@ class MemberSet:
             entry = names.choice.entry(lambda formula: self._tail(formula, after), self._target, end)
             links.append(self._bits.other(entry))
         if owner.form.escapes == "canonical" and names.names:
-            guards = [number for index in range(len(names.names)) for number in self._bits.name(index)]
-            rules = [owner.member(formula, self._depth) for formula in names.formulas]
-            graph.define_names(node, all_spelt(names.names), rules, guards, after, links)
+            self._define_spelt(node, links)
             return
         named: list[Link] = []
         for index, name in enumerate(names.names):
@@ -117,6 +116,21 @@ class MemberSet:
                 needed, refused, kept, added = self._bits.name(index)
                 named.append(graph.guard(entry, needed=needed, refused=refused, kept=kept, added=added))
         graph.define(node, links=[*named, *links])
+
+    def _define_spelt(self, node: int, links: list[Link]) -> None:
+        """As `_define`, where every name has one spelling."""
+        names, depth = self._names, self._depth
+        texts = all_spelt(names.names)
+        tries: list[NameTrie] = []
+        grouped = set[int]()
+        for indices, bit in self._bits.groups:
+            rule = self._owner.member(names.formulas[indices[0]], depth)
+            tries.append(NameTrie([texts[index] for index in indices], rule, bit))
+            grouped.update(indices)
+        alone = [index for index in range(len(texts)) if index not in grouped]
+        guards = [number for index in alone for number in self._bits.name(index)]
+        rules = [self._owner.member(names.formulas[index], depth) for index in alone]
+        self._graph.define_names(node, [texts[index] for index in alone], rules, guards, self._after, links, tries)
 
     def _tail(self, formula: Formula, after: int) -> int:
         """The node after a name: colon and value."""

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from ....graph.graph import Graph, Link
+from ...algebra.formula import Formula
+from ...automata.spelling import all_spelt
 from .member_names import MemberNames
+
+ENOUGH = 8
+"""From how many names on that are alike a group is told apart as a trie."""
+
+
+class Group(NamedTuple):
+    """Names that need not be there, of one length and with one formula: from any beginning all have the same end.
+
+    indices: of the names, sorted as they are spelt; bit: of the first, the others' come in order
+    """
+
+    indices: list[int]
+    bit: int
 
 
 class FewNames:
     """Guards for up to MAX_BITS names. A bit says that the name can come no more."""
+
+    groups: tuple[Group, ...] = ()
 
     def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
         self._graph = graph
@@ -40,14 +58,29 @@ class FewNames:
 
 
 class ManyNames:
-    """Guards for any number of names, in any order: the required ones have the first bits."""
+    """Guards for any number of names, in any order: the required ones have the first bits.
+
+    groups: the names that are alike, without those that are to have guards of their own
+    """
 
     def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
         self._graph = graph
         self._names = names
-        order = sorted(range(len(names.names)), key=lambda index: not names.required >> index & 1)
-        self._bit = {index: bit for bit, index in enumerate(order)}
         self._required = names.required.bit_count()
+        texts = all_spelt(names.names)
+        alike: dict[tuple[int, Formula], list[int]] = {}
+        for index, text in enumerate(texts):
+            if not names.required >> index & 1:
+                alike.setdefault((len(text), names.formulas[index]), []).append(index)
+        listed = [sorted(each, key=texts.__getitem__) for each in alike.values() if len(each) >= ENOUGH]
+        grouped = {index for each in listed for index in each}
+        alone = [index for index in range(len(texts)) if index not in grouped]
+        order = sorted(alone, key=lambda index: not names.required >> index & 1)
+        self.groups: list[Group] = []
+        for each in listed:
+            self.groups.append(Group(each, len(order)))
+            order += each
+        self._bit = {index: bit for bit, index in enumerate(order)}
         self.counter = graph.new_large_set(self._required, lambda: list(map(weight, order[: self._required])))
 
     def name(self, index: int) -> tuple[int, int, int, int]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.lower.objects import member_names, member_set
+from trellm.guides.json_schema.lower.objects import member_names, member_set, name_bits
+from trellm.kernels.chart.interning import HI, LO
 
 from ..test_guide_suite import BYTES
 
@@ -63,6 +65,60 @@ def test_large_sets_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert np.array_equal(ones.transitions, others.transitions)
     assert np.array_equal(ones.accepting, others.accepting)
     assert all(by_set.distance(state) == by_large_set.distance(state) for state in range(len(ones)))
+
+
+ALIKE: dict[str, dict[str, Any]] = {
+    "all alike": {"propertyNames": {"enum": ["ab", "ac", "bc"]}, "additionalProperties": ONE},
+    "one required": {
+        "propertyNames": {"enum": ["ab", "ac", "b", "bc"]},
+        "additionalProperties": ONE,
+        "required": ["b"],
+    },
+    "two lengths": {"properties": dict.fromkeys(("a", "b", "aa", "ab"), ONE), **CLOSED},
+    "two formulas": {"properties": {"aa": ONE, "ab": ONE, "ba": TWO, "bb": TWO}, "required": ["ba"], **CLOSED},
+    "open": {"properties": {"aa": ONE, "ab": ONE}, "additionalProperties": TWO},
+    "one required alike": {"properties": {"aa": TWO, "ab": TWO, "ac": TWO}, "required": ["aa"], **CLOSED},
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_names_told_apart_in_a_trie_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against names that each have a guard of their own: byte by byte to every state, and as far from the end."""
+    schema = {"type": "object", **ALIKE[name]}
+    alone = JSONGuide({**schema, "$comment": "alone"}, BYTES, order="any", whitespace="compact")
+    monkeypatch.setattr(member_set, "MAX_BITS", -1)
+    monkeypatch.setattr(name_bits, "ENOUGH", 2)
+    alike = JSONGuide({**schema, "$comment": "alike"}, BYTES, order="any", whitespace="compact")
+    todo, seen = [(alone.start, alike.start)], {(alone.start, alike.start)}
+    while todo:
+        one, other = todo.pop()
+        assert alone.distance(one) == alike.distance(other)
+        assert alone.is_accepting(one) == alike.is_accepting(other)
+        ones, others = alone.after_bytes(one), alike.after_bytes(other)
+        assert ((ones < 0) == (others < 0)).all()
+        found = {pair for pair in zip(ones.tolist(), others.tolist(), strict=True) if pair[0] >= 0} - seen
+        assert len(seen) < 5000
+        seen |= found
+        todo += found
+    assert len(seen) > 30
+
+
+def test_many_alike_names_come_once_each_in_few_items() -> None:
+    """Beyond a word of bits, at random; what is left is at most what was there, and no state has an item for each."""
+    names = [f"{length * '-'}{index:03}" for length in range(3) for index in range(200)]
+    guide = JSONGuide({"properties": dict.fromkeys(names, ONE), "type": "object", **CLOSED}, BYTES, order="any")
+    random, state = Random(3), guide.read(guide.start, b'{"')
+    left = set(names)
+    while len(left) > 3:
+        came = random.choice(sorted(left))
+        left.remove(came)
+        state = guide.read(state, f'{came}": 1, "'.encode())
+        assert state >= 0 and guide.read(state, f'{came}"'.encode()) < 0
+        begin = came[: random.randrange(len(came) + 1)]
+        assert (guide.read(state, begin.encode()) >= 0) == any(each.startswith(begin) for each in left)
+    words, (lo, hi) = guide.automaton.chart.words, guide.automaton.chart.states[state, [LO, HI]]
+    assert hi - lo < 100 and len(words) >= hi
+    assert all(guide.read(state, each.encode()) >= 0 for each in left)
 
 
 def test_many_names_leave_few_nodes() -> None:

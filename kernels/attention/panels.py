@@ -1,0 +1,186 @@
+"""Attention of many new tokens of a text, whose keys and values lie in blocks (CPU, float32 and float64).
+
+Queries lie side by side in vectors, those of all heads that share keys among them. Keys and values are brought together
+a panel at a time, once for several tiles of queries, whose sums grow as those of online softmax do; scores are of a
+panel and a tile only. Source: T. Dao, FlashAttention-2 (2023).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..decoder.products import to_columns, to_rows, wide
+from ..jit.aliases import Int, Ints
+from ..jit.vectors import VECTOR
+from ..jit.wide import inner_njit, njit
+from .paged import cap_scores
+from .softmax import weigh
+
+Reals = NDArray[np.floating[Any]]
+
+_PANEL = 64
+_TILES = 8
+_UNSEEN = -1e30
+"""The score of what a token may not see; less than that of anything."""
+
+
+@njit(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
+def attend_panels(
+    out: Reals,
+    queries: Reals,
+    keys: Reals,
+    values: Reals,
+    blocks: Ints,
+    start: Int,
+    window: Int,
+    chunk: Int,
+    sinks: Reals,
+    settings: Reals,
+) -> None:
+    """Attention of tokens that lie at `start` ... of a text, each to the tokens of the text up to itself.
+
+    out, queries: [tokens, query heads, size], of values and of keys
+    keys, values: [blocks, heads, BLOCK, size]
+    blocks: [n] where the text lies; what no token looks at is not read
+    window, chunk, sinks, settings: as `attend_blocks` has them
+    """
+    lanes = 2 * VECTOR // keys.itemsize
+    heads, size, depth, kind = keys.shape[1], keys.shape[3], values.shape[3], keys.dtype
+    count = queries.shape[0] * (queries.shape[1] // heads)
+    turned, mixed = np.empty((_TILES, size, lanes), kind), np.empty((_TILES, depth, lanes), kind)
+    tops, totals = np.empty((_TILES, lanes), kind), np.empty((_TILES, lanes), kind)
+    begins, ends = np.empty((_TILES, lanes), np.int64), np.empty((_TILES, lanes), np.int64)
+    rows, results = np.empty((lanes, size), kind), np.empty((lanes, depth), kind)
+    panel = np.empty((_PANEL, size), kind), np.empty((_PANEL, depth), kind), np.empty((depth, _PANEL), kind)
+    scores, factors = np.empty((_PANEL, lanes), kind), np.empty(lanes, kind)
+    for head in range(heads):
+        for low in range(0, count, _TILES * lanes):
+            tiles = (min(count - low, _TILES * lanes) + lanes - 1) // lanes
+            for tile in range(tiles):
+                first = low + tile * lanes
+                begin_tile(turned[tile], rows, queries, heads, head, first, settings[0])
+                begin_sums(mixed[tile], tops[tile], totals[tile], sinks, heads, head, first)
+                find_reach(begins[tile], ends[tile], start, queries.shape[0], count, first, window, chunk)
+            stop = ends[tiles - 1, lanes - 1]
+            for at in range(begins[0, 0], stop, _PANEL):
+                seen = min(_PANEL, stop - at)
+                load_panel(panel, keys, values, blocks, head, at, seen)
+                for tile in range(tiles):
+                    if at < ends[tile, lanes - 1] and begins[tile, 0] < at + seen:
+                        score_panel(scores, panel[0], turned[tile], seen, settings[1])
+                        hide(scores, begins[tile], ends[tile], at)
+                        weigh(scores, _PANEL, tops[tile], totals[tile], factors)
+                        scale_rows(mixed[tile], factors)
+                        wide(mixed[tile], panel[2], scores)
+            for tile in range(tiles):
+                end_tile(out, mixed[tile], totals[tile], results, heads, head, low + tile * lanes)
+
+
+@inner_njit
+def begin_tile(turned: Reals, rows: Reals, queries: Reals, heads: Int, head: Int, first: Int, scale: Any) -> None:
+    """turned[:, lane] = scale * a query: those of a token lie side by side; the last one again where there are no more.
+
+    rows: [lanes, size], room
+    first: which of all the queries of this head of keys, token by token, is in the first lane
+    """
+    group = queries.shape[1] // heads
+    last = queries.shape[0] * group - 1
+    for lane in range(rows.shape[0]):
+        number = min(first + lane, last)
+        query = queries[number // group, head * group + number % group]
+        for i in range(rows.shape[1]):
+            rows[lane, i] = query[i] * scale
+    to_columns(turned, rows, rows.shape[0], rows.shape[1])
+
+
+@inner_njit
+def begin_sums(mixed: Reals, tops: Reals, totals: Reals, sinks: Reals, heads: Int, head: Int, first: Int) -> None:
+    """Sums of nothing, or of sinks."""
+    for i in range(mixed.shape[0]):
+        for lane in range(mixed.shape[1]):
+            mixed[i, lane] = 0
+    group = sinks.size // heads
+    for lane in range(tops.size):
+        tops[lane] = _UNSEEN if group == 0 else sinks[head * group + (first + lane) % group]
+        totals[lane] = 0 if group == 0 else 1
+
+
+@inner_njit
+def find_reach(
+    begins: Ints, ends: Ints, start: Int, tokens: Int, count: Int, first: Int, window: Int, chunk: Int
+) -> None:
+    """Which tokens of its text the query in each lane sees: from `begins` on, up to `ends`."""
+    for lane in range(begins.size):
+        end = start + min(first + lane, count - 1) // (count // tokens) + 1
+        begin = 0
+        if window > 0:
+            begin = max(begin, end - window)
+        if chunk > 0:
+            begin = max(begin, (end - 1) // chunk * chunk)
+        begins[lane], ends[lane] = begin, end
+
+
+@inner_njit
+def load_panel(
+    panel: tuple[Reals, Reals, Reals], keys: Reals, values: Reals, blocks: Ints, head: Int, at: Int, seen: Int
+) -> None:
+    """Keys [_PANEL, size] of tokens `at` ... of a text, and values turned, [depth, _PANEL]; zeros of those not seen."""
+    own, beside, across = panel
+    room = keys.shape[2]
+    for j in range(seen):
+        block, place = blocks[(at + j) // room], (at + j) % room
+        key, value = keys[block, head, place], values[block, head, place]
+        for i in range(key.size):
+            own[j, i] = key[i]
+        for i in range(value.size):
+            beside[j, i] = value[i]
+    for j in range(seen, _PANEL):
+        for i in range(beside.shape[1]):
+            beside[j, i] = 0
+    to_columns(across, beside, _PANEL, beside.shape[1])
+
+
+@inner_njit
+def score_panel(scores: Reals, keys: Reals, turned: Reals, seen: Int, cap: Any) -> None:
+    """scores[j] = keys[j] @ turned, and under the cap, of the first `seen` keys; 0 of the others."""
+    for j in range(scores.shape[0]):
+        for lane in range(scores.shape[1]):
+            scores[j, lane] = 0
+    wide(scores[:seen], keys[:seen], turned)
+    if cap > 0:
+        cap_scores(scores[:seen], scores.shape[1], cap)
+
+
+@inner_njit
+def hide(scores: Reals, begins: Ints, ends: Ints, at: Int) -> None:
+    """Leave no weight to what a query does not see; lanes see the more the later they are, and no less far."""
+    if begins[begins.size - 1] <= at and ends[0] >= at + scores.shape[0]:
+        return
+    for j in range(scores.shape[0]):
+        for lane in range(scores.shape[1]):
+            if not begins[lane] <= at + j < ends[lane]:
+                scores[j, lane] = _UNSEEN
+
+
+@inner_njit
+def scale_rows(mixed: Reals, factors: Reals) -> None:
+    """Sums of before, as they count now."""
+    for i in range(mixed.shape[0]):
+        for lane in range(factors.size):
+            mixed[i, lane] *= factors[lane]
+
+
+@inner_njit
+def end_tile(out: Reals, mixed: Reals, totals: Reals, results: Reals, heads: Int, head: Int, first: Int) -> None:
+    """Put what the queries of a tile get to where it belongs; results: [lanes, depth], room."""
+    group = out.shape[1] // heads
+    to_rows(results, mixed, results.shape[0], results.shape[1])
+    for lane in range(min(results.shape[0], out.shape[0] * group - first)):
+        number = first + lane
+        line = out[number // group, head * group + number % group]
+        factor = totals.dtype.type(1) / totals[lane]
+        for i in range(line.size):
+            line[i] = results[lane, i] * factor
