@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..engine.decode.requests import requests_of
 from ..engine.decode.row import Request as RowRequest
@@ -28,7 +28,10 @@ from .settings import Settings
 from .texts.relay import Relay
 from .texts.run import Run
 
+T = TypeVar("T")
 ENTERING = 2
+MOST_ASIDE = 64
+"""So many requests may wait for work that is beside all texts; then 429."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,8 @@ class Service:
         self.texts = 0
         self.is_draining = False
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
+        self._aside = ThreadPoolExecutor(1, "trellm aside")
+        self._waiting_aside = 0
         tokens = (len(token) for token in model.vocabulary.tokens if token)
         self._longest_token = max(tokens, default=1)
 
@@ -89,6 +94,7 @@ class Service:
         self.compiler.close()
         self.relay.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._aside.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
 
     def check_model(self, name: str) -> None:
@@ -131,6 +137,20 @@ class Service:
             return await loop.run_in_executor(self._pool, self._ids, messages, 0, extras, ("messages",))
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """What comes of work that may take seconds: one after the other, in a thread that nothing else waits for.
+
+        Raises what it raises, and ApiError where much waits.
+        """
+        if self._waiting_aside >= MOST_ASIDE:
+            self.metrics.refuse("aside")
+            raise busy(f"{self._waiting_aside} requests wait to be looked at; try again")
+        self._waiting_aside += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+        finally:
+            self._waiting_aside -= 1
 
     async def run(self, task: Task, work: Work) -> Run:
         """Let the texts of a request run. Raises ApiError, before anything runs."""

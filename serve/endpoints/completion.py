@@ -13,7 +13,7 @@ from ..bodies import read
 from ..constraints.constraint import Constraint
 from ..requests.completion import Completion
 from ..service import Service
-from .events import EventStream, answer_of, event, while_connected
+from .events import EventStream, answer_of, event, while_connected, written
 from .scores import of_completion, scores_of
 from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
@@ -31,13 +31,12 @@ async def completion(request: Request) -> Response:
     if asked.is_streamed:
         head = _head(begun)
         return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
-    results = await whole(request, begun)
     vocabulary = service.model.vocabulary
-    choices = (
-        _choice(index, result.text, of_completion(scores_of(result), vocabulary), result)
-        for index, result in enumerate(results)
-    )
-    return await answer_of(_head(begun), choices, lambda: begun.usage)
+
+    def choice(index: int, result: Generation[Any]) -> bytes:
+        return b"".join(written(_choice(index, result.text, of_completion(scores_of(result), vocabulary), result)))
+
+    return answer_of(_head(begun), await whole(request, begun, choice), begun.usage)
 
 
 def _head(begun: Begun) -> dict[str, Any]:
