@@ -18,6 +18,7 @@ from ..engine.models.protocol import Model, SourceModel
 from ..engine.options import Options
 from ..engine.prompts.encoding import Extras, ids_of, written
 from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
+from ..engine.prompts.verbatim import Verbatim
 from ..errors import BudgetError, TrellmError
 from .constraints.compiler import Compiler, weight
 from .constraints.constraint import Constraint
@@ -27,6 +28,7 @@ from .metrics import Metrics
 from .settings import Settings
 from .texts.relay import Relay
 from .texts.run import Run
+from .trimming import Trimmer
 
 T = TypeVar("T")
 ENTERING = 2
@@ -40,6 +42,7 @@ class Work:
 
     options: of the engine but for max_tokens; budget, budget_field: that, and which field says it
     place: of the prompts in the request; texts: for each prompt
+    is_verbatim: whether special tokens that messages name are text
     """
 
     prompts: Sequence[Prompt]
@@ -49,6 +52,7 @@ class Work:
     place: Place
     texts: int
     is_streamed: bool
+    is_verbatim: bool
 
 
 class Ticket:
@@ -80,17 +84,21 @@ class Service:
         self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy)
         self.relay = Relay(self.engine, metrics)
         self.form = Form.of(model)
+        self.verbatim = Verbatim(model)
         self.created = int(time.time())
         self.texts = 0
         self.is_draining = False
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
         self._aside = ThreadPoolExecutor(1, "trellm aside")
         self._waiting_aside = 0
+        self._admitted = 0
+        self._trimmer = Trimmer(lambda: self._admitted + self.compiler.begun)
         tokens = (len(token) for token in model.vocabulary.tokens if token)
         self._longest_token = max(tokens, default=1)
 
     def close(self) -> None:
         """End all that runs."""
+        self._trimmer.close()
         self.compiler.close()
         self.relay.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -118,6 +126,7 @@ class Service:
             self.metrics.refuse("texts")
             raise busy(f"{self.texts:,} texts are on their way, of {self.settings.texts:,} that may be; try again")
         self.texts += texts
+        self._admitted += 1
         self.metrics.running.set(self.texts)
         return Ticket(self, texts)
 
@@ -129,12 +138,14 @@ class Service:
             goals = ("trellm", "include") if constraint.goals else ()
             raise of_constraint(error, constraint.place or goals) from None
 
-    async def ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> tuple[int, ...]:
+    async def ids(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, *, is_verbatim: bool
+    ) -> tuple[int, ...]:
         """The tokens of a chat, as its template writes it. Raises ApiError."""
         extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._pool, self._ids, messages, 0, extras, ("messages",))
+            return await loop.run_in_executor(self._pool, self._ids, messages, 0, extras, ("messages",), is_verbatim)
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
@@ -188,7 +199,7 @@ class Service:
         found: list[RowRequest] = []
         total = 0
         for number, prompt in enumerate(work.prompts):
-            ids = self._ids(prompt, number, work.options.extras, work.place)
+            ids = self._ids(prompt, number, work.options.extras, work.place, work.is_verbatim)
             total += len(ids)
             job = task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, work.options.include)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
@@ -206,11 +217,13 @@ class Service:
         room = min(most, self.model.context - prompt)
         return room if room >= max(needed, 1) else None
 
-    def _ids(self, prompt: Prompt, number: int, extras: Extras, place: Place) -> tuple[int, ...]:
+    def _ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, is_verbatim: bool) -> tuple[int, ...]:
         """The tokens of a prompt. Raises OptionError, and ApiError for one that is certainly too long."""
         context = self.model.source_context if isinstance(self.model, SourceModel) else self.model.context
         if context is not None:
             self._check_length(prompt, number, extras, place, context)
+        if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
+            return self.verbatim.ids(prompt, number, extras)
         return ids_of(self.model, prompt, number, extras)
 
     def _check_length(self, prompt: Prompt, number: int, extras: Extras, place: Place, context: int) -> None:

@@ -77,7 +77,7 @@ class _Work(Generic[T]):
 class Compiler:
     """Makes what requests need of constraints. All but `close` is for the event loop.
 
-    is_busy: whether texts are being written, which compilation would hold up
+    is_busy: whether texts are being written, which compilation would hold up; begun: how many have been compiled so far
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, is_busy: Callable[[], bool] = lambda: False) -> None:
@@ -88,6 +88,7 @@ class Compiler:
         self._works: dict[Hashable, _Work[Any]] = {}
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int]] = OrderedDict()
         self._held = 0
+        self.begun = 0
         self._refused: OrderedDict[Hashable, TrellmError] = OrderedDict()
 
     async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> T:
@@ -127,6 +128,7 @@ class Compiler:
         work: _Work[T] = _Work(make, self._settings.compile_seconds, self._turns, self._metrics)
         work.future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._works[key] = work
+        self.begun += 1
 
         def end(future: asyncio.Future[T]) -> None:
             if self._works.get(key) is work:

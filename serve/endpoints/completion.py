@@ -11,6 +11,7 @@ from starlette.responses import Response
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import Constraint
+from ..errors import ApiError
 from ..requests.completion import Completion
 from ..service import Service
 from .events import EventStream, answer_of, event, while_connected, written
@@ -23,6 +24,11 @@ async def completion(request: Request) -> Response:
     service: Service = request.app.state.service
     asked = await read(request, Completion, service.settings.body_bytes)
     prompts = asked.prompts
+    if asked.trellm.special_tokens is False:
+        said = (
+            "trellm.special_tokens is for messages; a prompt is what a template would write, and names are tokens there"
+        )
+        raise ApiError(said, ("trellm", "special_tokens"))
 
     async def prepare(constraint: Constraint) -> Prepared:
         return Prepared(await service.generator(constraint), prompts)

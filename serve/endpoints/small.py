@@ -9,7 +9,6 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...engine.models.protocol import Model
 from ...engine.prompts.encoding import ids_of
 from ...engine.prompts.given import Prompt
 from ...errors import TrellmError
@@ -61,16 +60,17 @@ async def tokenize(request: Request) -> Response:
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
     chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
     given = asked.prompt if asked.prompt is not None else chat
-    work = service.aside(partial(_tokenized, service.model, given, asked.return_token_strs))
+    work = service.aside(partial(_tokenized, service, given, asked.return_token_strs))
     try:
         return LargeAnswer(await while_connected(request, work))
     except TrellmError as error:
         raise of_request(error, ("prompt",) if asked.messages is None else ("messages",)) from None
 
 
-def _tokenized(model: Model, given: Prompt, with_texts: bool) -> list[bytes]:
+def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]:
     """What is said of the tokens, which may be millions, in parts."""
-    ids = ids_of(model, given, 0, {})
+    model = service.model
+    ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
     said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": list(ids)}
     if with_texts:
         texts = model.vocabulary.tokens

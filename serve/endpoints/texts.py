@@ -232,6 +232,7 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
             place=place,
             texts=options.search.n,
             is_streamed=is_streamed,
+            is_verbatim=not asked.trellm.special_tokens,
         )
         run = await service.run(prepared.task, work)
     except BaseException:

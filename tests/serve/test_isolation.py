@@ -15,6 +15,7 @@ import pytest
 from trellm import models
 from trellm.errors import LimitError, PatternError
 from trellm.guides.limits import Limits, Meter, spend
+from trellm.serve import trimming
 from trellm.serve.constraints.compiler import Compiler
 from trellm.serve.errors import ApiError
 from trellm.serve.metrics import Metrics
@@ -195,6 +196,37 @@ def test_what_is_kept_has_a_weight() -> None:
         return times
 
     assert asyncio.run(run()) == [1, 2, 3, 2]  # 2 was what had not been used for longest when 3 came
+
+
+def test_free_memory_is_given_back_where_something_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, threads = 0, list[str]()
+
+    async def until_trimmed(times: int) -> bool:
+        for _ in range(100):
+            if len(threads) >= times:
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    async def run() -> None:
+        nonlocal done
+        assert trimming._trim() is None or trimming._trim()() in (0, 1)  # type: ignore[misc]
+        monkeypatch.setattr(trimming, "_trim", lambda: lambda: threads.append(threading.current_thread().name))
+        trimmer = trimming.Trimmer(lambda: done, 0.01)
+        await asyncio.sleep(0.1)
+        assert not threads
+        done = 1
+        assert await until_trimmed(1)
+        await asyncio.sleep(0.1)
+        assert len(threads) == 1
+        done = 2
+        assert await until_trimmed(2)
+        trimmer.close()
+        done = 3
+        await asyncio.sleep(0.1)
+        assert len(threads) == 2 and "MainThread" not in threads
+
+    asyncio.run(run())
 
 
 def test_refusals_are_remembered() -> None:
