@@ -1,7 +1,7 @@
-"""Chats of strangers: where a message names a special token, such as <|im_end|>, that is text, and begins no new turn.
+"""Chats of strangers: where a message names a special token, such as <|im_end|>, that is text, and begins no turn.
 
-A template writes a text, of which the tokenizer cannot know who wrote what. Names of special tokens in what callers gave
-are therefore written letter by letter with a mark between them, so that those without are the template's own. What
+A template writes a text, of which the tokenizer cannot know who wrote what. Names of special tokens in what callers
+gave are therefore written letter by letter with a mark between them, so that those without are the template's own. What
 stands between two of these, and has marks, is encoded without special tokens; all else as ever.
 """
 
@@ -40,7 +40,7 @@ class Verbatim:
         self._name = re.compile("|".join(map(re.escape, names))) if names else None
 
     def ids(self, messages: Any, number: int, extras: Extras) -> Ids:
-        """The tokens of a chat, see `ids_of`. Raises OptionError, also where the tokenizer knows a name from no text."""
+        """The tokens of a chat, see `ids_of`. Raises OptionError, also where names can be no text."""
         if self._name is None or not self._is_named((messages, extras)):
             return ids_of(self._model, messages, number, extras)
         what = f"prompt {number}"

@@ -25,9 +25,7 @@ async def completion(request: Request) -> Response:
     asked = await read(request, Completion, service.settings.body_bytes)
     prompts = asked.prompts
     if asked.trellm.special_tokens is False:
-        said = (
-            "trellm.special_tokens is for messages; a prompt is what a template would write, and names are tokens there"
-        )
+        said = "trellm.special_tokens is for messages; a prompt is what a template would write, where names are tokens"
         raise ApiError(said, ("trellm", "special_tokens"))
 
     async def prepare(constraint: Constraint) -> Prepared:

@@ -29,6 +29,7 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
             body = {"model": "tiny", "prompt": "a", "max_tokens": 3, "temperature": 0}
             assert http.post("/v1/completions", json=body).json()["usage"]["completion_tokens"] <= 3
             assert http.post("/v1/completions", json=body, headers={"Authorization": ""}).status_code == 401
+            assert http.get("/v1/models", headers={"Host": "rebound.example"}).status_code == 403
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         assert process.wait(60) == 143
@@ -43,14 +44,37 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
         (["--memory", "much"], "'much' is no amount of memory"),
         (["--compile-seconds", "0"], "a number above 0 is needed"),
         (["--replicas", "2"], "--replicas and --gpus are for replicas of Ray; add --ray"),
+        (["--dtype", "bfloat16", "--port", "TAKEN"], "--dtype is for models that are named"),
+        (["ziplm:notes.txt", "--device", "cpu", "--port", "TAKEN"], "ziplm has neither"),
         (["--ray", "--replicas", "3-2"], "the least and the most, such as 1-8"),
         (["--ray", "--port", "0"], "Ray needs to be told a port"),
         (["ziplm:notes.txt", "--ray"], "replicas load models of transformers, or the small one"),
     ],
 )
 def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", *arguments]) == 2
+    """Those that stand in the command before the port is looked at."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", *(port if each == "TAKEN" else each for each in arguments)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hosts"),
+    [
+        ([], ("localhost",)),
+        (["--host", "::1"], ("localhost",)),
+        (["--host", "0.0.0.0"], ()),
+        (["--host", "models.example"], ()),
+        (["--allow-host", "a.example", "--allow-host", "b"], ("a.example", "b")),
+    ],
+)
+def test_names_to_be_asked_by(arguments: list[str], hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr("trellm.serve.ray.deployment", lambda model, settings, **options: given.append(settings))
+    monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: None)
+    assert main(["serve", "--ray", *arguments]) == 0
+    assert given[0].hosts == hosts
 
 
 def test_by_ray(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

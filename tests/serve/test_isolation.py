@@ -252,7 +252,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with keys, that a page of one other origin may ask."""
     file = tmp_path_factory.mktemp("keys") / "keys.txt"
     file.write_text("# ours\n\nsecret-one\nsecret-two\n")
-    yield from running(models.small(), replace(SETTINGS, keys=keys_of(str(file)), origins=("https://page.example",)))
+    origins, hosts = ("https://page.example",), ("localhost", "Models.example")
+    yield from running(models.small(), replace(SETTINGS, keys=keys_of(str(file)), origins=origins, hosts=hosts))
 
 
 def test_keys(guarded: Running) -> None:
@@ -272,6 +273,25 @@ def test_pages_of_other_origins(guarded: Running, server: Running) -> None:
     refused = guarded.http.options("/v1/completions", headers={**asked, "Origin": "https://other.example"})
     assert "access-control-allow-origin" not in refused.headers
     assert "access-control-allow-origin" not in server.http.options("/v1/completions", headers=asked).headers
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, 200) for host in ("127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "192.168.0.7", "localhost:8000")),
+        *((host, 200) for host in ("a.localhost", "models.example:80", "MODELS.example.", "")),
+        *((host, 403) for host in ("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.nip.io")),
+        *((host, 403) for host in ("notlocalhost", "127.1.evil", "[::1", "user@evil.example")),
+    ],
+)
+def test_names_that_a_server_is_asked_by(guarded: Running, host: str, status: int) -> None:
+    """A page on the internet whose name leads to this machine reads nothing, not even the page of the server."""
+    headers = {"Host": host, "Authorization": "Bearer secret-one"}
+    for path in ("/v1/models", "/"):
+        answer = guarded.http.get(path, headers=headers)
+        assert answer.status_code == status
+        assert status == 200 or answer.json()["error"]["code"] == "host_not_allowed"
+    assert guarded.http.get("/health/live", headers=headers).status_code == 200
 
 
 def test_draining() -> None:

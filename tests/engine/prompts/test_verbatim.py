@@ -1,8 +1,8 @@
-"""Special tokens that somebody names in a message: text, whatever is around them, and the model's reading of the rest."""
+"""Special tokens that somebody names in a message are text, whatever is around them; the rest is read as ever."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -96,7 +96,11 @@ def test_threads_do_not_tell_each_other_what_is_special(model: DecoderModel, ver
 class Words:
     """A tokenizer that reads the name of a special token as that whatever one says."""
 
-    added_tokens_decoder = {2: AddedToken("<e>", special=True), 3: AddedToken("e", special=True), 4: AddedToken("w")}
+    added_tokens_decoder: ClassVar[Any] = {
+        2: AddedToken("<e>", special=True),
+        3: AddedToken("e", special=True),
+        4: AddedToken("w"),
+    }
     chat_template = ""
 
     def encode(self, text: str, **options: Any) -> list[int]:
