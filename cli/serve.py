@@ -69,6 +69,13 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--max-work", type=click.IntRange(1), help="Most steps of work of a constraint at a time.")
 @click.option("--max-constraint-memory", type=Size(), help="Most memory of a constraint. [default: 256MiB]")
 @click.option(
+    "--kept-constraints",
+    type=Size(),
+    default="1GiB",
+    show_default=True,
+    help="Most memory of compiled constraints that are kept for those who ask again.",
+)
+@click.option(
     "--compile-seconds",
     type=Number(0, above=True),
     default=10.0,
@@ -104,6 +111,7 @@ def serve(
     max_output: int,
     max_work: int | None,
     max_constraint_memory: int | None,
+    kept_constraints: int,
     compile_seconds: float,
     drain_seconds: float,
     ray: bool,
@@ -143,6 +151,7 @@ def serve(
         texts=max_texts,
         output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
+        kept_bytes=kept_constraints,
         compile_seconds=compile_seconds,
         drain_seconds=drain_seconds,
     )

@@ -19,19 +19,21 @@ from ..engine.options import Options
 from ..engine.prompts.encoding import Extras, ids_of, written
 from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
 from ..engine.prompts.verbatim import Verbatim
-from ..errors import BudgetError, TrellmError
+from ..errors import BudgetError, Cancelled, TrellmError
 from .constraints.compiler import Compiler, weight
 from .constraints.constraint import Constraint
 from .errors import ApiError, Place, busy, of_constraint, of_request, too_long
 from .forms import Form
 from .metrics import Metrics
 from .settings import Settings
-from .texts.relay import Relay
+from .texts.relay import SHUT_DOWN, Relay
 from .texts.run import Run
 from .trimming import Trimmer
 
 T = TypeVar("T")
 ENTERING = 2
+SHORT = 1024
+"""Characters of a prompt that is short."""
 MOST_ASIDE = 64
 """So many requests may wait for work that is beside all texts; then 429."""
 
@@ -73,6 +75,7 @@ class Service:
     """Made and used on the event loop.
 
     texts: how many are on their way, over all requests; is_draining: whether no more are taken
+    is_cut: whether those that were on their way have been ended too
     """
 
     def __init__(self, model: Model, settings: Settings, metrics: Metrics, memory: int | None = None) -> None:
@@ -81,13 +84,13 @@ class Service:
         self.metrics = metrics
         self.engine = Engine.of(model) if memory is None else Engine(model, memory=memory)
         self.engine.start()
-        self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy)
         self.relay = Relay(self.engine, metrics)
+        self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy, lambda: self.relay.writing)
         self.form = Form.of(model)
         self.verbatim = Verbatim(model)
         self.created = int(time.time())
         self.texts = 0
-        self.is_draining = False
+        self.is_draining = self.is_cut = False
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
         self._aside = ThreadPoolExecutor(1, "trellm aside")
         self._waiting_aside = 0
@@ -104,6 +107,12 @@ class Service:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._aside.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
+
+    def cut(self) -> None:
+        """Let all that is under way end with an error."""
+        self.is_cut = True
+        self.compiler.cut()
+        self.relay.cut()
 
     def check_model(self, name: str) -> None:
         """Raise ApiError for a model that there is not."""
@@ -165,6 +174,10 @@ class Service:
 
     async def run(self, task: Task, work: Work) -> Run:
         """Let the texts of a request run. Raises ApiError, before anything runs."""
+        if self.is_cut:
+            raise of_request(Cancelled(SHUT_DOWN))
+        if self._is_short(task, work):  # another thread would take longer to begin than to be done
+            return self._enter(task, work)
         entering = asyncio.get_running_loop().run_in_executor(self._pool, self._enter, task, work)
         try:
             return await asyncio.shield(entering)
@@ -174,6 +187,14 @@ class Service:
 
     def _maker(self, constraint: Constraint) -> Callable[[], Generator[Any]]:
         return lambda: constraint.generator(self.model, self.settings.limits)
+
+    def _is_short(self, task: Task, work: Work) -> bool:
+        """Whether the prompts of a request are tokens in no time, and nothing is worked out for their texts."""
+        if len(work.prompts) > 1 or getattr(task, "guide", None) is not None or work.options.include:
+            return False
+        prompt = work.prompts[0]
+        several = (prompt,) if isinstance(prompt, str | tuple) else [str(each) for each in prompt]
+        return sum(map(len, several)) < SHORT
 
     def _drop(self, entering: asyncio.Future[Run]) -> None:
         """What entered while its client went away."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ from trellm.serve.settings import Settings, keys_of
 
 from .conftest import SETTINGS, Running, running
 
+SHORT: dict[str, Any] = {"model": "small", "prompt": "a", "max_tokens": 2}
 LONG: dict[str, Any] = {"model": "small", "prompt": "Write.", "regex": "[a-z ]{900}", "max_tokens": 950}
 
 
@@ -317,6 +319,53 @@ def test_draining() -> None:
         next(servers)
     reading.join(60)
     assert pieces[-1] == "data: [DONE]"
+
+
+def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams have an event that says so, others are 503, and so is what was still compiled."""
+    servers = running(models.small(), replace(SETTINGS, drain_seconds=0.3))
+    server = next(servers)
+    monkeypatch.setattr("trellm.serve.constraints.constraint.ChoiceGuide", lambda *given, **options: forever())
+    texts: list[str] = []
+
+    def read(body: dict[str, Any]) -> None:
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=100) as answer:
+            texts.append("")
+            number = len(texts) - 1
+            for piece in answer.iter_text():
+                texts[number] += piece
+
+    bodies = [LONG | {"stream": number % 2 == 0, "n": 4} for number in range(4)] + [SHORT | {"guided_choice": ["a"]}]
+    threads = [threading.Thread(target=read, args=(body,)) for body in bodies]
+    for thread in threads:
+        thread.start()
+    until(lambda: server.service.relay.writing == 16 and bool(server.service.compiler._works))
+    server.http.close()
+    with contextlib.suppress(StopIteration):
+        next(servers)
+    for thread in threads:
+        thread.join(60)
+    assert len(texts) == 5
+    for text in texts:
+        error = json.loads(text.rstrip().rpartition("\n\n")[2].removeprefix("data: "))["error"]
+        assert error["code"] == "cancelled"
+    assert sum(text.startswith("data: ") for text in texts) == 2
+    assert server.service.relay.writing == server.service.texts == 0
+
+
+def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
+    """Nobody can tell half a connection that is closed from all of it; its row is free, and its connection closed."""
+    data = json.dumps({**LONG, "stream": True, "n": 4}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+    with socket.create_connection(("127.0.0.1", server.http.base_url.port or 0), timeout=60) as line:
+        line.sendall(head.encode() + b"\r\n\r\n" + data)
+        assert line.recv(1 << 16)
+        line.shutdown(socket.SHUT_WR)
+        received = b"begun"
+        while received:
+            received = line.recv(1 << 16)
+    until(lambda: server.service.texts == server.service.relay.writing == 0)
+    until(lambda: server.service.engine.held_bytes == 0)
 
 
 def test_requests_that_do_not_come_to_an_end() -> None:
