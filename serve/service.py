@@ -32,8 +32,6 @@ from .trimming import Trimmer
 
 T = TypeVar("T")
 ENTERING = 2
-SHORT = 1024
-"""Characters of a prompt that is short."""
 MOST_ASIDE = 64
 """So many requests may wait for work that is beside all texts; then 429."""
 
@@ -176,8 +174,6 @@ class Service:
         """Let the texts of a request run. Raises ApiError, before anything runs."""
         if self.is_cut:
             raise of_request(Cancelled(SHUT_DOWN))
-        if self._is_short(task, work):  # another thread would take longer to begin than to be done
-            return self._enter(task, work)
         entering = asyncio.get_running_loop().run_in_executor(self._pool, self._enter, task, work)
         try:
             return await asyncio.shield(entering)
@@ -187,14 +183,6 @@ class Service:
 
     def _maker(self, constraint: Constraint) -> Callable[[], Generator[Any]]:
         return lambda: constraint.generator(self.model, self.settings.limits)
-
-    def _is_short(self, task: Task, work: Work) -> bool:
-        """Whether the prompts of a request are tokens in no time, and nothing is worked out for their texts."""
-        if len(work.prompts) > 1 or getattr(task, "guide", None) is not None or work.options.include:
-            return False
-        prompt = work.prompts[0]
-        several = (prompt,) if isinstance(prompt, str | tuple) else [str(each) for each in prompt]
-        return sum(map(len, several)) < SHORT
 
     def _drop(self, entering: asyncio.Future[Run]) -> None:
         """What entered while its client went away."""
