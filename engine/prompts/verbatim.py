@@ -93,7 +93,8 @@ class Verbatim:
         return [each for each in re.split(f"({self._name.pattern})", text) if each]
 
     def _usual(self, text: str) -> list[int]:
-        return list(self._model.tokenizer.encode(text, add_special_tokens=False)) if text else []
+        tokenizer: Any = self._model.tokenizer
+        return list(tokenizer.encode(text, add_special_tokens=False)) if text else []
 
     def _plain(self, text: str, what: str) -> list[int]:
         """The tokens of a text in which no name means anything. Raises OptionError."""
