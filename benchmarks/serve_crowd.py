@@ -1,6 +1,6 @@
 """A crowd of clients at `trellm serve` with the small model: statuses, latencies, memory, and whether JSON is valid.
 
-    python benchmarks/serve_crowd.py [--clients 1000] [--minutes 10] [--save]
+    python benchmarks/serve_crowd.py [--clients 1000] [--minutes 10] [--memory 256MiB] [--save]
 
 Every client asks again as soon as it has its answer, or after a second where it is told to come again (429), until the
 time is over; a quarter of the requests is free, the others ask for JSON of one or of a hundred schemas, every other one
@@ -125,7 +125,7 @@ def row(name: str, crowd: Crowd, seconds: float, memory: Sequence[tuple[float, f
     answers = [answer for _, answer in crowd.answers]
     wrong = crowd.wrong()
     found: dict[str, Any] = {
-        "load": name,
+        "arrivals": name,
         "seconds": round(seconds, 1),
         "answers": len(answers),
         "refused_429": crowd.statuses[429],
@@ -148,9 +148,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--memory", default="256MiB", help="for keys and values, kept as long as there is room")
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
-    with started(*ours(None)) as server:
+    with started(*ours(None, "--memory", given.memory)) as server:
         crowd, begin = Crowd(server), time.perf_counter()
         memory = asyncio.run(closed(crowd, server, given.clients, 60 * given.minutes))
         seconds = time.perf_counter() - begin

@@ -16,20 +16,25 @@ if TYPE_CHECKING:
 ZIP = "ziplm:"
 
 
+def check_model(name: str | None, device: str | None, dtype: str | None) -> None:
+    """Raise UsageError for what no such model can be loaded with, before anything is loaded or begun."""
+    if name is None and dtype:
+        raise click.UsageError("--dtype is for models that are named; the small one of the package runs in float32")
+    if name is not None and name.startswith(ZIP) and (device or dtype):
+        raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
+
+
 def load_model(name: str | None, device: str | None, dtype: str | None) -> Model:
     """`ziplm:FILE`, a name or path for the transformers library, or None for the small model of the package."""
     from ..engine import models
 
+    check_model(name, device, dtype)
     if name is None:
-        if dtype:
-            raise click.UsageError("--dtype is for models of --model; the small one of the package runs in float32")
         try:
             return models.small(device=device)
         except OptionError as error:
             raise click.UsageError(in_flags(str(error))) from None
     if name.startswith(ZIP):
-        if device or dtype:
-            raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
         return _zip_model(name.removeprefix(ZIP))
     try:
         return models.transformers(name, device=device, dtype=dtype)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import click
 
 from .ending import ending
 from .flags import Number, Size
-from .models import ZIP, load_model
+from .models import ZIP, check_model, load_model
 from .warmup import warm
 
 if TYPE_CHECKING:
     from ..serve.settings import Settings
 
+LOCAL = ("localhost",)
 EXTRA = "starlette, uvicorn, pydantic and prometheus_client are needed: pip install 'trellm[serve]'"
+
+
+def _is_local(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _replicas(context: click.Context, parameter: click.Parameter, given: str | None) -> int | tuple[int, int] | None:
@@ -41,6 +51,10 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option(
     "--cors", "origins", multiple=True, metavar="ORIGIN", help="Web pages of this origin may ask; repeat the option."
 )
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name to be asked for by, besides localhost and "
+    "addresses; repeat the option. [default: any where --host is not of this machine alone]",
+)  # fmt: skip
 @click.option("--max-body", type=Size(), default="4MiB", show_default=True, help="Most bytes of a request.")
 @click.option(
     "--max-texts", type=click.IntRange(1), default=1024, show_default=True, help="Most texts on their way; then 429."
@@ -54,6 +68,13 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 )
 @click.option("--max-work", type=click.IntRange(1), help="Most steps of work of a constraint at a time.")
 @click.option("--max-constraint-memory", type=Size(), help="Most memory of a constraint. [default: 256MiB]")
+@click.option(
+    "--kept-constraints",
+    type=Size(),
+    default="1GiB",
+    show_default=True,
+    help="Most memory of compiled constraints that are kept for those who ask again.",
+)
 @click.option(
     "--compile-seconds",
     type=Number(0, above=True),
@@ -84,11 +105,13 @@ def serve(
     dtype: str | None,
     api_key_file: str | None,
     origins: tuple[str, ...],
+    hosts: tuple[str, ...],
     max_body: int,
     max_texts: int,
     max_output: int,
     max_work: int | None,
     max_constraint_memory: int | None,
+    kept_constraints: int,
     compile_seconds: float,
     drain_seconds: float,
     ray: bool,
@@ -116,16 +139,19 @@ def serve(
         raise click.UsageError(f"{error.name} is absent; {EXTRA}") from None
     from ..guides.limits import Limits
 
+    check_model(model, device, dtype)
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
     settings = Settings(
         name=name or model or "small",
         aliases=alias,
         keys=() if api_key_file is None else keys_of(api_key_file),
         origins=origins,
+        hosts=hosts or (LOCAL if _is_local(host) else ()),
         body_bytes=max_body,
         texts=max_texts,
         output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
+        kept_bytes=kept_constraints,
         compile_seconds=compile_seconds,
         drain_seconds=drain_seconds,
     )

@@ -32,8 +32,9 @@ def new_lock() -> Any:
     lock = threading.RLock()
     if len(_locks) >= _State.most:
         # Here, not when a lock goes: what is done then cannot be broken off by Ctrl-C, which would be lost.
-        for number, each in list(_locks.items()):
-            if each() is None:
+        # A copy is made in one go; a list of pairs is not, between which the collector may let other threads add some.
+        for number, each in _locks.copy().items():
+            if each() is None and _locks.get(number) is each:
                 _locks.pop(number, None)
         _State.most = max(FEW, 2 * len(_locks))
     _locks[id(lock)] = weakref.ref(lock)

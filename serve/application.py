@@ -50,7 +50,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
         finally:
             service.close()
 
-    guards = [Middleware(Guard, keys=chosen.keys, metrics=metrics)]
+    guards = [Middleware(Guard, keys=chosen.keys, hosts=chosen.hosts, metrics=metrics)]
     if chosen.origins:
         cors = Middleware(
             CORSMiddleware,

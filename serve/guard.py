@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,16 +14,21 @@ from .endpoints.events import Answer
 from .errors import ApiError
 from .metrics import Metrics
 
-OPEN = frozenset({"/", "/health", "/health/live", "/health/ready"})
+HEALTH = frozenset({"/health", "/health/live", "/health/ready"})
+OPEN = HEALTH | {"/"}
 """What needs no key: it says nothing but that the server is there, and the page asks for a key itself."""
 HEADER_BYTES = 32 << 10
 
 
 class Guard:
-    """Asks for a key where there are any, compares it in constant time, and counts answers."""
+    """Asks for a key where there are any, compares it in constant time, and counts answers.
 
-    def __init__(self, app: ASGIApp, keys: Sequence[str], metrics: Metrics) -> None:
+    hosts: names by which the server may be asked for, besides addresses; empty for any
+    """
+
+    def __init__(self, app: ASGIApp, keys: Sequence[str], hosts: Sequence[str], metrics: Metrics) -> None:
         self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
         self._keys = [key.encode() for key in keys]
         self._metrics = metrics
 
@@ -55,9 +62,31 @@ class Guard:
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
             said = "the headers have both Content-Length and Transfer-Encoding, of which a request may have one"
             return ApiError(said, code="invalid_http", headers=close)
+        if self._hosts and scope["path"] not in HEALTH and (name := self._strange(Headers(scope=scope))) is not None:
+            said = (
+                f"this server is not asked for by the name {name[:200]!r}, as the header Host has it: a page on the "
+                "internet may have given its own name the address of this machine. Ask by address, or begin the "
+                "server with --allow-host"
+            )
+            return ApiError(said, status=403, code="host_not_allowed")
         if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
             said = "the header Authorization: Bearer KEY is missing, or has no key of this server"
             return ApiError(said, status=401, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+        return None
+
+    def _strange(self, headers: Headers) -> str | None:
+        """The name by which the server is asked for, if it should not be; whoever rebinds one cannot choose another."""
+        given = headers.get("host", "")
+        try:
+            name = (urlsplit(f"//{given}").hostname or "").removesuffix(".")
+        except ValueError:
+            return given
+        if not name or name in self._hosts or name == "localhost" or name.endswith(".localhost"):
+            return None
+        try:
+            ip_address(name)
+        except ValueError:
+            return name
         return None
 
     def _is_known(self, headers: Headers) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import socket
 import sys
 from types import FrameType
@@ -14,11 +15,16 @@ from starlette.applications import Starlette
 from ..errors import OptionError
 from .connection import connection_of
 from .guard import HEADER_BYTES
+from .service import Service
 from .settings import Settings
 
 BACKLOG = 2048
 SWITCH_SECONDS = 5e-4
 """So long another thread keeps the interpreter where the engine's wants it, which it does several times a token."""
+CUT_SECONDS = 5
+"""So long what was cut when draining was over may take to tell its clients."""
+TELL_SECONDS = 0.1
+"""The same where a second Ctrl-C ended it."""
 IDLE_SECONDS = 75
 """So long a connection without a request is kept: longer than clients keep theirs, or they write into one that is
 being closed."""
@@ -34,7 +40,7 @@ class Server(uvicorn.Server):
                 http=connection_of(settings.request_seconds),  # of h11, whose limit of headers is known
                 ws="none",
                 h11_max_incomplete_event_size=HEADER_BYTES,
-                timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+                timeout_graceful_shutdown=math.ceil(settings.drain_seconds) + CUT_SECONDS,
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -43,6 +49,19 @@ class Server(uvicorn.Server):
             )
         )
         self._app = app
+        self._drain_seconds = settings.drain_seconds
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for what runs, and let what takes too long end with an error, which its client is told."""
+        service: Service | None = getattr(self._app.state, "service", None)
+        if service is not None:
+            service.is_draining = True
+            asyncio.get_running_loop().call_later(self._drain_seconds, service.cut)
+        await super().shutdown(sockets)
+        if service is not None and self.force_exit:  # then nothing else has been ended
+            service.cut()
+            await asyncio.sleep(TELL_SECONDS)
+            await self.lifespan.shutdown()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; a second Ctrl-C ends at once."""

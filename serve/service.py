@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..engine.decode.requests import requests_of
 from ..engine.decode.row import Request as RowRequest
@@ -18,17 +18,22 @@ from ..engine.models.protocol import Model, SourceModel
 from ..engine.options import Options
 from ..engine.prompts.encoding import Extras, ids_of, written
 from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
-from ..errors import BudgetError, TrellmError
+from ..engine.prompts.verbatim import Verbatim
+from ..errors import BudgetError, Cancelled, TrellmError
 from .constraints.compiler import Compiler, weight
 from .constraints.constraint import Constraint
 from .errors import ApiError, Place, busy, of_constraint, of_request, too_long
 from .forms import Form
 from .metrics import Metrics
 from .settings import Settings
-from .texts.relay import Relay
+from .texts.relay import SHUT_DOWN, Relay
 from .texts.run import Run
+from .trimming import Trimmer
 
+T = TypeVar("T")
 ENTERING = 2
+MOST_ASIDE = 64
+"""So many requests may wait for work that is beside all texts; then 429."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,7 @@ class Work:
 
     options: of the engine but for max_tokens; budget, budget_field: that, and which field says it
     place: of the prompts in the request; texts: for each prompt
+    is_verbatim: whether special tokens that messages name are text
     """
 
     prompts: Sequence[Prompt]
@@ -46,6 +52,7 @@ class Work:
     place: Place
     texts: int
     is_streamed: bool
+    is_verbatim: bool
 
 
 class Ticket:
@@ -66,6 +73,7 @@ class Service:
     """Made and used on the event loop.
 
     texts: how many are on their way, over all requests; is_draining: whether no more are taken
+    is_cut: whether those that were on their way have been ended too
     """
 
     def __init__(self, model: Model, settings: Settings, metrics: Metrics, memory: int | None = None) -> None:
@@ -74,22 +82,35 @@ class Service:
         self.metrics = metrics
         self.engine = Engine.of(model) if memory is None else Engine(model, memory=memory)
         self.engine.start()
-        self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy)
         self.relay = Relay(self.engine, metrics)
+        self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy, lambda: self.relay.writing)
         self.form = Form.of(model)
+        self.verbatim = Verbatim(model)
         self.created = int(time.time())
         self.texts = 0
-        self.is_draining = False
+        self.is_draining = self.is_cut = False
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
+        self._aside = ThreadPoolExecutor(1, "trellm aside")
+        self._waiting_aside = 0
+        self._admitted = 0
+        self._trimmer = Trimmer(lambda: self._admitted + self.compiler.begun)
         tokens = (len(token) for token in model.vocabulary.tokens if token)
         self._longest_token = max(tokens, default=1)
 
     def close(self) -> None:
         """End all that runs."""
+        self._trimmer.close()
         self.compiler.close()
         self.relay.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._aside.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
+
+    def cut(self) -> None:
+        """Let all that is under way end with an error."""
+        self.is_cut = True
+        self.compiler.cut()
+        self.relay.cut()
 
     def check_model(self, name: str) -> None:
         """Raise ApiError for a model that there is not."""
@@ -112,6 +133,7 @@ class Service:
             self.metrics.refuse("texts")
             raise busy(f"{self.texts:,} texts are on their way, of {self.settings.texts:,} that may be; try again")
         self.texts += texts
+        self._admitted += 1
         self.metrics.running.set(self.texts)
         return Ticket(self, texts)
 
@@ -123,17 +145,35 @@ class Service:
             goals = ("trellm", "include") if constraint.goals else ()
             raise of_constraint(error, constraint.place or goals) from None
 
-    async def ids(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> tuple[int, ...]:
+    async def ids(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, *, is_verbatim: bool
+    ) -> tuple[int, ...]:
         """The tokens of a chat, as its template writes it. Raises ApiError."""
         extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._pool, self._ids, messages, 0, extras, ("messages",))
+            return await loop.run_in_executor(self._pool, self._ids, messages, 0, extras, ("messages",), is_verbatim)
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
+    async def aside(self, work: Callable[[], T]) -> T:
+        """What comes of work that may take seconds: one after the other, in a thread that nothing else waits for.
+
+        Raises what it raises, and ApiError where much waits.
+        """
+        if self._waiting_aside >= MOST_ASIDE:
+            self.metrics.refuse("aside")
+            raise busy(f"{self._waiting_aside} requests wait to be looked at; try again")
+        self._waiting_aside += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+        finally:
+            self._waiting_aside -= 1
+
     async def run(self, task: Task, work: Work) -> Run:
         """Let the texts of a request run. Raises ApiError, before anything runs."""
+        if self.is_cut:
+            raise of_request(Cancelled(SHUT_DOWN))
         entering = asyncio.get_running_loop().run_in_executor(self._pool, self._enter, task, work)
         try:
             return await asyncio.shield(entering)
@@ -168,7 +208,7 @@ class Service:
         found: list[RowRequest] = []
         total = 0
         for number, prompt in enumerate(work.prompts):
-            ids = self._ids(prompt, number, work.options.extras, work.place)
+            ids = self._ids(prompt, number, work.options.extras, work.place, work.is_verbatim)
             total += len(ids)
             job = task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, work.options.include)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
@@ -186,11 +226,13 @@ class Service:
         room = min(most, self.model.context - prompt)
         return room if room >= max(needed, 1) else None
 
-    def _ids(self, prompt: Prompt, number: int, extras: Extras, place: Place) -> tuple[int, ...]:
+    def _ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, is_verbatim: bool) -> tuple[int, ...]:
         """The tokens of a prompt. Raises OptionError, and ApiError for one that is certainly too long."""
         context = self.model.source_context if isinstance(self.model, SourceModel) else self.model.context
         if context is not None:
             self._check_length(prompt, number, extras, place, context)
+        if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
+            return self.verbatim.ids(prompt, number, extras)
         return ids_of(self.model, prompt, number, extras)
 
     def _check_length(self, prompt: Prompt, number: int, extras: Extras, place: Place, context: int) -> None:

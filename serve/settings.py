@@ -22,6 +22,7 @@ class Settings:
     name: what clients call the model; aliases: further names of it
     keys: one of these must come as a bearer token; empty for everybody
     origins: what web pages of other origins may read answers, "*" for all; empty for none
+    hosts: names that the header Host may have, besides addresses and those of this machine; empty for any
     body_bytes: of a request; texts: how many may be on their way or wait, over all clients, before 429
     choices: texts of one request; tools: functions of one request
     output_tokens: of a text whose request does not say, as far as the context has room
@@ -37,6 +38,7 @@ class Settings:
     aliases: tuple[str, ...] = ()
     keys: tuple[str, ...] = field(default=(), repr=False)
     origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     body_bytes: int = 4 << 20
     texts: int = 1024
     choices: int = 128

@@ -26,7 +26,7 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
     given = prompt_of(prompt, what)
     tokenizer = model.tokenizer
     if is_chat(given):
-        return _checked(_rendered(tokenizer, given, what, extras), what, model, "the chat template")
+        return _checked(rendered(tokenizer, given, what, extras), what, model, "the chat template")
     if extras:
         name = next(iter(extras))
         raise OptionError(f"{name}= is for chats, whose template writes them; {what} is no list of messages")
@@ -87,13 +87,14 @@ def _template_of(tokenizer: Any, what: str) -> Any:
     return apply
 
 
-def _rendered(tokenizer: Any, messages: Any, what: str, extras: Extras) -> Any:
-    """The tokens of a chat, by its template. Raises OptionError where there is none, or it takes no such chat."""
+def rendered(tokenizer: Any, messages: Any, what: str, extras: Extras, *, tokenize: bool = True) -> Any:
+    """The tokens of a chat, by its template, or its text. Raises OptionError where there is none, or it takes none."""
     apply = _template_of(tokenizer, what)
     given = {name: list(values) for name, values in extras.items()}
-    found = _applied(apply, messages, what, given)
+    found = _applied(apply, messages, what, given, tokenize=tokenize)
     for name in given:
-        if found == _applied(apply, messages, what, {other: given[other] for other in given if other != name}):
+        others = {other: given[other] for other in given if other != name}
+        if found == _applied(apply, messages, what, others, tokenize=tokenize):
             raise OptionError(
                 f"{name}=: the chat template of the model's tokenizer writes nothing of them; leave them out, or put "
                 "them into a message"

@@ -118,12 +118,14 @@ async def _until_end(messages: asyncio.Queue[Message | None]) -> AsyncIterator[M
     """Messages until None; pieces of a body that wait together come as one."""
     while (message := await messages.get()) is not None:
         is_last = False
+        parts: list[bytes] = [message.get("body", b"")]
         while message["type"] == "http.response.body" and not messages.empty():
             more = messages.get_nowait()
             if more is None:
                 is_last = True
                 break
-            message = {**more, "body": message.get("body", b"") + more.get("body", b"")}
-        yield message
+            message = more
+            parts.append(more.get("body", b""))
+        yield message if len(parts) == 1 else {**message, "body": b"".join(parts)}
         if is_last:
             return

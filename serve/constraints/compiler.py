@@ -77,17 +77,27 @@ class _Work(Generic[T]):
 class Compiler:
     """Makes what requests need of constraints. All but `close` is for the event loop.
 
-    is_busy: whether texts are being written, which compilation would hold up
+    is_busy: whether texts are being written, which compilation would hold up; writing: how many; begun: how many
+    constraints have been compiled so far
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, is_busy: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        is_busy: Callable[[], bool] = lambda: False,
+        writing: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._settings = settings
-        self._turns = Turns(is_busy, settings.compile_share, BURST)
+        self._turns = Turns(is_busy, self._share, BURST)
+        self._writing = writing
+        self._waiting = 0
         self._metrics = metrics
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
         self._works: dict[Hashable, _Work[Any]] = {}
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int]] = OrderedDict()
         self._held = 0
+        self.begun = 0
         self._refused: OrderedDict[Hashable, TrellmError] = OrderedDict()
 
     async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> T:
@@ -109,24 +119,36 @@ class Compiler:
                 raise busy(f"{len(self._works)} constraints are being compiled; try again")
             work = self._begin(key, make, weigh)
         work.waiting += 1
+        self._waiting += 1
         try:
             return await asyncio.shield(work.future)
         finally:
+            self._waiting -= 1
             work.waiting -= 1
             if not work.waiting and not work.future.done():
                 work.stop.cancel()
                 self._works.pop(key, None)
 
-    def close(self) -> None:
+    def cut(self) -> None:
         """Stop what is at work."""
         for work in self._works.values():
             work.stop.cancel()
+
+    def close(self) -> None:
+        """Stop what is at work, and take nothing more."""
+        self.cut()
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _share(self) -> float:
+        """What compilation may have of a core: what is set, and more where more wait for it than write."""
+        waiting = self._waiting
+        return max(self._settings.compile_share, waiting / max(1, waiting + self._writing()))
 
     def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> _Work[T]:
         work: _Work[T] = _Work(make, self._settings.compile_seconds, self._turns, self._metrics)
         work.future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
         self._works[key] = work
+        self.begun += 1
 
         def end(future: asyncio.Future[T]) -> None:
             if self._works.get(key) is work:

@@ -19,10 +19,10 @@ class Turns:
     """A bucket of processor time for all threads that compile, filled at a rate.
 
     is_busy: whether texts are being written; share: seconds of processor time that threads may take in a second while
-    they are; burst: so many seconds of it at once
+    they are, asked again and again; burst: so many seconds of it at once
     """
 
-    def __init__(self, is_busy: Callable[[], bool], share: float, burst: float) -> None:
+    def __init__(self, is_busy: Callable[[], bool], share: Callable[[], float], burst: float) -> None:
         self._is_busy = is_busy
         self._share = share
         self._burst = burst
@@ -51,14 +51,14 @@ class Turns:
                 with self._lock:
                     self._left = max(self._left, 0.0)  # what held up nobody is no debt
                 return
-            time.sleep(min(LONGEST, max(SHORTEST, -left / self._share)))
+            time.sleep(min(LONGEST, max(SHORTEST, -left / self._share())))
 
     def _count(self) -> float:
         """What is left in the bucket, without what this thread has worked since it last counted."""
-        used = time.thread_time()
+        used, share = time.thread_time(), self._share()
         with self._lock:
             now = time.monotonic()
-            self._left = min(self._burst, self._left + self._share * (now - self._since)) - (used - self._local.used)
+            self._left = min(self._burst, self._left + share * (now - self._since)) - (used - self._local.used)
             self._since = now
             self._local.used = used
             return self._left

@@ -56,7 +56,7 @@ async def prepared(service: Service, chat: Chat, constraint: Constraint) -> Prep
     is_usual = asked.thinking == "auto" and asked.budget is None
     if not asked.tools and is_usual and not service.form.thinks:
         return Prepared(generator, [messages])
-    ids = await service.ids(messages, chat.tools)
+    ids = await service.ids(messages, chat.tools, is_verbatim=not chat.trellm.special_tokens)
     if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
         if asked.tools or asked.thinking == "on" or asked.budget is not None:
             raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))

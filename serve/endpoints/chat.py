@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -14,7 +15,7 @@ from ..constraints.constraint import Constraint
 from ..requests.chat import Chat
 from ..service import Service
 from .calling import delta_fields, finish_of, message_fields, prepared, readers
-from .events import EventStream, answer_of, event, while_connected
+from .events import EventStream, answer_of, event, while_connected, written
 from .scores import of_chat, scores_of
 from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
@@ -31,14 +32,17 @@ async def chat(request: Request) -> Response:
     if asked.is_streamed:
         head = _head(begun, "chat.completion.chunk")
         return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
-    results = await whole(request, begun)
-    choices = (_choice(begun, index, result) for index, result in enumerate(results))
-    return await answer_of(_head(begun, "chat.completion"), choices, lambda: begun.usage)
+    choices = await whole(request, begun, partial(_written, begun))
+    return answer_of(_head(begun, "chat.completion"), choices, begun.usage)
 
 
 def _head(begun: Begun, kind: str) -> dict[str, Any]:
     name = begun.service.settings.name
     return {"id": begun.key, "object": kind, "created": begun.created, "model": name, "system_fingerprint": None}
+
+
+def _written(begun: Begun, index: int, result: Generation[Any]) -> bytes:
+    return b"".join(written(_choice(begun, index, result)))
 
 
 def _choice(begun: Begun, index: int, result: Generation[Any]) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from starlette.responses import Response
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import Constraint
+from ..errors import ApiError
 from ..requests.completion import Completion
 from ..service import Service
-from .events import EventStream, answer_of, event, while_connected
+from .events import EventStream, answer_of, event, while_connected, written
 from .scores import of_completion, scores_of
 from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
@@ -23,6 +24,9 @@ async def completion(request: Request) -> Response:
     service: Service = request.app.state.service
     asked = await read(request, Completion, service.settings.body_bytes)
     prompts = asked.prompts
+    if asked.trellm.special_tokens is False:
+        said = "trellm.special_tokens is for messages; a prompt is what a template would write, where names are tokens"
+        raise ApiError(said, ("trellm", "special_tokens"))
 
     async def prepare(constraint: Constraint) -> Prepared:
         return Prepared(await service.generator(constraint), prompts)
@@ -31,13 +35,12 @@ async def completion(request: Request) -> Response:
     if asked.is_streamed:
         head = _head(begun)
         return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
-    results = await whole(request, begun)
     vocabulary = service.model.vocabulary
-    choices = (
-        _choice(index, result.text, of_completion(scores_of(result), vocabulary), result)
-        for index, result in enumerate(results)
-    )
-    return await answer_of(_head(begun), choices, lambda: begun.usage)
+
+    def choice(index: int, result: Generation[Any]) -> bytes:
+        return b"".join(written(_choice(index, result.text, of_completion(scores_of(result), vocabulary), result)))
+
+    return answer_of(_head(begun), await whole(request, begun, choice), begun.usage)
 
 
 def _head(begun: Begun) -> dict[str, Any]:

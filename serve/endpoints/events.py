@@ -1,11 +1,11 @@
-"""Server-sent events, and clients that go away."""
+"""Answers: JSON, whole or in parts, and server-sent events; and clients that go away."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -13,6 +13,10 @@ from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
+LARGE = 1 << 18
+"""Bytes of an answer that is not copied into one, but sent part by part."""
+ITEMS = 128
+"""So many items of a list are written at a time, which takes some milliseconds where each has a table of its own."""
 
 
 class Answer(JSONResponse):
@@ -23,17 +27,50 @@ class Answer(JSONResponse):
         return _plain(content)
 
 
-async def answer_of(head: Mapping[str, Any], choices: Iterator[Any], usage: Callable[[], Any]) -> Response:
-    """The answer with `choices`, which are made and written one at a time: others are served between them.
+class LargeAnswer(Response):
+    """JSON that is written already, sent part by part as fast as the client reads it."""
 
-    usage: asked when all are made, since they count what was thought
-    """
-    written: list[bytes] = []
-    for choice in choices:
-        written.append(_plain(choice))
-        await asyncio.sleep(0)
-    body = b"".join((_plain(head)[:-1], b',"choices":[', b",".join(written), b'],"usage":', _plain(usage()), b"}"))
-    return Response(body, media_type="application/json")
+    media_type = "application/json"
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        super().__init__(None, 200, {"Content-Length": str(sum(map(len, parts)))})
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def answer_of(head: Mapping[str, Any], choices: Sequence[bytes], usage: Mapping[str, Any]) -> Response:
+    """The answer with choices that are written."""
+    parts = [_plain(head)[:-1] + b',"choices":[', *choices[:1]]
+    for choice in choices[1:]:
+        parts += [b",", choice]
+    parts.append(b'],"usage":' + _plain(usage) + b"}")
+    if sum(map(len, parts)) > LARGE:
+        return LargeAnswer(parts)
+    return Response(b"".join(parts), media_type="application/json")
+
+
+def written(content: Any) -> Iterator[bytes]:
+    """JSON in parts: the interpreter, which writes one without a break, is others' between them."""
+    if isinstance(content, dict):
+        opening = b"{"
+        for name, value in cast("dict[str, Any]", content).items():
+            yield opening + _plain(name) + b":"
+            yield from written(value)
+            opening = b","
+        yield b"}" if opening == b"," else b"{}"
+    elif isinstance(content, list) and len(cast("list[Any]", content)) > ITEMS:
+        several = cast("list[Any]", content)
+        for at in range(0, len(several), ITEMS):
+            yield (b"," if at else b"[") + _plain(several[at : at + ITEMS])[1:-1]
+        yield b"]"
+    else:
+        yield _plain(content)
 
 
 def _plain(content: Any) -> bytes:

@@ -37,7 +37,7 @@ async def responses(request: Request) -> Response:
         raise renamed(error) from None
     if asked.stream:
         return EventStream(_events(begun, asked), begun.end)
-    result = (await whole(request, begun))[0]
+    result = (await whole(request, begun, lambda index, result: result))[0]
     message = begun.read(result)
     items, is_cut = Items(), _is_cut(begun, message, result)
     for _ in items.of_message(message, is_cut=is_cut):

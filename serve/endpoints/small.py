@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...engine.models.protocol import Model
 from ...engine.prompts.encoding import ids_of
 from ...engine.prompts.given import Prompt
 from ...errors import TrellmError
@@ -20,7 +18,7 @@ from ..metrics import CONTENT_TYPE
 from ..requests.base import Asked
 from ..requests.chat import Message
 from ..service import Service
-from .events import Answer
+from .events import ITEMS, Answer, LargeAnswer, while_connected, written
 
 
 class Tokenize(Asked):
@@ -62,19 +60,23 @@ async def tokenize(request: Request) -> Response:
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
     chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
     given = asked.prompt if asked.prompt is not None else chat
+    work = service.aside(partial(_tokenized, service, given, asked.return_token_strs))
     try:
-        ids = await asyncio.get_running_loop().run_in_executor(None, _ids, service.model, given)
+        return LargeAnswer(await while_connected(request, work))
     except TrellmError as error:
         raise of_request(error, ("prompt",) if asked.messages is None else ("messages",)) from None
-    said: dict[str, Any] = {"count": len(ids), "max_model_len": service.model.context, "tokens": list(ids)}
-    if asked.return_token_strs:
-        texts = service.model.vocabulary.tokens
+
+
+def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]:
+    """What is said of the tokens, which may be millions, in parts."""
+    model = service.model
+    ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
+    said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": list(ids)}
+    if with_texts:
+        texts = model.vocabulary.tokens
         said["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in ids]
-    return Answer(said)
-
-
-def _ids(model: Model, given: Prompt) -> Sequence[int]:
-    return ids_of(model, given, 0, {})
+    pieces = list(written(said))
+    return [b"".join(pieces[at : at + ITEMS]) for at in range(0, len(pieces), ITEMS)]
 
 
 async def live(request: Request) -> Response:

@@ -7,7 +7,8 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -31,6 +32,7 @@ from ..service import Service, Ticket, Work
 from ..texts.run import Ended, Grown, Run
 from .events import DONE, event, while_connected
 
+T = TypeVar("T")
 SHORT = 512
 """A text of fewer tokens, without anything of our own about it, is read where it is: another thread costs more."""
 _PLAIN = Ours()
@@ -128,29 +130,38 @@ class Begun:
         self.reasoning_tokens += reader.reasoning_tokens
         return reader.message
 
-    async def results(self) -> list[Generation[Any]]:
-        """All texts, in order. Raises ApiError for what went wrong with one."""
-        found: list[Generation[Any] | None] = [None] * self.choices
+    async def made(self, make: Callable[[int, Generation[Any]], T]) -> list[T]:
+        """What `make` makes of all texts and their numbers, in order. Raises ApiError for what went wrong with one."""
+        found: dict[int, T] = {}
         async for news in self.run.updates():
             for each in news:
                 if isinstance(each, Ended):
-                    found[each.index] = await self.result(each)
-        return [each for each in found if each is not None]  # of beams there may be fewer
+                    found[each.index] = await self.result(each, partial(make, each.index))
+        return [found[index] for index in sorted(found)]  # of beams there may be fewer
 
-    async def result(self, ended: Ended) -> Generation[Any]:
-        """What a text came to. Raises ApiError."""
+    async def result(self, ended: Ended, make: Callable[[Generation[Any]], T]) -> T:
+        """What `make` makes of what a text came to, in another thread where that may take a while. Raises ApiError."""
         if ended.row is None:
             raise of_any(ended.error or RuntimeError())
         row = ended.row
-        is_plain = row.request.start.guide_cache is None or (self.asked.trellm == _PLAIN and len(row.tokens) < SHORT)
-        if is_plain:
+        result: Generation[Any] | None = None
+
+        def work() -> T:
+            nonlocal result
             result = self._result(row)
-        else:  # places of quotations, and conditions that are looked at in the end, may take a while
-            result = await asyncio.get_running_loop().run_in_executor(None, self._result, row)
+            return make(result)
+
+        is_plain = row.request.start.guide_cache is None or self.asked.trellm == _PLAIN
+        is_scored = bool(self.run.options.logprobs) and not self.run.is_streamed
+        if is_plain and not is_scored and len(row.tokens) < SHORT:
+            made = work()
+        else:  # places of quotations, conditions that are looked at in the end, tables of tokens
+            made = await asyncio.get_running_loop().run_in_executor(None, work)
+        assert result is not None
         self.service.metrics.finished.labels(REASONS[result.finish_reason]).inc()
         self.service.metrics.output_tokens.inc(len(result.token_ids))
         self.output_tokens += len(result.token_ids)
-        return result
+        return made
 
     def _result(self, row: Row) -> Generation[Any]:
         """What a finished row comes to, with what the constraint says of its content."""
@@ -188,7 +199,7 @@ class Begun:
                     sent[each.index] += len(text)
                     found.append(Piece(each.index, text, each.tokens, each.scores))
                 else:
-                    result = await self.result(each)
+                    result = await self.result(each, _itself)
                     found.append(Piece(each.index, result.text[sent[each.index] :], result=result))
             if found:
                 yield found
@@ -221,6 +232,7 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
             place=place,
             texts=options.search.n,
             is_streamed=is_streamed,
+            is_verbatim=not asked.trellm.special_tokens,
         )
         run = await service.run(prepared.task, work)
     except BaseException:
@@ -262,12 +274,16 @@ def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
         raise of_request(error) from None
 
 
-async def whole(request: Request, begun: Begun) -> list[Generation[Any]]:
-    """All texts of a request that is not streamed, in order. Raises ApiError, and ClientDisconnect."""
+async def whole(request: Request, begun: Begun, make: Callable[[int, Generation[Any]], T]) -> list[T]:
+    """What is made of all texts of a request that is not streamed, in order. Raises ApiError, and ClientDisconnect."""
     try:
-        return await while_connected(request, begun.results())
+        return await while_connected(request, begun.made(make))
     finally:
         begun.end()
+
+
+def _itself(result: Generation[Any]) -> Generation[Any]:
+    return result
 
 
 async def to_the_end(begun: Begun, head: dict[str, Any], events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

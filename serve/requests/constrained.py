@@ -100,6 +100,7 @@ class Ours(Asked):
     include: what the text must contain; heal: generate the end of a prompt again where it may be within a token;
     trace: tell what the constraint did to each token; json: how JSON is written
     thinking, thinking_budget: of chats, whether the model thinks before it answers, and in how many tokens
+    special_tokens: of chats, whether special tokens that messages name are those, and not text
     """
 
     extract: ExtractField | None = None
@@ -109,6 +110,7 @@ class Ours(Asked):
     trace: bool = False
     thinking: Literal["auto", "on", "off"] = "auto"
     thinking_budget: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    special_tokens: bool | None = None
     json_: Annotated[JsonField | None, Field(alias="json")] = None
 
     @property

@@ -13,6 +13,7 @@ from ...errors import Cancelled
 from ..metrics import Metrics
 from .run import Ended, News, Run
 
+SHUT_DOWN = "the server is being shut down"
 Found = Sequence[tuple[Run, Sequence[News], bool]]
 
 
@@ -20,7 +21,7 @@ class Relay:
     """Watches the runs of an engine that has been started. Made on the event loop.
 
     The engine's thread collects (`_stepped`), the event loop hands out (`_deliver`): one call between threads a step,
-    however many texts there are.
+    however many texts there are. writing: how many texts are on their way
     """
 
     def __init__(self, engine: Engine, metrics: Metrics) -> None:
@@ -28,6 +29,7 @@ class Relay:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._runs: set[Run] = set()
+        self.writing = 0
         self._lock = threading.Lock()
         engine.watch(self._stepped)
 
@@ -35,14 +37,18 @@ class Relay:
         """Watch a run that has entered the engine, from any thread."""
         with self._lock:
             self._runs.add(run)
+            self.writing += len(run.call.requests)
         if run.call.outcomes:  # it was finished before it was watched, perhaps by the last step for a while
             self._collect()
 
     def cancel(self, run: Run) -> None:
         """Let nothing more come of a run; its memory is free after the step that is under way."""
+        if run.is_over:  # as most are, and the engine's thread may hold the lock while it waits for this one
+            return
         with self._lock:
             is_known = run in self._runs
-            self._runs.discard(run)
+            if is_known:
+                self._forget([run])
         if is_known:
             self._metrics.cancelled.inc()
             self._engine.cancel(run.call)
@@ -57,10 +63,16 @@ class Relay:
     def close(self) -> None:
         """End all runs, as the engine is closed."""
         self._engine.unwatch(self._stepped)
+        self.cut()
+
+    def cut(self) -> None:
+        """End all runs with an error."""
         with self._lock:
-            runs, self._runs = self._runs, set()
+            runs = list(self._runs)
+            self._forget(runs)
         for run in runs:
-            run.tell([Ended(0, None, Cancelled("the server is being shut down"))])
+            self._engine.cancel(run.call)
+            run.tell([Ended(0, None, Cancelled(SHUT_DOWN))])
             run.end()
 
     def _stepped(self) -> None:
@@ -77,9 +89,14 @@ class Relay:
                     run.has_begun = True
                     self._metrics.queue_seconds.observe(now - run.entered)
             found = [(run, news, run.call.done) for run in self._runs if (news := self._news_of(run))]
-            self._runs.difference_update([run for run, _, is_over in found if is_over])
+            self._forget([run for run, _, is_over in found if is_over])
             if found:  # under the lock, so that what was found first is told first
                 self._loop.call_soon_threadsafe(self._deliver, found)
+
+    def _forget(self, runs: Sequence[Run]) -> None:
+        """Watch these no more; under the lock."""
+        self._runs.difference_update(runs)
+        self.writing -= sum(len(run.call.requests) for run in runs)
 
     def _news_of(self, run: Run) -> list[News]:
         news: list[News] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +15,7 @@ from ...engine.results import Generation, Scores
 from ...engine.schedule.call import Call
 
 AT_ONCE = 64
-"""So much news is told in one go."""
+"""So much news is told in one go, or less where a table of tokens comes with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,15 @@ class Run:
             self._event.clear()
             if self._news:
                 news, self._news = self._news, []
-                for at in range(0, len(news), AT_ONCE):
+                most = max(1, AT_ONCE // (1 + int(self.options.logprobs or 0)))
+                for at in range(0, len(news), most):
                     if at:  # whoever reads slowly has much of it, and others are answered between
                         await asyncio.sleep(0)
-                    yield news[at : at + AT_ONCE]
+                    yield news[at : at + most]
             if self.is_over and not self._news:
                 return
 
     def result(self, row: Row) -> Generation[Any]:
-        """What a finished row comes to."""
-        return self.task.result(row, self.options)
+        """What a finished row comes to; without the scores of its tokens where they were told as they came."""
+        options = replace(self.options, logprobs=False) if self.is_streamed else self.options
+        return self.task.result(row, options)

@@ -1,14 +1,16 @@
 """Guides shared between threads, and tables too small for all masks: the same answers as alone and with room."""
 
+import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from random import Random
 
 import numpy as np
 import pytest
-from trellm.guides import CFGGuide, ChoiceGuide, GoalGuide, JSONGuide, RegexGuide, json_guide, mask_within
+from trellm.guides import CFGGuide, ChoiceGuide, GoalGuide, JSONGuide, RegexGuide, json_guide, locks, mask_within
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.mask_table import MaskTable
 from trellm.guides.lift.tables import VocabularyTables
@@ -221,3 +223,25 @@ def test_a_guide_that_asks_another_holds_no_lock_of_the_table() -> None:
         table.lock.release()
     other.join(10)
     assert not other.is_alive()
+
+
+def test_locks_are_made_while_others_make_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the midst of looking which are gone: the collector, which a list of pairs wakes, lets other threads run."""
+    monkeypatch.setattr(locks, "_locks", {})
+    monkeypatch.setattr(locks._State, "most", 4000)
+    held = [locks.new_lock() for _ in range(3999)]
+    collector, found = gc.get_threshold(), list[int]()
+
+    def other(phase: str, info: dict[str, int]) -> None:
+        if len(found) < 10:
+            found.append(phase == "start")
+            locks._locks[-len(found)] = weakref.ref(held[0])
+
+    gc.callbacks.append(other)
+    gc.set_threshold(1)
+    try:
+        held += [locks.new_lock() for _ in range(9)]
+    finally:
+        gc.set_threshold(*collector)
+        gc.callbacks.remove(other)
+    assert found and all(locks._locks[id(lock)]() is lock for lock in held)

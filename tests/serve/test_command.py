@@ -1,11 +1,17 @@
 """`trellm serve` as a process: where it listens, and how SIGTERM ends it."""
 
+import asyncio
+import contextlib
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +35,87 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
             body = {"model": "tiny", "prompt": "a", "max_tokens": 3, "temperature": 0}
             assert http.post("/v1/completions", json=body).json()["usage"]["completion_tokens"] <= 3
             assert http.post("/v1/completions", json=body, headers={"Authorization": ""}).status_code == 401
+            assert http.get("/v1/models", headers={"Host": "rebound.example"}).status_code == 403
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         assert process.wait(60) == 143
     assert "Traceback" not in rest and "secret" not in said + rest
+
+
+STREAMS = 100
+slow = pytest.mark.slow
+PIECE: dict[str, Any] = {"model": "small", "prompt": "Write.", "temperature": 1.0, "stream": True}
+
+
+async def _streams(port: int, count: int, tokens: int, has_begun: Callable[[], None]) -> list[bytes]:
+    """What so many streams say to their ends, or until they are cut; told when each has begun."""
+    begun = 0
+
+    async def one(number: int) -> bytes:
+        nonlocal begun
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        data = json.dumps(PIECE | {"max_tokens": tokens, "min_tokens": tokens, "seed": number}).encode()
+        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+        writer.write(f"{head}{len(data)}\r\n\r\n".encode() + data)
+        found = await reader.readuntil(b"data: ")
+        begun += 1
+        if begun == count:
+            has_begun()
+        with contextlib.suppress(ConnectionError):
+            while more := await reader.read(1 << 16):
+                found += more
+                if b"[DONE]" in found[-64:]:
+                    break
+        writer.close()
+        return found
+
+    return await asyncio.gather(*(one(number) for number in range(count)))
+
+
+def _serving(options: list[str]) -> tuple[Any, int]:
+    """A server as a process, and its port."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-m", "trellm", "serve", "--port", "0", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if line.startswith("small at"))
+    return process, int(said.rpartition(":")[2].partition("/")[0])
+
+
+@slow
+def test_a_signal_in_the_midst_of_streams() -> None:
+    """SIGTERM, and again: all of them say why they end, and a request that comes meanwhile is told to go elsewhere."""
+    process, port = _serving(["--drain-seconds", "120"])
+
+    def signals() -> None:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+
+    with process:
+        found = asyncio.run(_streams(port, STREAMS, 40, signals))
+        assert process.wait(60) == 143
+        assert process.stderr is not None and "Traceback" not in process.stderr.read()
+    for each in found:
+        events = [json.loads(line[6:]) for line in each.split(b"\n") if line.startswith(b"data: {")]
+        assert each.endswith(b"0\r\n\r\n") or b"[DONE]" in each
+        assert [event["choices"][0]["finish_reason"] for event in events][-1] in ("stop", "length")
+
+
+@slow
+def test_a_second_interrupt_ends_at_once() -> None:
+    """Streams that would take minutes are broken off, none of which says that it was finished."""
+    process, port = _serving(["--drain-seconds", "120"])
+
+    def signals() -> None:
+        process.send_signal(signal.SIGINT)
+        threading.Timer(0.3, process.send_signal, (signal.SIGINT,)).start()
+
+    with process:
+        begin = time.monotonic()
+        found = asyncio.run(_streams(port, 4, 900, signals))
+        assert process.wait(60) == 130 and time.monotonic() - begin < 60
+        assert process.stderr is not None and "Traceback" not in process.stderr.read()
+    assert not any(b"[DONE]" in each or b'"finish_reason":"' in each for each in found)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +126,37 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
         (["--memory", "much"], "'much' is no amount of memory"),
         (["--compile-seconds", "0"], "a number above 0 is needed"),
         (["--replicas", "2"], "--replicas and --gpus are for replicas of Ray; add --ray"),
+        (["--dtype", "bfloat16", "--port", "TAKEN"], "--dtype is for models that are named"),
+        (["ziplm:notes.txt", "--device", "cpu", "--port", "TAKEN"], "ziplm has neither"),
         (["--ray", "--replicas", "3-2"], "the least and the most, such as 1-8"),
         (["--ray", "--port", "0"], "Ray needs to be told a port"),
         (["ziplm:notes.txt", "--ray"], "replicas load models of transformers, or the small one"),
     ],
 )
 def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", *arguments]) == 2
+    """Those that stand in the command before the port is looked at."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", *(port if each == "TAKEN" else each for each in arguments)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hosts"),
+    [
+        ([], ("localhost",)),
+        (["--host", "::1"], ("localhost",)),
+        (["--host", "0.0.0.0"], ()),
+        (["--host", "models.example"], ()),
+        (["--allow-host", "a.example", "--allow-host", "b"], ("a.example", "b")),
+    ],
+)
+def test_names_to_be_asked_by(arguments: list[str], hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr("trellm.serve.ray.deployment", lambda model, settings, **options: given.append(settings))
+    monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: None)
+    assert main(["serve", "--ray", *arguments]) == 0
+    assert given[0].hosts == hosts
 
 
 def test_by_ray(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from trellm import models
 from trellm.errors import LimitError, PatternError
 from trellm.guides.limits import Limits, Meter, spend
+from trellm.serve import trimming
 from trellm.serve.constraints.compiler import Compiler
 from trellm.serve.errors import ApiError
 from trellm.serve.metrics import Metrics
@@ -22,6 +24,7 @@ from trellm.serve.settings import Settings, keys_of
 
 from .conftest import SETTINGS, Running, running
 
+SHORT: dict[str, Any] = {"model": "small", "prompt": "a", "max_tokens": 2}
 LONG: dict[str, Any] = {"model": "small", "prompt": "Write.", "regex": "[a-z ]{900}", "max_tokens": 950}
 
 
@@ -197,6 +200,37 @@ def test_what_is_kept_has_a_weight() -> None:
     assert asyncio.run(run()) == [1, 2, 3, 2]  # 2 was what had not been used for longest when 3 came
 
 
+def test_free_memory_is_given_back_where_something_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, threads = 0, list[str]()
+
+    async def until_trimmed(times: int) -> bool:
+        for _ in range(100):
+            if len(threads) >= times:
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    async def run() -> None:
+        nonlocal done
+        assert trimming._trim() is None or trimming._trim()() in (0, 1)  # type: ignore[misc]
+        monkeypatch.setattr(trimming, "_trim", lambda: lambda: threads.append(threading.current_thread().name))
+        trimmer = trimming.Trimmer(lambda: done, 0.01)
+        await asyncio.sleep(0.1)
+        assert not threads
+        done = 1
+        assert await until_trimmed(1)
+        await asyncio.sleep(0.1)
+        assert len(threads) == 1
+        done = 2
+        assert await until_trimmed(2)
+        trimmer.close()
+        done = 3
+        await asyncio.sleep(0.1)
+        assert len(threads) == 2 and "MainThread" not in threads
+
+    asyncio.run(run())
+
+
 def test_refusals_are_remembered() -> None:
     calls: list[int] = []
 
@@ -220,7 +254,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with keys, that a page of one other origin may ask."""
     file = tmp_path_factory.mktemp("keys") / "keys.txt"
     file.write_text("# ours\n\nsecret-one\nsecret-two\n")
-    yield from running(models.small(), replace(SETTINGS, keys=keys_of(str(file)), origins=("https://page.example",)))
+    origins, hosts = ("https://page.example",), ("localhost", "Models.example")
+    yield from running(models.small(), replace(SETTINGS, keys=keys_of(str(file)), origins=origins, hosts=hosts))
 
 
 def test_keys(guarded: Running) -> None:
@@ -240,6 +275,25 @@ def test_pages_of_other_origins(guarded: Running, server: Running) -> None:
     refused = guarded.http.options("/v1/completions", headers={**asked, "Origin": "https://other.example"})
     assert "access-control-allow-origin" not in refused.headers
     assert "access-control-allow-origin" not in server.http.options("/v1/completions", headers=asked).headers
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, 200) for host in ("127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "192.168.0.7", "localhost:8000")),
+        *((host, 200) for host in ("a.localhost", "models.example:80", "MODELS.example.", "")),
+        *((host, 403) for host in ("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.nip.io")),
+        *((host, 403) for host in ("notlocalhost", "127.1.evil", "[::1", "user@evil.example")),
+    ],
+)
+def test_names_that_a_server_is_asked_by(guarded: Running, host: str, status: int) -> None:
+    """A page on the internet whose name leads to this machine reads nothing, not even the page of the server."""
+    headers = {"Host": host, "Authorization": "Bearer secret-one"}
+    for path in ("/v1/models", "/"):
+        answer = guarded.http.get(path, headers=headers)
+        assert answer.status_code == status
+        assert status == 200 or answer.json()["error"]["code"] == "host_not_allowed"
+    assert guarded.http.get("/health/live", headers=headers).status_code == 200
 
 
 def test_draining() -> None:
@@ -265,6 +319,53 @@ def test_draining() -> None:
         next(servers)
     reading.join(60)
     assert pieces[-1] == "data: [DONE]"
+
+
+def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams have an event that says so, others are 503, and so is what was still compiled."""
+    servers = running(models.small(), replace(SETTINGS, drain_seconds=0.3))
+    server = next(servers)
+    monkeypatch.setattr("trellm.serve.constraints.constraint.ChoiceGuide", lambda *given, **options: forever())
+    texts: list[str] = []
+
+    def read(body: dict[str, Any]) -> None:
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=100) as answer:
+            texts.append("")
+            number = len(texts) - 1
+            for piece in answer.iter_text():
+                texts[number] += piece
+
+    bodies = [LONG | {"stream": number % 2 == 0, "n": 4} for number in range(4)] + [SHORT | {"guided_choice": ["a"]}]
+    threads = [threading.Thread(target=read, args=(body,)) for body in bodies]
+    for thread in threads:
+        thread.start()
+    until(lambda: server.service.relay.writing == 16 and bool(server.service.compiler._works))
+    server.http.close()
+    with contextlib.suppress(StopIteration):
+        next(servers)
+    for thread in threads:
+        thread.join(60)
+    assert len(texts) == 5
+    for text in texts:
+        error = json.loads(text.rstrip().rpartition("\n\n")[2].removeprefix("data: "))["error"]
+        assert error["code"] == "cancelled"
+    assert sum(text.startswith("data: ") for text in texts) == 2
+    assert server.service.relay.writing == server.service.texts == 0
+
+
+def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
+    """Nobody can tell half a connection that is closed from all of it; its row is free, and its connection closed."""
+    data = json.dumps({**LONG, "stream": True, "n": 4}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+    with socket.create_connection(("127.0.0.1", server.http.base_url.port or 0), timeout=60) as line:
+        line.sendall(head.encode() + b"\r\n\r\n" + data)
+        assert line.recv(1 << 16)
+        line.shutdown(socket.SHUT_WR)
+        received = b"begun"
+        while received:
+            received = line.recv(1 << 16)
+    until(lambda: server.service.texts == server.service.relay.writing == 0)
+    until(lambda: server.service.engine.held_bytes == 0)
 
 
 def test_requests_that_do_not_come_to_an_end() -> None:

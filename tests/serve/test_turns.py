@@ -1,12 +1,17 @@
 """Compilation gives way to texts that are being written, and to nothing else."""
 
+import asyncio
+import threading
 import time
 
 import pytest
 from trellm.errors import Cancelled
 from trellm.guides.limits import Cancellation, Limits, Meter, spend
 from trellm.serve.constraints import turns
+from trellm.serve.constraints.compiler import Compiler
 from trellm.serve.constraints.turns import Turns
+from trellm.serve.metrics import Metrics
+from trellm.serve.settings import Settings
 
 
 class Clock:
@@ -41,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_what_takes_long_gets_its_share(clock: Clock) -> None:
-    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1)
     made.begin(lambda: False)
     clock.work(made, 0.1)
     assert clock.slept == 0  # what takes a moment is not held up
@@ -49,9 +54,39 @@ def test_what_takes_long_gets_its_share(clock: Clock) -> None:
     assert clock.now == pytest.approx(0.1 + (2.0 - 0.02) / 0.2, abs=0.05)
 
 
+def test_a_share_may_become_another(clock: Clock) -> None:
+    share = 0.2
+    made = Turns(lambda: True, share=lambda: share, burst=0.1)
+    made.begin(lambda: False)
+    clock.work(made, 0.5)
+    then, share = clock.now, 0.8
+    clock.work(made, 2.0)
+    assert clock.now - then == pytest.approx(2.0 / 0.8, abs=0.1)
+
+
+def test_the_more_wait_for_compilation_the_more_it_has() -> None:
+    """Beside 8 that write 2 that wait have what is set; beside 2 that write 8 that wait have more."""
+    shares: list[float] = []
+
+    async def run(writing: int, waiting: int) -> None:
+        made = Compiler(Settings(compile_share=0.3), Metrics(), writing=lambda: writing)
+        is_free = threading.Event()
+        several = [asyncio.create_task(made.made(0, is_free.wait, lambda _: 1)) for _ in range(waiting)]
+        await asyncio.sleep(0.05)
+        shares.append(made._share())
+        is_free.set()
+        await asyncio.gather(*several)
+        shares.append(made._share())
+        made.close()
+
+    for writing, waiting in ((8, 2), (2, 8), (0, 1)):
+        asyncio.run(run(writing, waiting))
+    assert shares == [0.3, 0.3, 0.8, 0.3, 1.0, 0.3]
+
+
 def test_nobody_waits_for_nobody(clock: Clock) -> None:
     busy = False
-    made = Turns(lambda: busy, share=0.2, burst=0.1)
+    made = Turns(lambda: busy, share=lambda: 0.2, burst=0.1)
     made.begin(lambda: False)
     clock.work(made, 5.0)
     assert clock.slept == 0
@@ -61,7 +96,7 @@ def test_nobody_waits_for_nobody(clock: Clock) -> None:
 
 
 def test_the_bucket_fills_again_and_not_over(clock: Clock) -> None:
-    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1)
     made.begin(lambda: False)
     clock.now += 1000
     clock.work(made, 0.12)
@@ -72,7 +107,7 @@ def test_the_bucket_fills_again_and_not_over(clock: Clock) -> None:
 
 def test_what_is_short_waits_for_what_was_worked_before_it(clock: Clock) -> None:
     """One piece of work after the other, none of which looks at the time itself, in two threads by turns."""
-    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1)
     for _ in range(100):
         made.begin(lambda: False)
         clock.now += 0.03
@@ -83,7 +118,7 @@ def test_what_is_short_waits_for_what_was_worked_before_it(clock: Clock) -> None
 
 
 def test_a_long_piece_of_work_that_does_not_look_is_made_up_for(clock: Clock) -> None:
-    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1)
     made.begin(lambda: False)
     clock.now += 1.1
     clock.worked += 1.1
@@ -92,7 +127,7 @@ def test_a_long_piece_of_work_that_does_not_look_is_made_up_for(clock: Clock) ->
 
 
 def test_who_is_not_waited_for_waits_no_more(clock: Clock) -> None:
-    made = Turns(lambda: True, share=0.2, burst=0.1)
+    made = Turns(lambda: True, share=lambda: 0.2, burst=0.1)
     made.begin(lambda: clock.slept > 0.5)
     clock.now += 10.0
     clock.worked += 10.0

@@ -1,0 +1,96 @@
+"""Answers of megabytes: written in parts, away from the event loop, so that nobody else waits for them."""
+
+import json
+import math
+import threading
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trellm.serve.endpoints import chat, small
+from trellm.serve.endpoints.events import ITEMS, LARGE, written
+
+from .conftest import Running
+
+CHAT = {"model": "small", "messages": [{"role": "user", "content": "Hello."}], "seed": 3}
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+
+
+@settings(max_examples=40)
+@given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20))
+def test_what_is_written_in_parts_is_the_same_json(value: Any) -> None:
+    assert json.loads(b"".join(written(value))) == value
+
+
+def test_long_lists_are_written_some_items_at_a_time() -> None:
+    value = {"a": [[0] * 20 for _ in range(ITEMS * 40 + 1)], "b": {}, "c": [], "d": {"e\u2028": list(range(ITEMS * 3))}}
+    parts = list(written(value))
+    assert json.loads(b"".join(parts)) == value
+    assert max(map(len, parts)) < ITEMS * 50
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        list(written([math.nan] * 999))
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_many_texts_with_their_scores(server: Running, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The texts are those that are told one by one, in order; their tables are made in other threads."""
+    makers: list[str] = []
+    real = chat.of_chat
+    monkeypatch.setattr(chat, "of_chat", lambda *each: makers.append(threading.current_thread().name) or real(*each))
+    body: dict[str, Any] = CHAT | {"n": 16, "max_tokens": 24, "min_tokens": 24}
+    scores: dict[str, Any] = {"logprobs": True, "top_logprobs": 20}
+    if path == "/v1/completions":
+        body, scores = {**body, "prompt": "Hello."}, {"logprobs": 20}
+        del body["messages"]
+    plain = server.post(path, body).json()
+    answer = server.post(path, body | scores)
+    assert len(answer.content) == int(answer.headers["content-length"]) > LARGE / 4
+    found = answer.json()
+    assert found["usage"] | {"prompt_tokens_details": None} == plain["usage"] | {"prompt_tokens_details": None}
+    for number, (choice, other) in enumerate(zip(found["choices"], plain["choices"], strict=True)):
+        tables = choice.pop("logprobs")
+        assert other.pop("logprobs") is None and choice == other and choice["index"] == number
+        tokens = tables["content"] if "content" in tables else tables["top_logprobs"]
+        assert len(tokens) == 24
+    assert all(name.startswith("asyncio") for name in makers[16:])
+
+
+def test_a_large_answer_comes_in_parts(server: Running) -> None:
+    text = "Tea for two. " * 20_000
+    answer = server.post("/tokenize", {"prompt": text, "return_token_strs": True})
+    assert len(answer.content) == int(answer.headers["content-length"]) > LARGE
+    found = answer.json()
+    assert found["count"] == len(found["tokens"]) == len(found["token_strs"])
+    assert "".join(found["token_strs"]) == text
+    assert found["tokens"][:99] == server.post("/tokenize", {"prompt": text[:999]}).json()["tokens"][:99]
+
+
+def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request after the other, whatever they take: texts, large bodies and long results do not wait behind them."""
+    is_free, busiest, running = threading.Event(), 0, 0
+    real = small.ids_of
+
+    def slow(*given: Any) -> Any:
+        nonlocal busiest, running
+        running += 1
+        busiest = max(busiest, running)
+        assert is_free.wait(60)
+        running -= 1
+        return real(*given)
+
+    monkeypatch.setattr(small, "ids_of", slow)
+    monkeypatch.setattr("trellm.serve.service.MOST_ASIDE", 40)
+    with ThreadPoolExecutor(41) as threads:
+        url, body = f"{server.url}/tokenize", {"prompt": "tea"}
+        several = [threads.submit(httpx.post, url, json=body, timeout=120) for _ in range(41)]
+        refused = wait(several, 60, FIRST_COMPLETED).done
+        large = {"model": "small", "prompt": "a", "max_tokens": 2, "user": "u" * (1 << 17)}
+        assert server.post("/v1/completions", large).status_code == 200
+        assert sum(each.done() for each in several) == 1
+        is_free.set()
+        statuses = sorted(each.result().status_code for each in several)
+    assert statuses == [200] * 40 + [429] and busiest == 1
+    assert int(refused.pop().result().headers["retry-after"]) >= 1
