@@ -246,6 +246,10 @@ class ChartAutomaton:
             return answers.UNREADY
         return call(function, self._graph_arrays, self._chart, *arguments)
 
+    def attempt_more(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """As `attempt`, as a part of the call that it began."""
+        return call(function, self._graph_arrays, self._chart, *arguments)
+
     def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
         """Call a kernel, and deal with the codes it answers, until it answers with something else.
 

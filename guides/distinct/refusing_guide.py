@@ -75,7 +75,7 @@ class RefusingGuide(RememberingGuide):
     def _new_row(self, state: int) -> int:
         """As `row`, where it is not known."""
         if state < FIRST_NUMBER:
-            return super()._new_row(state)
+            return self._made_row(state)
         row = self._quick_row(state)
         return self._slow_row(state) if row is None else row
 

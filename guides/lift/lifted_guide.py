@@ -11,8 +11,9 @@ from ...kernels.answers import DEAD, NEVER, UNREADY
 from ...kernels.chart.return_sets import signature as signature_of
 from ...kernels.chart.ways import follow
 from ...kernels.trie.loop_slice import UNSLICEABLE, walk_slice, walk_span
-from ...kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
+from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, Shortcut, probe
 from ...kernels.trie.walk import walk, walk_beside
+from ...kernels.trie.whole_mask import FOUND, IS_NEW, MADE, MET, NO_LOOP, OF_USUAL, find_mask, mask_at_loop, mask_beside
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton, Kept
 from ..explain.expectation import NOTHING, expectation
@@ -20,6 +21,7 @@ from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
 from .closing import Closing
 from .mask_table import Mask
 from .table_guide import TableGuide
+from .tables import MIN_LOOP
 
 _UNKNOWN = -2  # no signature
 MAX_STEPS = 1 << 16
@@ -44,7 +46,8 @@ class LiftedGuide(TableGuide):
         self._signatures: dict[int, int] = {}  # by state; or each state itself, see above
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
-        self._found = np.zeros(len(Shortcut._fields), np.uint64)
+        self._found = np.zeros(FOUND, np.uint64)
+        self._view = memoryview(self._found)  # single numbers are quicker this way  # type: ignore[arg-type]
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
@@ -193,10 +196,88 @@ class LiftedGuide(TableGuide):
 
     @paused
     def _new_row(self, state: int) -> int:
-        """As `row`, where it is not known."""
+        """As `row`, where it is not known: mostly a call or two of kernels."""
+        with self._lock:
+            code = UNREADY
+            if self._tables.spells_all_bytes and self._kept is self._automaton.kept and 0 <= state <= MOST_LEFT:
+                mask = np.empty(self._tables.words, np.uint32)
+                code = self._quick_mask(state, mask)
+                if code >= 0:
+                    row = self._kept_row(code) if self._view[KIND] == MET else self._stored(code, mask)
+                    if row is not None:
+                        return self._noted(state, code, row)
+                    code = UNREADY
+            return self._made_row(state, code)
+
+    def _quick_mask(self, state: int, mask: Mask) -> int:
+        """Write the mask of a state to `mask`, if kernels alone can: its signature, or a code. Hold the guide's lock.
+
+        Where the kind of what was found is MET nothing is written, and it may be there already.
+        """
+        view, tables, automaton = self._view, self._tables, self._automaton
+        trie, ending = tables.branches, tables.eos_words
+        view[IS_NEW] = 0
+        number = automaton.attempt(find_mask, trie, state, MIN_LOOP, ending, self._found, mask)
+        kind = view[KIND]
+        if number < 0 or kind in (MADE, MET):
+            return number
+        if kind != BESIDE:
+            code = self._quick_loop(state, mask)
+            return number if code >= 0 else code
+        usual, row, evictions = view[USUAL], self._kept_row(view[OF_USUAL]), self._masks.evictions
+        if row is None:
+            known = np.empty(tables.words, np.uint32)
+            signature = automaton.attempt_more(find_mask, trie, usual, MIN_LOOP, ending, self._found, known)
+            if signature >= 0 and view[KIND] != MADE:
+                signature = min(signature, self._quick_loop(usual, known))
+            if signature < 0:
+                return signature
+            self._stored(view[OF_USUAL], known)
+        else:
+            known = self._masks.rows[row]
+        code = automaton.attempt_more(mask_beside, trie, state, usual, known, ending, mask)
+        if row is not None and self._masks.evictions != evictions:
+            return UNREADY  # what was read there may have been another mask by then
+        view[KIND] = BESIDE
+        return number if code >= 0 else code
+
+    def _quick_loop(self, state: int, mask: Mask) -> int:
+        """Write the mask of a state to `mask` that was found to loop or to span just before; 0 or more, or a code."""
+        view, tables, automaton = self._view, self._tables, self._automaton
+        trie, ending = tables.branches, tables.eos_words
+        loop_slice = tables.loop_slice((view[LOW], view[HIGH], view[OF_LEADS]))
+        if loop_slice is None:
+            return automaton.attempt_more(find_mask, trie, state, NO_LOOP, ending, self._found, mask)
+        return automaton.attempt_more(mask_at_loop, trie, loop_slice, view[KIND], state, ending, mask)
+
+    def _kept_row(self, signature: int) -> int | None:
+        """The row of a signature, which is used now; None if there is none."""
+        with self._tables.lock:
+            return self._masks.find(self._rows, signature)
+
+    def _stored(self, signature: int, mask: Mask) -> int:
+        """The row that a mask is kept in from now on."""
+        with self._tables.lock:
+            return self._masks.store(self._rows, signature, mask)
+
+    @paused
+    def _made_row(self, state: int, code: int = UNREADY) -> int:
+        """As `row`, with all that may have to be done before; after an attempt that answered with a code."""
+        spent = 0 if code == UNREADY else self._meter.spent
         with self._lock, self._meter:
+            self._meter.spend(spent)
             self._prepare(state)
+            if code != UNREADY:
+                self._automaton.begin_call()
+                self._automaton.resolve(code)
             return self._compute(state)
+
+    def _noted(self, state: int, signature: int, row: int) -> int:
+        """Remember the signature of a state, by which its row is found; the row."""
+        if len(self._signatures) >= MAX_STEPS:
+            self._signatures.clear()
+        self._signatures[state] = signature
+        return row
 
     @paused
     def _new_step(self, state: int, token: int) -> int:
@@ -284,10 +365,7 @@ class LiftedGuide(TableGuide):
         if state != DEAD and self._tables.spells_all_bytes:
             signature = self._automaton.run(probe, state, self._found)
         row = self._tables.row_of(self._rows, signature, lambda: self._complete(state))
-        if len(self._signatures) >= MAX_STEPS:
-            self._signatures.clear()
-        self._signatures[state] = signature
-        return row
+        return self._noted(state, signature, row)
 
     def _complete(self, state: int) -> Mask:
         """The mask of a state that was probed last. Hold the guide's lock."""
@@ -309,7 +387,7 @@ class LiftedGuide(TableGuide):
         if not self._tables.spells_all_bytes:
             return self._tables.pack(self._closing.fitting(state, NEVER))
         trie = self._tables.branches
-        found = Shortcut(*self._found.tolist())
+        found = Shortcut(*self._found[: len(Shortcut._fields)].tolist())
         if found.kind == BESIDE:
             mask = self._copied(found.usual) & ~self._tables.eos_words
             self._automaton.run(walk_beside, trie, state, found.usual, mask)

@@ -24,6 +24,7 @@ from ..chart.rows import (
     PENDING,
     ROOM,
     ROOM_SHIFT,
+    STEADY,
     fill_row,
     loop_row,
     open_row,
@@ -72,6 +73,19 @@ def is_covered(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int
     return 1 if leads & ~np.uint64(looping) == 0 else 0
 
 
+@inner_njit
+def stays(chart: Chart, trie: Branches, node: Int, row: Int, left: Int) -> bool:
+    """Whether the byte of a node of the trie leads to a state that no token at or below it tells from that of the row.
+
+    So it is where only counts differ, and have room for all that is left of the longest token.
+    """
+    loops, byte = chart.loops, np.int64(trie.byte[node])
+    room = loops[row, ROOM]
+    if room & STEADY == 0 or byte >= 0x80 or loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) == 0:
+        return False
+    return min(trie.below[node, BEGUN], np.uint64(left)) < room >> ROOM_SHIFT
+
+
 @njit
 def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out: Words) -> Int:
     """Allow every token below the node `root` of Branches whose bytes after it can be read from `state`; 0 or a code.
@@ -113,7 +127,9 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
         at += 1
         after = rows[row, byte[child]] if row >= 0 else PENDING
         below, count = -1, 0
-        if after == PENDING:
+        if row >= 0 and stays(chart, trie, child, row, trie.deepest - level - 1):
+            after = state
+        elif after == PENDING:
             if lo == hi:
                 hi = open_bundle(chart, state, bundle, lo)
             if byte[child] <= last:
