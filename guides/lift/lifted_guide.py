@@ -11,17 +11,16 @@ from ...kernels.answers import DEAD, NEVER, UNREADY
 from ...kernels.chart.return_sets import signature as signature_of
 from ...kernels.chart.ways import follow
 from ...kernels.trie.loop_slice import UNSLICEABLE, walk_slice, walk_span
-from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, Shortcut, probe
+from ...kernels.trie.shortcut import BESIDE, LOOP, Shortcut, probe
 from ...kernels.trie.walk import walk, walk_beside
-from ...kernels.trie.whole_mask import FOUND, IS_NEW, MADE, MET, NO_LOOP, OF_USUAL, find_mask, mask_at_loop, mask_beside
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton, Kept
 from ..explain.expectation import NOTHING, expectation
 from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
 from .closing import Closing
 from .mask_table import Mask
+from .quick_masks import QuickMasks
 from .table_guide import TableGuide
-from .tables import MIN_LOOP
 
 _UNKNOWN = -2  # no signature
 MAX_STEPS = 1 << 16
@@ -46,8 +45,8 @@ class LiftedGuide(TableGuide):
         self._signatures: dict[int, int] = {}  # by state; or each state itself, see above
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
-        self._found = np.zeros(FOUND, np.uint64)
-        self._view = memoryview(self._found)  # single numbers are quicker this way  # type: ignore[arg-type]
+        self._quick = QuickMasks(automaton, self._tables, self._rows)
+        self._found = self._quick.found
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
@@ -198,78 +197,27 @@ class LiftedGuide(TableGuide):
     def _new_row(self, state: int) -> int:
         """As `row`, where it is not known: mostly a call or two of kernels."""
         with self._lock:
-            code = UNREADY
-            if self._tables.spells_all_bytes and self._kept is self._automaton.kept and 0 <= state <= MOST_LEFT:
-                mask = np.empty(self._tables.words, np.uint32)
-                code = self._quick_mask(state, mask)
-                if code >= 0:
-                    row = self._kept_row(code) if self._view[KIND] == MET else self._stored(code, mask)
-                    if row is not None:
-                        return self._noted(state, code, row)
-                    code = UNREADY
-            return self._made_row(state, code)
-
-    def _quick_mask(self, state: int, mask: Mask) -> int:
-        """Write the mask of a state to `mask`, if kernels alone can: its signature, or a code. Hold the guide's lock.
-
-        Where the kind of what was found is MET nothing is written, and it may be there already.
-        """
-        view, tables, automaton = self._view, self._tables, self._automaton
-        trie, ending = tables.branches, tables.eos_words
-        view[IS_NEW] = 0
-        number = automaton.attempt(find_mask, trie, state, MIN_LOOP, ending, self._found, mask)
-        kind = view[KIND]
-        if number < 0 or kind in (MADE, MET):
-            return number
-        if kind != BESIDE:
-            code = self._quick_loop(state, mask)
-            return number if code >= 0 else code
-        usual, row, evictions = view[USUAL], self._kept_row(view[OF_USUAL]), self._masks.evictions
-        if row is None:
-            known = np.empty(tables.words, np.uint32)
-            signature = automaton.attempt_more(find_mask, trie, usual, MIN_LOOP, ending, self._found, known)
-            if signature >= 0 and view[KIND] != MADE:
-                signature = min(signature, self._quick_loop(usual, known))
-            if signature < 0:
-                return signature
-            self._stored(view[OF_USUAL], known)
-        else:
-            known = self._masks.rows[row]
-        code = automaton.attempt_more(mask_beside, trie, state, usual, known, ending, mask)
-        if row is not None and self._masks.evictions != evictions:
-            return UNREADY  # what was read there may have been another mask by then
-        view[KIND] = BESIDE
-        return number if code >= 0 else code
-
-    def _quick_loop(self, state: int, mask: Mask) -> int:
-        """Write the mask of a state to `mask` that was found to loop or to span just before; 0 or more, or a code."""
-        view, tables, automaton = self._view, self._tables, self._automaton
-        trie, ending = tables.branches, tables.eos_words
-        loop_slice = tables.loop_slice((view[LOW], view[HIGH], view[OF_LEADS]))
-        if loop_slice is None:
-            return automaton.attempt_more(find_mask, trie, state, NO_LOOP, ending, self._found, mask)
-        return automaton.attempt_more(mask_at_loop, trie, loop_slice, view[KIND], state, ending, mask)
-
-    def _kept_row(self, signature: int) -> int | None:
-        """The row of a signature, which is used now; None if there is none."""
-        with self._tables.lock:
-            return self._masks.find(self._rows, signature)
-
-    def _stored(self, signature: int, mask: Mask) -> int:
-        """The row that a mask is kept in from now on."""
-        with self._tables.lock:
-            return self._masks.store(self._rows, signature, mask)
+            if not self._tables.spells_all_bytes or self._kept is not self._automaton.kept:
+                return self._made_row(state)
+            mask = np.empty(self._tables.words, np.uint32)
+            code = self._quick.begin(state, mask)
+            if code < 0:
+                return self._made_row(state, code, mask)
+            row = self._quick.row(code, mask)
+            return self._made_row(state) if row is None else self._noted(state, code, row)
 
     @paused
-    def _made_row(self, state: int, code: int = UNREADY) -> int:
+    def _made_row(self, state: int, code: int = UNREADY, mask: Mask | None = None) -> int:
         """As `row`, with all that may have to be done before; after an attempt that answered with a code."""
         spent = 0 if code == UNREADY else self._meter.spent
         with self._lock, self._meter:
             self._meter.spend(spent)
             self._prepare(state)
-            if code != UNREADY:
-                self._automaton.begin_call()
-                self._automaton.resolve(code)
+            if mask is not None and state != DEAD:
+                signature = self._quick.finish(state, code, mask)
+                row = None if signature < 0 else self._quick.row(signature, mask)
+                if row is not None:
+                    return self._noted(state, signature, row)
             return self._compute(state)
 
     def _noted(self, state: int, signature: int, row: int) -> int:

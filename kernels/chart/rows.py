@@ -327,9 +327,9 @@ def find_loop(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
         target = rows[row, byte]
         room = UNBOUNDED if target == state else room_of(graph, chart, state)
         loops[row, ROOM] |= np.uint64(room) << ROOM_SHIFT
-        if target != state and lacking(graph, chart, state) <= 0:
-            if is_shift(graph, chart, state, target) == SHIFTED:
-                loops[row, ROOM] |= STEADY
+        has_enough = target != state and lacking(graph, chart, state) <= 0
+        if has_enough and is_shift(graph, chart, state, target) == SHIFTED:
+            loops[row, ROOM] |= STEADY
     loops[row, ROOM] |= LOOP_KNOWN
     return 0
 

@@ -1,4 +1,4 @@
-"""Masks of states in one call: where a state's mask is not known yet, most are walked by the kernel that finds that out.
+"""Masks of states in one call: the kernel that finds out that a state's mask is not known yet mostly walks at once.
 
 A call of a kernel from Python takes as long as many walks. So there is one for what is usual: `find_mask` looks a state
 up by its signature, and walks at once where no state had that before and there is no shortcut. Where there is one, the
