@@ -148,4 +148,5 @@ def tokens_of(mask: Mask) -> list[int]:
     """The token ids whose bits are set, ascending."""
     words = np.flatnonzero(mask)  # mostly few
     places = np.flatnonzero(np.unpackbits(mask[words].view(np.uint8), bitorder="little"))
-    return (32 * words[places >> 5] + (places & 31)).tolist()
+    each = 8 * mask.itemsize
+    return (each * words[places // each] + places % each).tolist()
