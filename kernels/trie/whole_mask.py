@@ -15,7 +15,7 @@ from ..answers import UNREADY
 from ..chart.interning import HI, LO, WORDS
 from ..chart.layout import ACCEPTING, KEPT, SIGNATURE, STATES, Chart, Graph
 from ..chart.return_sets import signature
-from ..jit.aliases import Bits, Int, Words
+from ..jit.aliases import Bits, Int, Truth, Words
 from ..jit.wide import inner_njit, njit
 from .branches import Branches
 from .loop_slice import LoopSlice, walk_slice, walk_span
@@ -40,7 +40,7 @@ def end(chart: Chart, state: Int, ending: Words, out: Words) -> None:
 
 
 @inner_njit
-def are_few(low: Int, high: Int, least: Int) -> bool:
+def are_few(low: Int, high: Int, least: Int) -> Truth:
     """Whether fewer than so many bits of two words are set."""
     count = 0
     for bit in range(64):
