@@ -146,5 +146,7 @@ def mask_of(tokens: Iterable[int], size: int) -> Mask:
 
 def tokens_of(mask: Mask) -> list[int]:
     """The token ids whose bits are set, ascending."""
-    bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
-    return [int(token) for token in np.flatnonzero(bits)]
+    words = np.flatnonzero(mask)  # mostly few
+    places = np.flatnonzero(np.unpackbits(mask[words].view(np.uint8), bitorder="little"))
+    each = 8 * mask.itemsize
+    return (each * words[places // each] + places % each).tolist()

@@ -116,9 +116,9 @@ def filled(length: int) -> Any:
     return index
 
 
-def larger(array: Any, times: int = 2) -> Any:
-    """A copy with room for so many times as much. Raises Cancelled."""
-    grown = np.empty((times * len(array), *array.shape[1:]), array.dtype)
+def larger(array: Any, count: int = 0) -> Any:
+    """A copy with room for so many, or for twice as many. Raises Cancelled."""
+    grown = np.empty((count or 2 * len(array), *array.shape[1:]), array.dtype)
     rows = max(1, NUMBERS_AT_A_TIME * len(array) // max(1, array.size))
     for first in range(0, len(array), rows):
         spend(0)

@@ -41,6 +41,8 @@ from .compaction import compacted
 DEAD = answers.DEAD
 HORIZON = 256
 MAX_WORDS = 1 << 20
+# Rows of 1 KiB; for 4 MiB NumPy would ask for huge pages, which take the system several milliseconds to clear.
+MAX_ROWS = 4080
 _NO_BYTES = np.zeros(0, np.uint8)
 
 Making = Callable[[], tuple[Graph, int]]
@@ -76,7 +78,7 @@ class ChartAutomaton:
         rule: int = 0,
         *,
         meter: Meter | None = None,
-        max_rows: int = 4096,
+        max_rows: int = MAX_ROWS,
         max_words: int = MAX_WORDS,
         horizon: int = HORIZON,
     ) -> None:
@@ -246,6 +248,10 @@ class ChartAutomaton:
             return answers.UNREADY
         return call(function, self._graph_arrays, self._chart, *arguments)
 
+    def attempt_more(self, function: Callable[..., Any], *arguments: Any) -> int:
+        """As `attempt`, as a part of the call that it began."""
+        return call(function, self._graph_arrays, self._chart, *arguments)
+
     def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
         """Call a kernel, and deal with the codes it answers, until it answers with something else.
 
@@ -352,8 +358,10 @@ class ChartAutomaton:
             if len(chart.rows) >= self._max_rows and not self._dropped:
                 chart = self._without_rows()
             else:
-                times = 4 if 4 * len(chart.rows) <= self._max_rows else 2
-                chart = replace(chart, rows=larger(chart.rows, times), loops=larger(chart.loops, times))
+                count = min(4 * len(chart.rows), self._max_rows)
+                if count <= len(chart.rows):
+                    count = 2 * len(chart.rows)
+                chart = replace(chart, rows=larger(chart.rows, count), loops=larger(chart.loops, count))
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
             chart = replace(chart, words=larger(chart.words))
             self.is_crowded = len(chart.words) > self._max_words

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...gc_pause import paused
+from ...kernels.chart.layout import ROW
 from ...kernels.distinct.layout import FIRST_FLAT
+from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, probe
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
@@ -76,7 +78,7 @@ class RefusingGuide(RememberingGuide):
     def _new_row(self, state: int) -> int:
         """As `row`, where it is not known."""
         if state < FIRST_NUMBER:
-            return super()._new_row(state)
+            return self._made_row(state)
         row = self._quick_row(state)
         return self._slow_row(state) if row is None else row
 
@@ -285,8 +287,32 @@ class RefusingGuide(RememberingGuide):
     def _walk(self, state: int) -> Mask:
         mask = super()._walk(state)
         self._automaton.keep(np.array([state], np.int32))
-        tokens = tokens_of(mask & self._refusable(state))
+        tokens = self._to_try(state, mask & self._refusable(state))
         for token, after in zip(tokens, self._places_after((state, None), tokens), strict=True):
             if after is None:
                 mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask
+
+    def _to_try(self, state: int, tokens: Mask) -> list[int]:
+        """Those of some tokens that do more than stay in the string that a state of the chart is in.
+
+        Within a loop all states call the same rules: where no item or name that matters may begin in one of them, none
+        begins in any. Beside a usual state this holds of tokens that come to it by their first byte.
+        """
+        self._automaton.run(probe, state, self._found)
+        loops = self._quick.view[USUAL] if self._quick.view[KIND] == BESIDE else state
+        if loops != state:
+            self._automaton.keep(np.array([loops], np.int32))
+            self._automaton.run(probe, loops, self._found)
+        view = self._quick.view
+        begins = any(self._differs(each) or self._must_differ(each) for each in {state, loops})
+        loop = None if begins or view[KIND] != LOOP else (view[LOW], view[HIGH], view[OF_LEADS])
+        loop_slice = None if loop is None else self._tables.loop_slice(loop)
+        if loop_slice is None:
+            return tokens_of(tokens)
+        found = tokens_of(tokens & ~loop_slice.row)
+        if loops != state:
+            chart, texts = self._automaton.chart, self._tables.bytes
+            comes = chart.rows[chart.states.item(state, ROW)] == loops
+            found += [each for each in tokens_of(tokens & loop_slice.row) if not comes[texts.data[texts.start[each]]]]
+        return found

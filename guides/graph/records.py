@@ -24,6 +24,7 @@ class Records:
 
     def _take(self, rows: Ints) -> None:
         self.array: Ints = rows
+        self._room = len(rows)
         # Single numbers are written through a memoryview, several times faster than through NumPy.
         self.flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]
 
@@ -46,9 +47,9 @@ class Records:
     def reserve(self, amount: int) -> int:
         """Append rows of zeros; the number of the first."""
         first = self.count
-        self.count += amount
-        if self.count > len(self.array):
-            room = max(self.count, 2 * len(self.array))
+        self.count = count = first + amount
+        if count > self._room:
+            room = max(count, 2 * self._room)
             spend_growth(GROWTH * self.count if amount < FEW else amount, 4 * self.width * room)
             larger = np.zeros((room, self.width), np.int32)
             larger[:first] = self.array[:first]

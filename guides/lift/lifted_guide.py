@@ -19,6 +19,7 @@ from ..explain.expectation import NOTHING, expectation
 from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
 from .closing import Closing
 from .mask_table import Mask
+from .quick_masks import QuickMasks
 from .table_guide import TableGuide
 
 _UNKNOWN = -2  # no signature
@@ -44,7 +45,8 @@ class LiftedGuide(TableGuide):
         self._signatures: dict[int, int] = {}  # by state; or each state itself, see above
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
-        self._found = np.zeros(len(Shortcut._fields), np.uint64)
+        self._quick = QuickMasks(automaton, self._tables, self._rows)
+        self._found = self._quick.found
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
@@ -193,10 +195,37 @@ class LiftedGuide(TableGuide):
 
     @paused
     def _new_row(self, state: int) -> int:
-        """As `row`, where it is not known."""
+        """As `row`, where it is not known: mostly a call or two of kernels."""
+        with self._lock:
+            if not self._tables.spells_all_bytes or self._kept is not self._automaton.kept:
+                return self._made_row(state)
+            mask = np.empty(self._tables.words, np.uint32)
+            code = self._quick.begin(state, mask)
+            if code < 0:
+                return self._made_row(state, code, mask)
+            row = self._quick.row(code, mask)
+            return self._made_row(state) if row is None else self._noted(state, code, row)
+
+    @paused
+    def _made_row(self, state: int, code: int = UNREADY, mask: Mask | None = None) -> int:
+        """As `row`, with all that may have to be done before; after an attempt that answered with a code."""
+        spent = 0 if code == UNREADY else self._meter.spent
         with self._lock, self._meter:
+            self._meter.spend(spent)
             self._prepare(state)
+            if mask is not None and state != DEAD:
+                signature = self._quick.finish(state, code, mask)
+                row = None if signature < 0 else self._quick.row(signature, mask)
+                if row is not None:
+                    return self._noted(state, signature, row)
             return self._compute(state)
+
+    def _noted(self, state: int, signature: int, row: int) -> int:
+        """Remember the signature of a state, by which its row is found; the row."""
+        if len(self._signatures) >= MAX_STEPS:
+            self._signatures.clear()
+        self._signatures[state] = signature
+        return row
 
     @paused
     def _new_step(self, state: int, token: int) -> int:
@@ -284,10 +313,7 @@ class LiftedGuide(TableGuide):
         if state != DEAD and self._tables.spells_all_bytes:
             signature = self._automaton.run(probe, state, self._found)
         row = self._tables.row_of(self._rows, signature, lambda: self._complete(state))
-        if len(self._signatures) >= MAX_STEPS:
-            self._signatures.clear()
-        self._signatures[state] = signature
-        return row
+        return self._noted(state, signature, row)
 
     def _complete(self, state: int) -> Mask:
         """The mask of a state that was probed last. Hold the guide's lock."""
@@ -309,7 +335,7 @@ class LiftedGuide(TableGuide):
         if not self._tables.spells_all_bytes:
             return self._tables.pack(self._closing.fitting(state, NEVER))
         trie = self._tables.branches
-        found = Shortcut(*self._found.tolist())
+        found = Shortcut(*self._found[: len(Shortcut._fields)].tolist())
         if found.kind == BESIDE:
             mask = self._copied(found.usual) & ~self._tables.eos_words
             self._automaton.run(walk_beside, trie, state, found.usual, mask)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.logits.bitmask import LEAST_LISTED, LISTED, list_words
+from ...kernels.logits.bitmask import LEAST_LISTED, LISTED, keep_row
 
 Mask = NDArray[np.uint32]
 Cache = dict[int, int]
@@ -86,9 +86,7 @@ class MaskTable:
         self._caches[row : row + 1] = [cache]
         self._keys[row : row + 1] = [key]
         self._used[row] = None
-        self.rows[row] = mask
-        if len(self.few):
-            list_words(self.rows[row], self.few[row])
+        keep_row(self.rows, self.few, row, mask)
         self.touch(row)
         self.version += 1
         self.written[row] = self.version

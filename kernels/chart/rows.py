@@ -31,6 +31,7 @@ from .layout import (
     ITEM_NODE,
     ITEM_ORIGIN,
     KEPT,
+    LEAST,
     OWN_RETURN_SET,
     ROW,
     ROWS,
@@ -46,7 +47,7 @@ from .layout import (
 # bytes of UTF-8 all of whose characters loop, a bit for each from FIRST_LEAD on.
 ASCII_LOW, ASCII_HIGH, ROOM, LEADS, LOOP = range(5)
 FIRST_LEAD = 0xC0
-LEADS_KNOWN, LOOP_KNOWN, COMPLETE = np.uint64(1), np.uint64(2), np.uint64(4)
+LEADS_KNOWN, LOOP_KNOWN, COMPLETE, STEADY = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(8)
 ROOM_SHIFT = np.uint64(8)
 # Columns of Chart.memo: how many items, the state after them, then the items; how many it has room for; what `recall`
 # says of others.
@@ -108,6 +109,25 @@ def room_of(graph: Graph, chart: Chart, state: Int) -> Int:
         if counter and not is_set(graph, counter) and graph.counters[counter, GREATEST] != UNBOUNDED:
             room = min(room, graph.counters[counter, GREATEST] - words[at + ITEM_COUNT])
     return room
+
+
+@inner_njit
+def lacking(graph: Graph, chart: Chart, state: Int) -> Int:
+    """How many more characters the counted loops of `state` must have."""
+    most = 0
+    words = chart.words
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        counter = graph.nodes[words[at + ITEM_NODE], COUNTER]
+        if counter and not is_set(graph, counter):
+            most = max(most, graph.counters[counter, LEAST] - words[at + ITEM_COUNT])
+    return most
+
+
+@inner_njit
+def is_counted(graph: Graph, node: Int) -> bool:
+    """Whether an item counts while it is at a node."""
+    counter = graph.nodes[node, COUNTER]
+    return counter > 0 and not is_set(graph, counter)
 
 
 @inner_njit
@@ -185,7 +205,7 @@ def open_row(graph: Graph, chart: Chart, state: Int) -> Int:
             if low == graph.edges[e, EDGE_FIRST] and high == graph.edges[e, EDGE_LAST]:
                 continue
             low, high = graph.edges[e, EDGE_FIRST], graph.edges[e, EDGE_LAST]
-            may_loop |= low < high and low < 0x80
+            may_loop |= low < 0x80 and (low < high or is_counted(graph, words[at + ITEM_NODE]))
             for byte in range(low, high + 1):
                 transitions[byte] = PENDING
     chart.loops[row, :] = 0
@@ -282,18 +302,50 @@ def fill_row(graph: Graph, chart: Chart, state: Int) -> Int:
 def find_loop(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
     """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted.
 
-    Only bytes that an edge has in common with others are tried: a loop of one byte is not worth while. 0 or a code.
+    Only bytes that an edge has in common with others are tried, and then single ones that are counted, as in the
+    indentation of a line: another loop of one byte is not worth while. 0 or a code.
     """
-    loops, rows, words = chart.loops, chart.rows, chart.words
-    target, tried, previous = DEAD, 0, DEAD
-    room = UNBOUNDED
+    loops, rows = chart.loops, chart.rows
     lo, hi = chart.states[state, LO], chart.states[state, HI]
     if hi - lo > MANY and spend(chart, hi - lo) < 0:
         return EXHAUSTED
-    for at in range(lo + HEADER, hi, ITEM):
-        for e in range(graph.nodes[words[at + ITEM_NODE], EDGE_LO], graph.nodes[words[at + ITEM_NODE], EDGE_HI]):
+    byte = find_looping(graph, chart, state, row, 0)
+    if byte == DEAD:
+        byte = find_looping(graph, chart, state, row, 1)
+        if byte >= 0:
+            loops[row, byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
+    elif byte >= 0:
+        code = fill_range(graph, chart, state, row, 0, 0x80)
+        if code < 0:
+            return code
+        for other in range(0x80):
+            if rows[row, other] == rows[row, byte]:
+                loops[row, other >> 6] |= np.uint64(1) << np.uint64(other & 63)
+    if byte < DEAD:
+        return byte
+    if byte >= 0:
+        target = rows[row, byte]
+        room = UNBOUNDED if target == state else room_of(graph, chart, state)
+        loops[row, ROOM] |= np.uint64(room) << ROOM_SHIFT
+        has_enough = target != state and lacking(graph, chart, state) <= 0
+        if has_enough and is_shift(graph, chart, state, target) == SHIFTED:
+            loops[row, ROOM] |= STEADY
+    loops[row, ROOM] |= LOOP_KNOWN
+    return 0
+
+
+@shared_njit
+def find_looping(graph: Graph, chart: Chart, state: Int, row: Int, single: Int) -> Int:
+    """A byte that loops, of those that an edge has in common with others or of single ones; DEAD, or a code."""
+    rows, words = chart.rows, chart.words
+    tried, previous = 0, DEAD
+    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
+        node = words[at + ITEM_NODE]
+        if single and not is_counted(graph, node):
+            continue
+        for e in range(graph.nodes[node, EDGE_LO], graph.nodes[node, EDGE_HI]):
             low, byte = graph.edges[e, EDGE_FIRST], min(graph.edges[e, EDGE_LAST], 0x7F)
-            if byte <= low or target >= 0 or tried == 4:
+            if (byte != low if single else byte <= low) or tried == 4:
                 continue
             after = rows[row, byte]
             if after == PENDING:
@@ -301,23 +353,13 @@ def find_loop(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
                 if after < DEAD:
                     return after
             if after == state:
-                target = state
-            elif after >= 0 and after != previous:
+                return byte
+            if after >= 0 and after != previous:
                 tried += 1
                 previous = after
                 if is_shift(graph, chart, state, after) != NO_SHIFT:
-                    target = after
-                    room = room_of(graph, chart, state)
-    if target >= 0:
-        code = fill_range(graph, chart, state, row, 0, 0x80)
-        if code < 0:
-            return code
-        for byte in range(0x80):
-            if rows[row, byte] == target:
-                loops[row, byte >> 6] |= np.uint64(1) << np.uint64(byte & 63)
-        loops[row, ROOM] |= np.uint64(room) << ROOM_SHIFT
-    loops[row, ROOM] |= LOOP_KNOWN
-    return 0
+                    return byte
+    return DEAD
 
 
 @njit

@@ -25,9 +25,13 @@ LEAST_LISTED = 256
 """Rows of so many words or more are worth a list."""
 
 
-def list_words(mask: NDArray[np.uint32], few: Ints) -> None:
-    """List the words of a mask uint32 [W] that are not 0, if they are few, in `few` int32 [LISTED], see above."""
-    call(list_kernel, mask.view(np.int32), few)
+def keep_row(masks: NDArray[np.uint32], few: Ints, row: int, mask: NDArray[np.uint32]) -> None:
+    """Write a mask uint32 [W] to a row of masks uint32 [R, W], and list its words in that row of `few`, if it has any.
+
+    Raises ValueError for a row that is not there, and for a mask of another length.
+    """
+    if call(keep_kernel, masks.view(np.int32), few, row, mask.view(np.int32)) < 0:
+        raise ValueError(f"a mask of {mask.size} words cannot be row {row} of {masks.shape}")
 
 
 def copy_rows(
@@ -72,18 +76,24 @@ def _not_there(rows: Ints, places: Ints, index: int) -> ValueError:
 
 
 @njit
-def list_kernel(mask: Ints, few: Ints) -> None:
-    """List the words that are not 0."""
+def keep_kernel(words: Ints, few: Ints, row: Int, mask: Ints) -> Int:
+    """Write a mask to a row, and list its words that are not 0; -1 for one that is out of range."""
+    if row < 0 or row >= words.shape[0] or mask.size != words.shape[1] or 0 < few.shape[0] <= row:
+        return -1
+    copy_bytes(words.ctypes.data + 4 * row * words.shape[1], mask.ctypes.data, 4 * mask.size)
+    if few.shape[0] == 0:
+        return 0
     count = 0
     for place in range(mask.size):
         if mask[place] != 0:
             if count == FEW:
-                few[FEW_COUNT] = MANY
-                return
-            few[FEW_PLACES + count] = place
-            few[FEW_WORDS + count] = mask[place]
+                few[row, FEW_COUNT] = MANY
+                return 0
+            few[row, FEW_PLACES + count] = place
+            few[row, FEW_WORDS + count] = mask[place]
             count += 1
-    few[FEW_COUNT] = count
+    few[row, FEW_COUNT] = count
+    return 0
 
 
 @njit

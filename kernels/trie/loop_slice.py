@@ -11,7 +11,7 @@ import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, EXPAND, spend
 from ..chart.interning import HI, LO, intern
-from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, LEAST, ROW, STATES, Chart, Graph, is_set
+from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, ROW, STATES, Chart, Graph, is_set
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -23,6 +23,7 @@ from ..chart.rows import (
     SHIFTED,
     fill_row,
     is_shift,
+    lacking,
     open_row,
     step,
 )
@@ -187,18 +188,6 @@ def row_at(graph: Graph, chart: Chart, rows: Ints, state: Int, place: Int, room:
         else:
             rows[place] = row_shifted(graph, chart, state, place - settled)
     return rows[place]
-
-
-@inner_njit
-def lacking(graph: Graph, chart: Chart, state: Int) -> Int:
-    """How many more characters the counted loops of `state` must have."""
-    most = 0
-    words = chart.words
-    for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
-        counter = graph.nodes[words[at + ITEM_NODE], COUNTER]
-        if counter and not is_set(graph, counter):
-            most = max(most, graph.counters[counter, LEAST] - words[at + ITEM_COUNT])
-    return most
 
 
 @inner_njit

@@ -24,6 +24,7 @@ from ..chart.rows import (
     PENDING,
     ROOM,
     ROOM_SHIFT,
+    STEADY,
     fill_row,
     loop_row,
     open_row,
@@ -46,14 +47,14 @@ from .branches import (
 )
 from .bundles import ROOM as BUNDLED
 from .bundles import open_bundle, read_on
-from .loops import loop_leads
+from .loops import loop_leads, loop_target
 
 # Of how many nodes the work is counted at a time.
 BATCH = 1024
 # Columns of the stack of a walk, and of one beside another state. HELD_ROW is -1 where there is but a bundle, which
 # lies from HELD_LO to HELD_HI, nowhere in a state of which it was not needed.
 HELD_ROW, HELD_STATE, HELD_AT, HELD_END, HELD_LO, HELD_HI, HELD_OTHER, HELD_USUAL = range(8)
-HELD, HELD_BESIDE = 6, 8
+HELD_STEADY, HELD_TARGET, HELD = HELD_OTHER, HELD_USUAL, 8
 
 
 @inner_njit
@@ -72,18 +73,33 @@ def is_covered(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int
     return 1 if leads & ~np.uint64(looping) == 0 else 0
 
 
+@inner_njit
+def steady_target(chart: Chart, row: Int, most: Int) -> Int:
+    """The state that a row loops to, if no text of up to `most` characters tells it from the row's own; or DEAD.
+
+    So it is where only counts differ, and all of them have room for as much.
+    """
+    room = chart.loops[row, ROOM]
+    if room & STEADY == 0 or np.uint64(most) > room >> ROOM_SHIFT:
+        return DEAD
+    return loop_target(chart, row)
+
+
 @njit
 def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out: Words) -> Int:
     """Allow every token below the node `root` of Branches whose bytes after it can be read from `state`; 0 or a code.
 
     What is known already is read from the arrays in place: a call per node would cost more than the node.
-    Where a lazy node is in the way the walk goes on elsewhere, to ask for all of them at once.
+    Where a lazy node is in the way the walk goes on elsewhere, to ask for all of them at once. In place of the state
+    `target` it goes on in the state `steady`, which loops to it: so it makes no states that only counts tell apart.
     """
     at: Int
     end: Int
     row = open_row(graph, chart, state)
     if row < 0:
         return row
+    steady: Int = state
+    target: Int = steady_target(chart, row, trie.deepest)
     missing = 0
     stack = np.empty((trie.deepest + 1, HELD), np.int32)
     bundle = np.empty((BUNDLED, ITEM), np.int32)
@@ -108,6 +124,7 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
                 stack[level, HELD_END],
             )
             lo, hi, last = stack[level, HELD_LO], stack[level, HELD_HI], -1
+            steady, target = stack[level, HELD_STEADY], stack[level, HELD_TARGET]
             continue
         child = at
         at += 1
@@ -132,6 +149,8 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
             allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
             continue
         if count <= 0:
+            if after == target:
+                after = steady
             below = states[after, ROW]
             if below < 0 or loops[below, ROOM] & LOOP_KNOWN == 0:
                 below = loop_row(graph, chart, after)
@@ -154,8 +173,14 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
             end,
         )
         stack[level, HELD_LO], stack[level, HELD_HI] = lo, hi
+        stack[level, HELD_STEADY], stack[level, HELD_TARGET] = steady, target
         level += 1
         row, state, at, end = below, after, first[child], first[child + 1]
+        if row >= 0 and after != steady and loops[row, ROOM] & STEADY:
+            most = min(trie.below[child, BEGUN], np.uint64(trie.deepest - level))
+            other = steady_target(chart, row, np.int64(most))
+            if other >= 0:
+                steady, target = after, other
         lo, hi, last = hi, hi + max(count, 0), -1
         visited += end - at
         if visited > BATCH:
@@ -192,7 +217,7 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
     if row < 0 or other < 0:
         return min(row, other)
     missing = 0
-    stack = np.empty((trie.deepest + 1, HELD_BESIDE), np.int32)
+    stack = np.empty((trie.deepest + 1, HELD), np.int32)
     bundle = np.empty((BUNDLED, ITEM), np.int32)
     lo: Int = 0
     hi: Int = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.kernels.logits.bitmask import FEW, FEW_PLACES, FEW_WORDS, LISTED, MANY, copy_rows, list_words, renew_rows
+from trellm.kernels.logits.bitmask import FEW, FEW_PLACES, FEW_WORDS, LISTED, MANY, copy_rows, keep_row, renew_rows
 
 WORDS = 40
 
@@ -32,11 +32,15 @@ def listed(masks: np.ndarray) -> np.ndarray:
     return found
 
 
-def test_words_are_listed() -> None:
+def test_rows_are_kept_and_their_words_listed() -> None:
     masks = some_masks(np.random.default_rng(0), 24)
-    found = np.full((24, LISTED), 77, np.int32)
-    for mask, few in zip(masks, found, strict=True):
-        list_words(mask, few)
+    found, rows = np.full((24, LISTED), 77, np.int32), np.zeros_like(masks)
+    for row, mask in enumerate(masks):
+        keep_row(rows, found, row, mask)
+    np.testing.assert_array_equal(rows, masks)
+    for row, mask in ((24, masks[0]), (-1, masks[0]), (0, masks[0, 1:])):
+        with pytest.raises(ValueError, match="cannot be row"):
+            keep_row(rows, found, row, mask)
     for few, expected in zip(found, listed(masks), strict=True):
         count = few[0]
         assert count == expected[0]

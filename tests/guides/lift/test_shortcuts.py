@@ -157,3 +157,58 @@ def test_usual_states_do_not_lead_from_count_to_count() -> None:
     for text in (b"a", b"b-", b"c"):
         state = guide.read(state, text)
         assert tokens_of(guide.mask(state)) == [b for b in range(256) if guide.read(state, bytes((b,))) != DEAD]
+
+
+COUNTED = [
+    "\n {0,12}(\t{1,5})?[ab]",
+    "(\r?\n( {0,9}|\t{1,4}))?x?",
+    " {3,9}a",
+    " {2,}a{0,7}é{2,}",
+    "(ab){2,5}",
+    "([ab]{1,4} ){0,5}x",
+    "[^ ]{2,9}( +[^ ]{1,7}){0,3}",
+    "(a|世){3,11}b?",
+    "([^a\u2028]{2,6}a){1,3}",
+    "( {0,4}a{0,3}){2,4}",
+]
+RUNS = (" ", " ", " ", "\t", "\n", "\r", "a", "a", "b", "x", "é", "世", "\u2028", '"')
+
+
+def runs_vocabulary() -> Vocabulary:
+    random = Random(1)
+    texts = {bytes([value]) for value in range(256)} | {(" " * n + end).encode() for n in range(14) for end in "ab\t世"}
+    while len(texts) < 900:
+        text = "".join(random.choice(RUNS) * random.choice((1, 1, 2, 5)) for _ in range(random.randint(1, 4))).encode()
+        texts.add(text[: 15 - (random.random() < 0.1)])
+    return Vocabulary([*sorted(texts), None], [len(texts)])
+
+
+RUNS_VOCABULARY = runs_vocabulary()
+
+
+def check_by_reading(guide: LiftedGuide, begin: int, random: Random) -> None:
+    """Compare the masks along a random text with what is read token by token."""
+    state = begin
+    for _ in range(10):
+        allowed = tokens_of(guide.mask(state))
+        assert set(allowed) == naive_mask(guide, state)
+        texts = [token for token in allowed if token < RUNS_VOCABULARY.size - 1]
+        if not texts:
+            return
+        state = guide.advance(state, random.choice(texts))
+
+
+@pytest.mark.parametrize("pattern", COUNTED)
+def test_masks_of_counted_runs_are_those_read_token_by_token(pattern: str) -> None:
+    for seed in range(3):
+        guide = RegexGuide(pattern, RUNS_VOCABULARY)
+        check_by_reading(guide, guide.start, Random(seed))
+
+
+@pytest.mark.parametrize("begin", ["[1,", '{"a":"', '{"a":"b', '["'])
+def test_masks_of_counted_words_and_indentation(begin: str) -> None:
+    word = {"type": "string", "pattern": r"^(?:\S+\s+){0,3}\S+$", "maxLength": 14}
+    schema = {"anyOf": [{"items": {"anyOf": [word, {"type": "integer"}]}}, {"properties": {"a": word}}]}
+    for seed in range(3):
+        guide = JSONGuide({"type": ["object", "array"], **schema}, RUNS_VOCABULARY)
+        check_by_reading(guide, guide.read(guide.start, begin.encode()), Random(seed))
