@@ -111,7 +111,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     guide_cache, tail = job.guide_cache, 0
     if not source:
         raise OptionError(
-            f"prompt {number} is empty, and the tokenizer puts no token beside texts (EOS), so that the model's encoder "
+            f"prompt {number} is empty, and the tokenizer puts no token beside texts (EOS), so that the encoder "
             "has nothing to read; start the prompt with at least one character"
         )
     if limit is not None and len(source) > limit:
