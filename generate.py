@@ -233,7 +233,8 @@ def extract(
     none_text: a refusal that may be generated instead; its value is None, also where the context contains it
     spans: up to how many spans each prompt gets that do not overlap, nor do any places of their texts; above 1 the
         value is a list of them, which ends early where nothing is left or the refusal is chosen. A search with n > 1
-        gives distinct spans, which may overlap; samples that repeat one are drawn again from what overlaps with none.
+        gives distinct spans, which may overlap; samples that repeat one are drawn again from what overlaps with none,
+        though not in `iter`, `generate.batch` and `Engine.submit`, where they are what was drawn.
     order: of several spans: "document", or "score", by what the model's own probabilities say of each text
     limits: of work and memory, see `Limits`
     Where a text stands several times in the context, the span is the place around which the most words of the prompt

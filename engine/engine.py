@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +22,7 @@ from .prompts.given import Prompt, prompts_of
 from .schedule.call import Call, Outcome
 from .schedule.fits import blocks_for, check_fits, slots_for
 from .schedule.loop import Loop
+from .schedule.process import live
 from .schedule.scheduler import Pace
 
 LONGEST = 1 << 20
@@ -73,7 +71,7 @@ class Engine:
         self._watchers: list[Callable[[], None]] = []
         self._is_closed = False
         self.step_seconds = 0.0
-        _engines.add(self)
+        live(self)
         before = _engine_of(model)
         if before is None or not before._leads:
             if before is not None and before.is_busy:
@@ -112,8 +110,9 @@ class Engine:
     @property
     def is_busy(self) -> bool:
         """Whether anything is on its way."""
-        loop_calls = list(self._loop.calls)
-        return bool(self._entering) or any(call.entries or call.is_waiting for call in loop_calls)
+        if any(not call.is_cancelled for call in list(self._entering)):
+            return True
+        return any(call.entries or call.is_waiting for call in list(self._loop.calls))
 
     @property
     def held_bytes(self) -> int:
@@ -155,9 +154,8 @@ class Engine:
 
     def close(self) -> None:
         """Cancel all that runs, and give the memory back. What was submitted and not finished raises Cancelled."""
-        with self._news:
-            self._is_closed = True
-            self._news.notify_all()
+        self._is_closed = True
+        self.tell()
         for thread in (self._thread, self._preparer):
             if thread is not None and thread is not threading.current_thread():
                 self._loop.stop_waiting()
@@ -167,8 +165,7 @@ class Engine:
                 call.is_cancelled = True
             self._entering.clear()
             self._loop.close()
-        with self._news:
-            self._news.notify_all()
+        self.tell()
         if _engine_of(self.model) is self:
             _forget(self.model)
 
@@ -191,11 +188,11 @@ class Engine:
         # A handle may be given up in the midst of a step of this thread, by Python's garbage collector.
         if not self._leads and self._lock.acquire(blocking=False):
             try:
+                self._take_up()
                 self._loop.forget()
             finally:
                 self._lock.release()
-        with self._news:
-            self._news.notify_all()
+        self.tell()
 
     def wait(self, call: Call, *, every_step: bool = False) -> None:
         """Take a step, or let others take some, until there may be an outcome of a call. Raises Cancelled.
@@ -233,6 +230,11 @@ class Engine:
         """Whether a thread of its own takes the steps."""
         return self._thread is not None and self._thread.is_alive()
 
+    def tell(self) -> None:
+        """Let those look who wait for a step, or for an outcome."""
+        with self._news:
+            self._news.notify_all()
+
     def after_fork(self) -> None:
         """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
         self._thread = self._preparer = None
@@ -255,35 +257,39 @@ class Engine:
 
     @property
     def _leads(self) -> bool:
-        """Whether this thread is in the midst of a step."""
-        return self._lock._is_owned()
+        """Whether this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
+        return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise OptionError("the engine is closed; make another: Engine(model)")
 
     def _check_not_leading(self) -> None:
-        """Raise OptionError in the midst of a step of this thread's, which would wait for itself."""
+        """Raise OptionError in a thread that would wait for itself."""
         if self._leads:
             raise OptionError(
-                "a step of this engine is under way in this thread, so that its model, constraint or signal handler "
-                "cannot wait for another; call the generator instead, which then has an engine of its own"
+                "this thread takes this engine's steps, so that what is called within them (its model, a constraint, "
+                "what watches it, a signal handler) cannot wait for another; call the generator instead, which then "
+                "has an engine of its own"
             )
 
     def _enter(self, call: Call) -> None:
         self._check_open()
         self._entering.append(call)
         if self.is_started:
-            with self._news:
-                self._news.notify_all()
+            self.tell()
 
     def _step(self, most: int = 1) -> None:
         """One step; the lock is held. most: tokens that a row may get in it."""
+        self._take_up()
+        self._loop.step(most, self._is_wanted)
+
+    def _take_up(self) -> None:
+        """Let the loop have the calls that entered; the lock is held."""
         while self._entering:
             if self._entering[0] not in self._loop.calls:
                 self._loop.calls.append(self._entering[0])
             self._entering.popleft()
-        self._loop.step(most, self._is_wanted)
 
     @contextmanager
     def _held(self) -> Generator[None]:
@@ -292,8 +298,7 @@ class Engine:
             with self._lock:
                 yield
         finally:
-            with self._news:
-                self._news.notify_all()
+            self.tell()
 
     def _is_over(self, call: Call) -> bool:
         """Whether who waits for a call has something to look at."""
@@ -331,8 +336,7 @@ class Engine:
         """Give the lock of steps back, if this thread has it, and let others look."""
         if self._lock._is_owned():
             self._lock.release()
-            with self._news:
-                self._news.notify_all()
+            self.tell()
 
     def _prepare_all(self) -> None:
         """What the engine's other thread does: it finds out what texts wait for, the first of them first."""
@@ -365,8 +369,7 @@ class Engine:
                     told()
             except BaseException as error:
                 self._fail_all(error)
-            with self._news:
-                self._news.notify_all()
+            self.tell()
 
     def _fail_all(self, error: BaseException) -> None:
         """What ended a step of the engine's thread, and is nobody's in particular, is everybody's."""
@@ -379,27 +382,6 @@ class Engine:
 
 def _none() -> None:
     return None
-
-
-_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
-def _forget_threads() -> None:
-    """In a forked process, whose engines' threads have stayed behind: whoever waits takes the steps."""
-    for engine in list(_engines):
-        engine.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)
-
-
-@atexit.register
-def _end_threads() -> None:
-    """Python cannot end a thread in the midst of a model's native code; the whole process would be aborted."""
-    for engine in list(_engines):
-        if engine.is_started:
-            engine.close()
 
 
 _NAME = "_trellm_engine"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
@@ -188,6 +189,14 @@ class Generator(Copied, Generic[T]):
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
             make_here(self)
             return object.__getattribute__(self, name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """With a copy of the model. The guide, and what is remembered of it, are shared, as threads share them."""
+        made = self.__copy__()
+        memo[id(self)] = made
+        if UNMADE not in self.__dict__:
+            made.model = copy.deepcopy(self.model, memo)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         unmade = self.__dict__.get(UNMADE)

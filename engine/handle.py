@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -113,7 +113,8 @@ class Handle:
     """Prompts on their way to results. Whoever waits for these takes the engine's steps, unless its own thread does.
 
     `result()` gives what the generator's `run` gives; `await handle` the same in asyncio; `finished()` the texts as
-    they are finished, `pieces()` also what is certain of those that are not. A handle that nobody holds is cancelled.
+    they are finished, `pieces()` also what is certain of those that are not. Each of them gives all, whatever another
+    took before. A handle that nobody holds is cancelled, and so is one whose waiting task in asyncio is cancelled.
     Not to be used from two threads at once; several handles may be.
     """
 
@@ -126,6 +127,7 @@ class Handle:
         self._samples = options.search.n
         self._attempts: dict[tuple[int, int], int] = {}
         self.found: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
+        self._order: list[Finished] = []
         if any(task.model is not engine.model for task, _ in pairs):
             raise OptionError("the generators of one batch must share one model object, that of the engine")
         if self._samples * len(pairs) > MOST_TEXTS:
@@ -162,11 +164,14 @@ class Handle:
 
     def finished(self) -> Iterator[Finished]:
         """The texts as they are finished, in any order. Raises what goes wrong with one, and cancels the others."""
+        given = 0
         try:
             while True:
                 with gc_restored():
-                    found = list(self._taken())
-                yield from found
+                    self._take()
+                while given < len(self._order):
+                    given += 1
+                    yield self._order[given - 1]
                 if self._call.done:
                     break
                 with gc_restored():
@@ -185,6 +190,7 @@ class Handle:
                 f"retries={self._options.retries}: a stream cannot take back what it has given; take result() instead"
             )
         streams = [_Stream() for _ in self._pairs]
+        given = 0
         while True:
             with gc_restored():
                 certain = self._engine.certain(self._call)
@@ -193,8 +199,10 @@ class Handle:
                 if piece := streams[prompt].push(self._own(prompt, each.text)):
                     yield Piece(prompt, piece, scores=self._scores(streams[prompt], each))
             with gc_restored():
-                found = list(self._taken())
-            for each in found:
+                self._take()
+            while given < len(self._order):
+                each = self._order[given]
+                given += 1
                 stream, result = streams[each.prompt], each.result
                 yield Piece(each.prompt, result.text[stream.sent :], result, stream.rest(result))
             if self._call.done:
@@ -204,13 +212,21 @@ class Handle:
         self._check_cancelled()
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return asyncio.to_thread(self.result).__await__()
+        return self._in_thread(self.result).__await__()
 
     async def stream(self) -> AsyncIterator[Piece]:
         """`pieces`, for asyncio; the event loop is free meanwhile."""
         pieces = self.pieces()
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        while (piece := await self._in_thread(next, pieces, None)) is not None:
             yield piece
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function gives that waits, in another thread; cancelled with the task, which could not end it."""
+        try:
+            return await asyncio.to_thread(function, *arguments)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
 
     def results(self) -> list[Any]:
         """The results so far, for each prompt; None for what is not finished."""
@@ -223,8 +239,7 @@ class Handle:
         """What is finished, also what had not been looked at: for each prompt as `Interrupted` says."""
         with suppress(KeyboardInterrupt):  # pressed once more: what has been entered has to do
             for number, outcome in self._engine.outcomes(self._call):
-                for _ in self._entered(number, outcome):
-                    pass
+                self._enter(number, outcome)
         shaped = zip(self.found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
 
@@ -237,7 +252,7 @@ class Handle:
 
     def _check_cancelled(self) -> None:
         if self._call.is_cancelled:
-            raise Cancelled("the handle was cancelled before all was finished")
+            raise Cancelled("the handle was cancelled before all was finished, or its engine was closed")
         self._end.detach()
 
     def _own(self, prompt: int, text: bytes) -> bytes:
@@ -245,15 +260,15 @@ class Handle:
         task = self._pairs[prompt][0]
         return text if self._options.include else text.removeprefix(task.text_prefix)
 
-    def _taken(self) -> Iterator[Finished]:
-        """What has come of requests since this was last asked. Raises what went wrong with one."""
+    def _take(self) -> None:
+        """Keep what has come of requests since this was last asked. Raises what went wrong with one."""
         for number, outcome in self._engine.outcomes(self._call):
             if outcome.error is not None:
                 self.cancel()
                 raise outcome.error
-            yield from self._entered(number, outcome)
+            self._enter(number, outcome)
 
-    def _entered(self, number: int, outcome: Outcome) -> Iterator[Finished]:
+    def _enter(self, number: int, outcome: Outcome) -> None:
         """Keep the results of a request; those that are drawn again in their place are not among them."""
         request = self._call.requests[number]
         for row in outcome.rows:
@@ -269,7 +284,7 @@ class Handle:
             is_new = results[sample] is None
             results[sample] = result
             if is_new:
-                yield Finished(prompt, sample, result)
+                self._order.append(Finished(prompt, sample, result))
 
     def _compare(self, prompt: int) -> None:
         """Let the diagnostics of texts that were sampled for one prompt know of each other, when all are there."""

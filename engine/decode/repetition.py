@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -122,10 +123,20 @@ def _all_but(size: int, tokens: frozenset[int]) -> Mask:
 
 def repeated(ids: Sequence[int], size: int) -> set[int]:
     """The tokens with which the last `size` tokens would repeat earlier ones; none for size 0."""
-    if size == 0:
+    if size == 0 or len(ids) < size:
         return set()
-    tail = ids[len(ids) - size + 1 :]
-    return {ids[i + size - 1] for i in range(len(ids) - size + 1) if ids[i : i + size - 1] == tail}
+    if size == 1:
+        return set(ids)
+    tail, found = ids[len(ids) - size + 1 :], set[int]()
+    # Looked for is the last of the tail, by Python's own search, since most places have another token.
+    with suppress(ValueError):
+        end = size - 2
+        while True:
+            end = ids.index(tail[-1], end, len(ids) - 1)
+            if ids[end - size + 2 : end + 1] == tail:
+                found.add(ids[end + 1])
+            end += 1
+    return found
 
 
 _OFF = Controls()

@@ -109,6 +109,11 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
     source, limit = ids_of(model, job.prompt, number, options.extras), model.source_context
     guide_cache, tail = job.guide_cache, 0
+    if not source:
+        raise OptionError(
+            f"prompt {number} is empty, and the tokenizer puts no token beside texts (EOS), so that the encoder "
+            "has nothing to read; start the prompt with at least one character"
+        )
     if limit is not None and len(source) > limit:
         raise OptionError(f"prompt {number} takes {len(source)} tokens; the model's encoder reads up to {limit}")
     if guide_cache is not None and guide_cache.crossings is not None and model.text_prefix:

@@ -13,6 +13,7 @@ from torch import Tensor
 from ...errors import ModelError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
+from ..memory.weights import kind_of
 from ..sending.origin import Sendable
 from .blocks.masks import AttentionMasks
 from .blocks.packed import PackedReader
@@ -54,6 +55,7 @@ class DecoderModel(Sendable):
         self.tokenizer = tokenizer
         self.context: int | None = unscaled_context(config)
         self.device: torch.device = entry_device(model)
+        self.weights_kind = kind_of(model)
         self._spread = is_spread(model)
         self.block_bytes = self.state_bytes = 0
         self.window: int | None = None

@@ -12,6 +12,7 @@ from torch import Tensor
 from ...errors import OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
+from ..memory.weights import kind_of
 from ..sending.origin import Sendable
 from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
@@ -42,6 +43,7 @@ class EncoderDecoderModel(Sendable):
         self.model = model
         self.tokenizer = tokenizer
         self.device: torch.device = entry_device(model)
+        self.weights_kind = kind_of(model)
         config = model.config
         self.context: int | None = getattr(config, "max_position_embeddings", None)
         self.source_context = self.context

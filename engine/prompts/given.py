@@ -114,13 +114,18 @@ def _check_parts(content: Any, what: str) -> None:
 
 
 def _check_texts(value: Any, what: str) -> None:
-    """Raise OptionError for a text, however deep, that UTF-8 cannot encode."""
+    """Raise OptionError for a text, however deep, that UTF-8 cannot encode; what is there twice is looked at once."""
     left = [value]
+    seen: dict[int, Any] = {}
     while left:
         each = left.pop()
         if isinstance(each, str):
             text_of(each, what)
-        elif isinstance(each, Mapping):
+            continue
+        if id(each) in seen:
+            continue
+        seen[id(each)] = each
+        if isinstance(each, Mapping):
             left += [*cast("Mapping[Any, Any]", each).keys(), *cast("Mapping[Any, Any]", each).values()]
         elif isinstance(each, (list, tuple)):
             left += cast("list[Any]", each)

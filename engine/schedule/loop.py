@@ -222,6 +222,7 @@ class Loop:
         """Forget what was read with weights that the model has no more; while no text runs."""
         state = self._weights.state()
         if state != self._read_with:
+            self._weights.check()
             self._pool.forget()
             self._sources.clear()
             self._read_with = state

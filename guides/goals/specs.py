@@ -177,7 +177,7 @@ def goals_of(include: Any) -> tuple[Goal, ...]:
     """
     several: list[Any] = [*include] if isinstance(include, (list, tuple)) else [include]
     if several and all(isinstance(goal, int) for goal in several):
-        raise OptionError(f"include={brief(include)}: a phrase by its token ids is Phrase({brief(include)})")
+        raise OptionError(f"include={brief(include)}: a phrase by its token ids is Phrase({brief(several)})")
     found: list[Goal] = []
     pending = [goal_of(goal) for goal in reversed(several)]
     _check_size(pending)

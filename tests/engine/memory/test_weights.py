@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from trellm import models
+from trellm import OptionError, models
 from trellm.engine.generator import Generator
 from trellm.engine.memory.weights import Weights
 
@@ -115,3 +115,22 @@ def test_sources_are_encoded_again(tokenizer: Any, t5: Callable[[], Any]) -> Non
 
 def test_a_model_without_a_module_never_changes() -> None:
     assert Weights(object()).state() == 0
+
+
+def test_weights_of_another_type_are_refused_until_they_are_as_before(network: Any, tokenizer: Any) -> None:
+    model = models.transformers(network, tokenizer)
+    before = ours(model)
+    network.double()
+    for _ in range(2):
+        with pytest.raises(OptionError, match=r"are torch.float64 on cpu now, and were torch.float32 .* wrap it again"):
+            ours(model)
+    again = models.transformers(network, tokenizer)
+    assert ours(again) == before
+    network.float()
+    assert ours(model) == before
+    with pytest.raises(OptionError, match=r"were torch\.float64"):
+        ours(again)
+    unused = models.transformers(network, tokenizer)
+    network.half()
+    with pytest.raises(OptionError, match=r"are torch\.float16 on cpu now"):
+        ours(unused)

@@ -53,6 +53,14 @@ def test_one_of_several_prompts_may_be_empty() -> None:
     assert len({*together}) > 2
 
 
+def test_an_encoder_has_something_to_read(t5: Callable[[], Any], tokenizer: Any) -> None:
+    model = models.transformers(t5(), tokenizer)
+    assert tokenizer.encode("") == []
+    for search in SEARCHES:
+        with pytest.raises(OptionError, match=r"prompt 1 is empty, .* encoder has nothing to read"):
+            generate.text(model)(["the", ""], search=search, max_tokens=3)
+
+
 def test_the_compressor_begins_by_itself() -> None:
     model = models.ziplm("the cat sat on the mat")
     assert generate.choice(model, ["the cat", "xqz vwk"])("") == "the cat"

@@ -186,6 +186,17 @@ def test_mistakes_in_what_chats_come_with(options: dict[str, Any], said: str, li
         listening.reads(HELLO, **options)
 
 
+def test_what_holds_itself_is_looked_at_once(listening: Listening) -> None:
+    wide: Any = ["hi"]
+    for _ in range(60):
+        wide = [wide, wide]
+    round_about: dict[str, Any] = {**TOOL, "wide": wide}
+    round_about["itself"] = round_about
+    assert listening.reads(HELLO, tools=[round_about]) == listening.reads(HELLO, tools=[TOOL])
+    said: dict[str, Any] = {**HELLO[0], "wide": wide}
+    assert listening.reads([{**said, "itself": said}]) == listening.reads(HELLO)
+
+
 def test_a_template_that_knows_no_tools(chatty: Any) -> None:
     plain = copy.deepcopy(chatty)
     plain.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"

@@ -86,7 +86,7 @@ def test_a_step_that_waits_for_its_own_engine_is_refused(is_started: bool) -> No
     engine, generator = Engine(model), generate.text(model)
     with engine.start() if is_started else engine:
         assert len(engine.submit(generator, "a", max_tokens=4, min_tokens=4).result().token_ids) == 4
-        assert len(refused) == 2 and "of this engine is under way" in refused[0]
+        assert len(refused) == 2 and "this engine's steps" in refused[0]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")

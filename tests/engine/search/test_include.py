@@ -203,7 +203,8 @@ def test_stops_and_goals() -> None:
     [
         ([""], OptionError, "empty phrase"),
         ([["a", "b"]], OptionError, "one of several is AnyOf"),
-        ([7], OptionError, "token ids is Phrase"),
+        ([7], OptionError, r"token ids is Phrase\(\[7\]\)"),
+        (7, OptionError, r"token ids is Phrase\(\[7\]\)"),
         (["x"], LanguageError, r"no tokens that spell a text with Phrase\('x'\)"),
         ([Phrase([END])], LanguageError, "token 8 spells no text"),
         (["abc" * 4], BudgetError, "max_tokens=4 is too small"),
