@@ -81,7 +81,7 @@ def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if not (pays and weight.dtype in IN_PLACE and weight.is_contiguous()):
             return nn.functional.linear(hidden, weight, bias)
         beside = None if bias is None else bias.detach().numpy()
-        return torch.from_numpy(product_of(hidden.detach().contiguous().numpy(), weight.detach().numpy(), beside))
+        return torch.as_tensor(product_of(hidden.detach().contiguous().numpy(), weight.detach().numpy(), beside))
     if weight.dtype != torch.float32:
         return nn.functional.linear(hidden, weight, bias)
     if rows > _FEW_ROWS:

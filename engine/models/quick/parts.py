@@ -42,7 +42,7 @@ class QuickNorm(nn.Module):
         rows = hidden_states.reshape(-1, weight.shape[0]).contiguous().numpy()
         out = np.empty_like(rows)
         normalise_rows(out, rows, self._scales(weight.numpy()), _eps(self))
-        return torch.from_numpy(out).view(hidden_states.shape)
+        return torch.as_tensor(out).view(hidden_states.shape)
 
     def _scales(self, weight: Any) -> Any:
         return weight

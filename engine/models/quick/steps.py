@@ -107,9 +107,9 @@ def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
         query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, initial_state: Any = None,
         output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, **others: Any,
     ) -> tuple[Tensor, Any]:  # fmt: skip
-        single = query.shape[1] == 1 and g.ndim == 3 and initial_state is not None and output_final_state
-        single = single and query.dtype == torch.float32 and not _packs(others)
-        if not single or not _alike(initial_state, query, key, value, g, beta):
+        single = query.shape[1] == 1 and g.ndim == 3 and output_final_state
+        known = single and query.dtype == torch.float32 and not _packs(others)
+        if initial_state is None or not known or not _alike(initial_state, query, key, value, g, beta):
             return otherwise(
                 query, key, value, g=g, beta=beta, initial_state=initial_state, output_final_state=output_final_state,
                 use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, **others,

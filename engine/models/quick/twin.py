@@ -47,7 +47,12 @@ class Twin:
         return self._twin
 
     def _make(self) -> None:
-        links = [(m._modules, name, child) for m in self._body.modules() for name, child in m._modules.items()]
+        links = [
+            (held, name, child)
+            for each in self._body.modules()
+            for held in (_below(each),)
+            for name, child in held.items()
+        ]
         self._holders, self._names, self._children = ([link[place] for link in links] for place in range(3))
         self._twin = _twin_of(self._body, {})
 
@@ -62,7 +67,7 @@ def _twin_of(module: nn.Module, made: dict[int, nn.Module]) -> nn.Module:
     """What stands for a module, itself if nothing does; modules that are in several places stay one."""
     if id(module) in made:
         return made[id(module)]
-    children = {name: None if child is None else _twin_of(child, made) for name, child in module._modules.items()}
+    children = {name: None if child is None else _twin_of(child, made) for name, child in _below(module).items()}
     kind = type(module)
     quick: Any = None
     own = vars(module)
@@ -82,6 +87,11 @@ def _twin_of(module: nn.Module, made: dict[int, nn.Module]) -> nn.Module:
         object.__setattr__(found, "__dict__", own)
     made[id(module)] = found
     return found
+
+
+def _below(module: nn.Module) -> dict[str, Any]:
+    """The modules that are parts of one."""
+    return vars(module)["_modules"]
 
 
 def _fixed(children: dict[str, Any]) -> property:

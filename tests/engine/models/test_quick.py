@@ -76,12 +76,16 @@ def test_single_tokens_go_through_the_quick_steps(
     }
 
     def watched(kernel: str, run: Any) -> Any:
-        return lambda *given: (called.add(kernels[kernel]), run(*given))[1]
+        def counted(*given: Any) -> None:
+            called.add(kernels[kernel])
+            run(*given)
+
+        return counted
 
     for kernel in kernels:
         monkeypatch.setattr(steps, kernel, watched(kernel, getattr(steps, kernel)))
     network = build(name, torch.float32)
-    model = DecoderModel(network, tokenizer)
+    model: Any = DecoderModel(network, tokenizer)
     assert model._twin is not None and called == functions
 
 
@@ -94,7 +98,11 @@ def test_a_twin_has_the_weights_attributes_and_hooks_of_its_body() -> None:
     mlp.down_proj.weight = nn.Parameter(torch.randn_like(mlp.down_proj.weight))
     body.norm.weight.add_(1)
     seen: list[torch.Tensor] = []
-    hook = mlp.register_forward_hook(lambda module, given, out: seen.append(out))
+
+    def look(module: Any, given: Any, out: torch.Tensor) -> None:
+        seen.append(out)
+
+    hook = mlp.register_forward_hook(look)
     assert torch.allclose(states(twin.body, IDS), states(body, IDS), 1e-4, 1e-4)
     assert len(seen) == 2
     hook.remove()
@@ -174,7 +182,8 @@ def test_norms_are_known_by_what_they_do(form: str, kind: Any) -> None:
 @torch.inference_mode()
 def test_what_quick_steps_do_not_know_is_left_to_the_model() -> None:
     """Several tokens at once, another activation, another type."""
-    kind = type(build("lfm2", torch.float32).model.layers[0].conv)
+    conv: Any = build("lfm2", torch.float32).model.layers[0].conv
+    kind: Any = conv.__class__
     quick: Any = quick_steps_of(kind)["forward"].__globals__["causal_conv1d_update"]
     own: Any = __import__(kind.__module__, fromlist=["x"]).causal_conv1d_update
     weight = torch.randn(4, 3)
@@ -191,5 +200,5 @@ def test_attention_in_blocks_runs_on_a_twin_too(tokenizer: Any) -> None:
         vocab_size=128, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_hidden_layers=2,
         max_position_embeddings=64, bos_token_id=0, eos_token_id=1, pad_token_id=1,
     )  # fmt: skip
-    model = DecoderModel(transformers.Olmo2ForCausalLM(config).eval(), tokenizer)
+    model: Any = DecoderModel(transformers.Olmo2ForCausalLM(config).eval(), tokenizer)
     assert model._twin is not None and model.reads_drafts
