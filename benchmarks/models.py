@@ -46,6 +46,7 @@ def configs(size: int, hidden: int, layers: int) -> dict[str, Callable[[], Any]]
         "full_attention" if number % 4 == 3 or number == layers - 1 else "linear_attention" for number in range(layers)
     ]
     conv = ["conv" if kind == "linear_attention" else kind for kind in every]
+    shared = ["hybrid" if kind == "full_attention" else kind for kind in every] + ["hybrid"]
     plain = {"hidden_size": hidden, "num_hidden_layers": layers}
     return {
         "mamba": lambda: hub.MambaConfig(**plain, **names),
@@ -60,6 +61,25 @@ def configs(size: int, hidden: int, layers: int) -> dict[str, Callable[[], Any]]
             **attention, **mamba, num_local_experts=0, shared_intermediate_size=3 * hidden, layer_types=every, **names
         ),
         "falcon_h1": lambda: hub.FalconH1Config(**attention, **mamba, mamba_d_ssm=2 * hidden, **names),
+        "jamba": lambda: hub.JambaConfig(
+            **attention, num_experts=2, attn_layer_period=4, attn_layer_offset=3, mamba_d_state=16, **names),
+        "nemotron_h": lambda: hub.NemotronHConfig(
+            **attention, head_dim=32, mamba_num_heads=2 * heads, mamba_head_dim=32, ssm_state_size=32, n_groups=1,
+            time_step_min=1e-9,
+            layers_block_type=[*["linear_attention", "mlp"] * (layers - 1), "full_attention", "mlp"],
+            **names),
+        "zamba": lambda: hub.ZambaConfig(
+            **{**attention, "num_hidden_layers": len(shared)}, mamba_d_state=16, layers_block_type=shared, **names),
+        "zamba2": lambda: hub.Zamba2Config(
+            **{**attention, "num_hidden_layers": len(shared)}, mamba_d_state=32, n_mamba_heads=2 * heads,
+            num_mem_blocks=1, use_mem_rope=True, time_step_min=1e-9, layers_block_type=shared, **names),
+        "qwen3_next": lambda: hub.Qwen3NextConfig(
+            **attention, **linear, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=hidden,
+            shared_expert_intermediate_size=hidden, layer_types=every, **names),
+        "kimi_linear": lambda: hub.KimiLinearConfig(
+            **attention, layer_types=every, kv_lora_rank=64, qk_rope_head_dim=16, qk_nope_head_dim=16, v_head_dim=32,
+            linear_head_dim=32, linear_num_heads=heads, num_experts=4, n_routed_experts=4, num_experts_per_tok=2,
+            moe_intermediate_size=hidden, **names),
         "recurrent_gemma": lambda: hub.RecurrentGemmaConfig(
             **{key: value for key, value in attention.items() if key != "max_position_embeddings"},
             attention_window_size=512, **names),

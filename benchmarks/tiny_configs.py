@@ -40,6 +40,7 @@ OWN: dict[str, Callable[[int], dict[str, Any]]] = {
         "num_key_value_heads": 4, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
         "linear_head_dim": hidden // 4, "linear_num_heads": 4},
     "rwkv": lambda hidden: {"attention_hidden_size": hidden},
+    "lfm2": lambda hidden: {"layer_types": ["conv", "full_attention", "conv"], "num_hidden_layers": 3},
     "lfm2_moe": lambda hidden: {"layer_types": ["conv", "full_attention", "conv"], "num_hidden_layers": 3,
                                 "num_dense_layers": 1},
     "gpt_neo": lambda hidden: {"attention_types": [[["global", "local"], 1]], "window_size": 16},

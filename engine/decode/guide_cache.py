@@ -98,6 +98,12 @@ class KnownStates:
         found = self._states.get((state, stop_ids))
         return None if found is None or found.enough == FAR else found
 
+    def after(self, state: int, stop_ids: frozenset[int], token: int) -> int | None:
+        """The state after a token, where one that is met was left by it and nothing was forced; None if not known."""
+        known = self._states.get((state, stop_ids))
+        found = None if known is None else known.after.get(token)
+        return found.state.state if found is not None and len(found.tokens) == 1 else None
+
     def allow(self, state: KnownState, allowed: Allowed) -> None:
         """Remember what a state allows; of equal masks, which most states have, one."""
         if allowed.mask is not None:

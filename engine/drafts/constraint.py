@@ -15,6 +15,10 @@ def after(row: Row, state: int, token: int) -> int:
     guide_cache = request.guide_cache(state)
     if guide_cache is None:
         return state
+    own_cache, own = guide_cache.beyond(state)
+    known = own_cache.states.after(own, request.stop_ids, token)
+    if known is not None:
+        return state - own + known
     try:
         return guide_cache.guide.advance(state, token)
     except Exception:  # the row itself asks again, should it come to that

@@ -28,6 +28,7 @@ from .head import Head, find_head
 from .nearness import distance, is_rounding, tolerance
 from .no_memory import NoMemory
 from .protocol import Memory
+from .quick.twin import Twin
 from .rotary import unscaled_context
 from .wrapped import entry_device, is_spread
 
@@ -64,6 +65,7 @@ class DecoderModel(Sendable):
         self._config = config
         self._layers: int = config.num_hidden_layers
         self._kinds = self._layer_kinds() if cache else []
+        self._twin: Twin | None = None
         self._keeps_states = any(kind.states for kind in self._kinds)
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
         known = [size for size in sizes if size is not None]
@@ -102,14 +104,17 @@ class DecoderModel(Sendable):
             singly = getattr(self._config, "index_topk", None) is not None
             return WholeReader(self.device, singly, self._run)
         causes: list[str] = []
+        has_twin = hidden is not None and not self._spread and Twin.suits(self._body)
+        twins = (Twin(self._body), None) if has_twin else (None,)
         for way in self._ways():
-            try:
-                reader = way()
-                if self._is_right(reader, text, logits):
-                    return reader
-                causes.append("other logits than without a cache")
-            except Exception as error:  # architectures raise whatever they come upon
-                causes.append(f"{type(error).__name__}: {' '.join(str(error).split())}")
+            for self._twin in twins:
+                try:
+                    reader = way()
+                    if self._is_right(reader, text, logits):
+                        return reader
+                    causes.append("other logits than without a cache")
+                except Exception as error:  # architectures raise whatever they come upon
+                    causes.append(f"{type(error).__name__}: {' '.join(str(error).split())}")
         raise OptionError(
             f"{type(self.model).__name__} cannot be run from a cache ({causes[-1]:.300}); "
             "pass cache=False to run it, slowly, without a cache"
@@ -230,7 +235,10 @@ class DecoderModel(Sendable):
 
     def _run(self, ids: Tensor, **arguments: Any) -> Tensor:
         if self._head is not None:
-            return self._body(input_ids=ids, **arguments).last_hidden_state
+            if self._twin is None:
+                return self._body(input_ids=ids, **arguments).last_hidden_state
+            with torch.no_grad():  # kernels leave nothing behind that gradients could follow
+                return self._twin.body(input_ids=ids, **arguments).last_hidden_state
         logits: Tensor = self.model(input_ids=ids, **arguments).logits
         if logits.shape[-1] != self._width:
             raise ModelError(f"the model returned {logits.shape[-1]} logits; it began with {self._width}")

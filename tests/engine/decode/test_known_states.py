@@ -148,3 +148,13 @@ def test_a_row_with_little_left_asks(left: int, table_guide: Any) -> None:
         text = generator.run("a", max_tokens=tokens, heal=False)
         assert text.finish_reason == "complete"
         assert len(text.token_ids) <= tokens
+
+
+def test_the_state_after_a_token_is_known_where_nothing_was_forced() -> None:
+    states, none = KnownStates(), frozenset[int]()
+    first, second = states.of(3, none), states.of(4, none)
+    states.follow(first, 7, Transition(second, (7,), b"a"))
+    states.follow(first, 8, Transition(second, (8, 9), b"bc"))
+    assert states.after(3, none, 7) == 4
+    assert states.after(3, none, 8) is None and states.after(3, none, 9) is None
+    assert states.after(3, frozenset({1}), 7) is None and states.after(5, none, 7) is None

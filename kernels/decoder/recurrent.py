@@ -1,0 +1,136 @@
+"""How states of recurrent layers go on with a single token, on a CPU: what lies between a layer's products.
+
+Sources: short convolutions and selective state spaces as A. Gu and T. Dao, Mamba, 2023; one decay for a head, T. Dao
+and A. Gu, Transformers are SSMs, 2024; S. Yang, J. Kautz and A. Hatamizadeh, Gated Delta Networks, 2024.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..attention.paged import exponential
+from ..jit.wide import inner_njit, njit
+from .products import FAST
+
+Reals = NDArray[np.floating[Any]]
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def step_convolution(out: Reals, states: Reals, new: Reals, weight: Reals, bias: Reals, bends: bool) -> None:
+    """A convolution of each channel with its last inputs, the newest of which is `new`.
+
+    out: [rows, channels], written
+    states: [rows, channels, length], the last inputs, which are shifted by one
+    new: [rows, channels]
+    weight: [channels, length]; bias: [channels], or none
+    bends: whether SiLU follows
+    """
+    rows, channels, length = states.shape
+    for row in range(rows):
+        for channel in range(channels):
+            total = bias[channel] if bias.size > 0 else out.dtype.type(0)
+            for i in range(length - 1):
+                x = states[row, channel, i + 1]
+                states[row, channel, i] = x
+                total += x * weight[channel, i]
+            states[row, channel, length - 1] = new[row, channel]
+            out[row, channel] = total + new[row, channel] * weight[channel, length - 1]
+        if bends:
+            bend(out[row])
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def step_selective(out: Reals, states: Reals, new: Reals, steps: Reals, decay: Reals, into: Reals, back: Reals) -> None:
+    """Selective state spaces in which each number has a decay of its own: Mamba.
+
+    out: [rows, channels], written
+    states: [rows, channels, size], becomes exp(steps decay) states + steps new into
+    new, steps: [rows, channels]; decay: [channels, size], none of it above 0; into, back: [rows, size]
+    """
+    rows, channels, size = states.shape
+    factors = np.empty(size, states.dtype)
+    for row in range(rows):
+        for channel in range(channels):
+            step = steps[row, channel]
+            given = step * new[row, channel]
+            state = states[row, channel]
+            for i in range(size):
+                factors[i] = exponential(step * decay[channel, i], states)
+            total = states.dtype.type(0)
+            for i in range(size):
+                x = factors[i] * state[i] + given * into[row, i]
+                state[i] = x
+                total += x * back[row, i]
+            out[row, channel] = total
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def step_heads(out: Reals, states: Reals, new: Reals, steps: Reals, factors: Reals, into: Reals, back: Reals) -> None:
+    """The same with one decay for each head: Mamba 2.
+
+    out: [rows, heads, width], written
+    states: [rows, heads, width, size], becomes factors states + steps new into
+    new: [rows, heads, width]; steps, factors: [rows, heads]
+    into, back: [rows, groups, size], of as many heads each
+    """
+    rows, heads, width, size = states.shape
+    each = heads // into.shape[1]
+    for row in range(rows):
+        for head in range(heads):
+            factor, step, group = factors[row, head], steps[row, head], head // each
+            for place in range(width):
+                given = step * new[row, head, place]
+                state = states[row, head, place]
+                total = states.dtype.type(0)
+                for i in range(size):
+                    x = factor * state[i] + given * into[row, group, i]
+                    state[i] = x
+                    total += x * back[row, group, i]
+                out[row, head, place] = total
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def step_delta(
+    out: Reals, states: Reals, queries: Reals, keys: Reals, values: Reals, factors: Reals, shares: Reals
+) -> None:
+    """Gated delta rule: what the state has under a key is moved towards the value, by a share.
+
+    out: [rows, heads, width], written
+    states: [rows, heads, size, width], decay by `factors` first
+    queries, keys: [rows, groups, size], of as many heads each; values: [rows, heads, width]
+    factors, shares: [rows, heads]
+    """
+    rows, heads, size, width = states.shape
+    each = heads // keys.shape[1]
+    none = states.dtype.type(0)
+    moved = np.empty(width, states.dtype)
+    for row in range(rows):
+        for head in range(heads):
+            state, factor, share = states[row, head], factors[row, head], shares[row, head]
+            key, query, found = keys[row, head // each], queries[row, head // each], out[row, head]
+            for i in range(width):
+                moved[i] = found[i] = none
+            for k in range(size):
+                for i in range(width):
+                    moved[i] += state[k, i] * key[k]
+            for i in range(width):
+                moved[i] = (values[row, head, i] - factor * moved[i]) * share
+            for k in range(size):
+                for i in range(width):
+                    x = factor * state[k, i] + key[k] * moved[i]
+                    state[k, i] = x
+                    found[i] += x * query[k]
+
+
+@inner_njit
+def bend(row: Reals) -> None:
+    """SiLU, in place."""
+    one, none, most = row.dtype.type(1), row.dtype.type(0), row.dtype.type(80)
+    for i in range(row.size):
+        x = row[i]
+        # As in layers.py: `exponential` gives no less than e^-80.
+        small = exponential(-abs(x), row) if abs(x) < most else none
+        row[i] = x * ((one if x >= 0 else small) / (one + small))
