@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..jit.aliases import Int
 from ..jit.vectors import INT, VECTOR, Vectors, in_vectors, place_of
-from .paged import LEAST, LN2_HIGH, LN2_LOW, LOG2E, exponential
+from .paged import LEAST, LN2_HIGH, LN2_LOW, LOG2E
 
 Reals = NDArray[np.floating[Any]]
 _VECTORS = 2
@@ -31,7 +31,7 @@ _TERMS = {4: 8, 8: 14}
 
 
 def _exponentials(unit: Vectors, x: Any) -> Any:
-    """`exponential` of each lane, by as many terms as its type shows."""
+    """`paged.exponential` of each lane, by as many terms as its type shows."""
     builder, whole, single = (
         unit.builder,
         ir.VectorType(ir.IntType(32), unit.lanes),
@@ -107,10 +107,10 @@ def _plain_weigh(scores: Reals, count: Int, tops: Reals, totals: Reals, factors:
         top = tops[lane]
         for j in range(count):
             top = scores[j, lane] if scores[j, lane] > top else top
-        factors[lane] = exponential(tops[lane] - top, scores)
+        factors[lane] = np.exp(tops[lane] - top)
         total = totals[lane] * factors[lane]
         for j in range(count):
-            scores[j, lane] = exponential(scores[j, lane] - top, scores)
+            scores[j, lane] = np.exp(scores[j, lane] - top)
             total += scores[j, lane]
         tops[lane], totals[lane] = top, total
 
