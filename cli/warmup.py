@@ -142,6 +142,11 @@ def _guide_thunks() -> Thunks:
         guide = JSONGuide({"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}, vocabulary)
         guide.mask(guide.advance(guide.start, ord("{")))
 
+    def write_many_names() -> None:
+        names = {f"{number:03}": {"type": "null"} for number in range(100)}
+        guide = JSONGuide({"type": "object", "properties": names}, vocabulary)
+        guide.mask(guide.advance(guide.start, ord("{")))
+
     def count() -> None:
         guide = JSONGuide({"minimum": 2}, vocabulary)
         guide.mask(guide.start)
@@ -177,6 +182,7 @@ def _guide_thunks() -> Thunks:
         ("guides: all masks", lambda: guides["é[0-9]+"].precompile()),
         ("guides: quoting in JSON", quote_in_json),
         ("guides: objects of JSON", write_object),
+        ("guides: many names of JSON", write_many_names),
         ("guides: numbers of JSON", count),
         ("guides: strings that differ", write_different_strings),
         ("guides: making room", lambda: make_room(guides['[^"]*"[^"]*"'])),

@@ -114,21 +114,34 @@ def _check_parts(content: Any, what: str) -> None:
 
 
 def _check_texts(value: Any, what: str) -> None:
-    """Raise OptionError for a text, however deep, that UTF-8 cannot encode; what is there twice is looked at once."""
-    left = [value]
-    seen: dict[int, Any] = {}
+    """Raise OptionError for a text, however deep, that UTF-8 cannot encode, for what holds itself, so has no end, and
+    for too many values, of which those in several places count in each."""
+    sizes: dict[int, tuple[Any, int]] = {}
+    left = [(value, False)]
     while left:
-        each = left.pop()
+        each, is_seen = left.pop()
         if isinstance(each, str):
             text_of(each, what)
+        if not isinstance(each, (Mapping, list, tuple)):
             continue
-        if id(each) in seen:
-            continue
-        seen[id(each)] = each
+        held = cast("list[Any]", [*each])
         if isinstance(each, Mapping):
-            left += [*cast("Mapping[Any, Any]", each).keys(), *cast("Mapping[Any, Any]", each).values()]
-        elif isinstance(each, (list, tuple)):
-            left += cast("list[Any]", each)
+            held += cast("Mapping[Any, Any]", each).values()
+        if is_seen:
+            size = 1 + sum(sizes[id(one)][1] if id(one) in sizes else 1 for one in held)
+            if size > _MOST:
+                raise OptionError(f"{what} has more than {_MOST:,} values, each counted where it stands; give fewer")
+            sizes[id(each)] = each, size
+        elif id(each) not in sizes:
+            sizes[id(each)] = each, _OPEN
+            left.append((each, True))
+            left += [(one, False) for one in held]
+        elif sizes[id(each)][1] == _OPEN:
+            raise OptionError(f"{what} holds itself; give what has an end")
+
+
+_MOST = 1 << 20
+_OPEN = 0
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
     from ..attention import paged, panels
-    from ..decoder import biased_layers, layers, products
+    from ..decoder import biased_layers, layers, products, recurrent
     from . import bitmask, mask, select
 
     logits = np.zeros((1, 8), np.float32)
@@ -24,6 +24,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     room = np.zeros((products.lanes_of(np.float32), 8), np.float32), np.zeros((1, 32), np.float32)
     work = (*room, *products.room_of(8, 32, np.float32))
     many, norm, turns = np.zeros((24, 8), np.float32), np.zeros(8, np.float32), np.zeros((1, 4), np.float32)
+    states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
     rows = paged.Rows(zero, zero, zero, np.ones(1, np.int32), zero)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
@@ -73,6 +74,10 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
             "attend_panels",
             lambda: panels.attend_panels(token, token, stored, stored, zero, 0, 0, 0, logits[0, :0], logits[0, :2]),
         ),
+        ("step_convolution", lambda: recurrent.step_convolution(logits, states, logits, square, none, True)),
+        ("step_selective", lambda: recurrent.step_selective(logits, states, logits, logits, square, logits, logits)),
+        ("step_heads", lambda: recurrent.step_heads(token, heads, token, single, single, token, token)),
+        ("step_delta", lambda: recurrent.step_delta(token, heads, token, token, token, single, single)),
     ]
 
 

@@ -186,15 +186,20 @@ def test_mistakes_in_what_chats_come_with(options: dict[str, Any], said: str, li
         listening.reads(HELLO, **options)
 
 
-def test_what_holds_itself_is_looked_at_once(listening: Listening) -> None:
+def test_what_has_no_end_is_refused(listening: Listening) -> None:
     wide: Any = ["hi"]
     for _ in range(60):
         wide = [wide, wide]
-    round_about: dict[str, Any] = {**TOOL, "wide": wide}
-    round_about["itself"] = round_about
-    assert listening.reads(HELLO, tools=[round_about]) == listening.reads(HELLO, tools=[TOOL])
-    said: dict[str, Any] = {**HELLO[0], "wide": wide}
-    assert listening.reads([{**said, "itself": said}]) == listening.reads(HELLO)
+    round_about: dict[str, Any] = {**TOOL}
+    round_about["itself"] = [round_about]
+    for given, said in ((round_about, "holds itself"), ({**TOOL, "wide": wide}, "has more than 1,048,576 values")):
+        with pytest.raises(OptionError, match=f"tools, item 0 {said}"):
+            listening.reads(HELLO, tools=[given])
+        with pytest.raises(OptionError, match=f"the prompt, message 0 {said}"):
+            listening.reads([{**HELLO[0], "more": given}])
+    twice = {"type": "string"}
+    several = {**TOOL, "one": twice, "other": [twice, twice]}
+    assert listening.reads(HELLO, tools=[several]) == listening.reads(HELLO, tools=[TOOL])
 
 
 def test_a_template_that_knows_no_tools(chatty: Any) -> None:
