@@ -122,11 +122,9 @@ def _check_texts(value: Any, what: str) -> None:
         each, is_seen = left.pop()
         if isinstance(each, str):
             text_of(each, what)
-        if not isinstance(each, (Mapping, list, tuple)):
+        held = _held(each)
+        if held is None:
             continue
-        held = cast("list[Any]", [*each])
-        if isinstance(each, Mapping):
-            held += cast("Mapping[Any, Any]", each).values()
         if is_seen:
             size = 1 + sum(sizes[id(one)][1] if id(one) in sizes else 1 for one in held)
             if size > _MOST:
@@ -138,6 +136,14 @@ def _check_texts(value: Any, what: str) -> None:
             left += [(one, False) for one in held]
         elif sizes[id(each)][1] == _OPEN:
             raise OptionError(f"{what} holds itself; give what has an end")
+
+
+def _held(value: Any) -> list[Any] | None:
+    """What a value is made of, keys and values of a mapping; None for what is one itself."""
+    if isinstance(value, Mapping):
+        several = cast("Mapping[Any, Any]", value)
+        return [*several.keys(), *several.values()]
+    return [*cast("list[Any]", value)] if isinstance(value, (list, tuple)) else None
 
 
 _MOST = 1 << 20
