@@ -119,7 +119,7 @@ def theirs(network: Any, prompts: list[list[int]], count: int, **options: Any) -
 
 def ours(generator: Any, prompts: list[list[int]], count: int, **options: Any) -> list[list[int]]:
     """What we write."""
-    found = generator.run(prompts, max_tokens=count, min_tokens=count, heal=False, **options)
+    found = generator.run(prompts, max_tokens=count, min_tokens=count, heal=False, draft=False, **options)
     return [list(each.token_ids) for each in found]
 
 

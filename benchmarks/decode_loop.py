@@ -107,15 +107,19 @@ def steps(network: Any, tokenizer: Any, rounds: int) -> list[dict[str, Any]]:
         raw = forward_pass(network, ids, rows)
         runs: dict[str, Callable[[int], Any]] = {
             "forward": raw,
-            "free": lambda tokens, rows=rows: free([PROMPT] * rows, max_tokens=tokens, batch_size=8, heal=False),
+            "free": lambda tokens, rows=rows: free(
+                [PROMPT] * rows, max_tokens=tokens, batch_size=8, heal=False, draft=False
+            ),
         }
         if rows == 1:
             for generator, pattern in zip(guided, ENDLESS, strict=True):
-                runs[pattern] = lambda tokens, generator=generator: generator(PROMPT, max_tokens=tokens, heal=False)
+                runs[pattern] = lambda tokens, generator=generator: generator(
+                    PROMPT, max_tokens=tokens, heal=False, draft=False
+                )
         else:
             pairs = [(generator, PROMPT) for generator in guided]
             runs["8 guides"] = lambda tokens, pairs=pairs: generate.batch(
-                pairs, max_tokens=tokens, batch_size=8, heal=False
+                pairs, max_tokens=tokens, batch_size=8, heal=False, draft=False
             )
         found += step_rows(rows, runs, rounds)
     return found
@@ -228,7 +232,9 @@ def peers(network: Any, tokenizer: Any, rounds: int) -> list[dict[str, Any]]:
 
         makers = {"llguidance": llguidance_peer(tokenizer, pattern), "xgrammar": xgrammar_peer(tokenizer, pattern)}
         runs: dict[str, Callable[[], list[int]]] = {
-            "trellm": lambda generator=generator: list(generator.run(PROMPT, max_tokens=250, heal=False).token_ids),
+            "trellm": lambda generator=generator: list(
+                generator.run(PROMPT, max_tokens=250, heal=False, draft=False).token_ids
+            ),
             **{engine: lambda make=make: peer(make) for engine, make in makers.items()},
         }
         found += peer_rows(name, runs, tokenizer.eos_token_id, rounds)

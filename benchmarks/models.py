@@ -113,7 +113,7 @@ def measured(name: str, config: Any, tokenizer: Any, rounds: int) -> dict[str, A
     def ours(prompts: list[list[int]], wanted: list[int]) -> list[list[int]]:
         call_requests: list[Any] = []
         for prompt, count in zip(prompts, wanted, strict=True):
-            options = Options(search=Greedy(), max_tokens=count, min_tokens=count, heal=False)
+            options = Options(search=Greedy(), max_tokens=count, min_tokens=count, heal=False, draft=False)
             request = requests_of(model, [generator.job(" ")], options)[0]
             object.__setattr__(request.start, "prompt", tuple(prompt))
             call_requests.append(request)
