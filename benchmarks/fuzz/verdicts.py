@@ -65,11 +65,12 @@ def judged(case: Case, number: int) -> Outcome:
     except BaseException as raised:  # a panic of a library in Rust is no Exception
         error, verdict = raised, "foreign exception"
     name, seconds = probe.slowest
-    if seconds > probing.SLOW and verdict in FINE:
-        verdict = "hang"
+    # Much memory takes the system seconds to give where it has to be found first.
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     if grown > MOST_KIB and verdict in FINE:
         verdict = "memory"
+    elif seconds > probing.SLOW and verdict in FINE:
+        verdict = "hang"
     outcome = Outcome(number, case.kind, verdict, slowest=name, seconds=round(seconds, 3))
     if error is not None:
         outcome.error = type(error).__name__
