@@ -75,8 +75,10 @@ class Guesses:
 
     def _lead(self, record: int, token: int, row: Row) -> int | None:
         """The record to which a guess leads; None where that is not known, or where it would end the text."""
-        if self._special[token] or record == FREE:
-            return None if self._special[token] else FREE
+        if self._special[token]:
+            return None
+        if record == FREE:
+            return FREE
         if (record, token) not in self._led:
             self._led[record, token] = self._find(record, token, row.left)
         return self._led[record, token]

@@ -78,11 +78,9 @@ class Lanes:
         self._backend.prepare()
         lanes = [Lane(number, row, len(row.pending), always_told(row)) for number, row in enumerate(works)]
         self._lanes, self._afoot, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
-        special, guesses = self._special(works), None
-        if len(lanes) <= FEW:
-            guesses = Guesses(self._model, works, self._records, special, self._odds)
-        self._guesses = guesses
-        self._riders = Riders(padded(len(lanes)), self._pool, self._records, special, guesses)
+        special, is_few = self._special(works), len(lanes) <= FEW
+        self._guesses = Guesses(self._model, works, self._records, special, self._odds) if is_few else None
+        self._riders = Riders(padded(len(lanes)), self._pool, self._records, special, self._guesses)
         under_way: deque[Begun] = deque()
         launched = 0
         try:

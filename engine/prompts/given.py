@@ -122,7 +122,7 @@ def _check_texts(value: Any, what: str) -> None:
         each, is_seen = left.pop()
         if isinstance(each, str):
             text_of(each, what)
-        held = _held(each)
+        held = held_by(each)
         if held is None:
             continue
         if is_seen:
@@ -138,7 +138,7 @@ def _check_texts(value: Any, what: str) -> None:
             raise OptionError(f"{what} holds itself; give what has an end")
 
 
-def _held(value: Any) -> list[Any] | None:
+def held_by(value: Any) -> list[Any] | None:
     """What a value is made of, keys and values of a mapping; None for what is one itself."""
     if isinstance(value, Mapping):
         several = cast("Mapping[Any, Any]", value)

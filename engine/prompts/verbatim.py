@@ -15,7 +15,7 @@ from typing import Any, cast
 from ...errors import OptionError
 from ..models.protocol import Model
 from .encoding import Extras, Ids, ids_of, rendered
-from .given import prompt_of
+from .given import held_by, prompt_of
 
 MARK = "\ue06b"
 """A character for private use, which is taken out of messages that name special tokens."""
@@ -66,13 +66,9 @@ class Verbatim:
         left = [value]
         while left:
             each = left.pop()
-            if isinstance(each, str):
-                if self._name.search(each) is not None:
-                    return True
-            elif isinstance(each, dict):
-                left += [*cast("dict[Any, Any]", each), *cast("dict[Any, Any]", each).values()]
-            elif isinstance(each, list | tuple):
-                left += cast("list[Any]", each)
+            if isinstance(each, str) and self._name.search(each) is not None:
+                return True
+            left += held_by(each) or ()
         return False
 
     def _marked(self, value: Any) -> Any:
