@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from ...limits import spend
 from . import objects, strings
-from .cases import NO_NAMES, Object, Rule
-from .formula import EVERYTHING, NOTHING, Formula
+from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, NO_NAMES, Normal, Object, Rule
+from .formula import EVERYTHING, NOTHING, Formula, json_key
 
 FEW = 4096
 """Up to how many cases those that lie within another are looked for."""
@@ -159,7 +159,25 @@ def key_of(case: Any) -> Any:
     return id(case) if isinstance(case, Object) else case
 
 
-def sum_of(groups: list[tuple[Case, ...]], any_case: Case) -> tuple[Case, ...]:
+def union(normals: Sequence[Normal]) -> Normal:
+    """What satisfies any of some normal forms."""
+    if len(normals) == 1:
+        return normals[0]
+    if ANY in normals:
+        return ANY
+    constants = {json_key(value): value for normal in normals for value in normal.constants}
+    return Normal(
+        any(normal.null for normal in normals),
+        BOOLEANS.intersection(value for normal in normals for value in normal.booleans),
+        _sum([normal.numbers for normal in normals], ANY_NUMBER),
+        _sum([normal.strings for normal in normals], ANY_STRING),
+        _sum([normal.arrays for normal in normals], ANY_ARRAY),
+        _sum([normal.objects for normal in normals], ANY_OBJECT),
+        tuple(constants.values()),
+    )
+
+
+def _sum(groups: list[tuple[Case, ...]], any_case: Case) -> tuple[Case, ...]:
     """The cases of all groups, each once; `any_case` alone if it is among them."""
     found: dict[Any, Case] = {}
     for group in groups:

@@ -17,7 +17,7 @@ from ..read.documents import Documents
 from ..read.options import Options
 from ..read.subschema import Subschema
 from . import annotations, arrays, evaluations, groups, numbers, objects, strings, translate
-from .absorption import covers, key_of, sum_of, without_absorbed
+from .absorption import covers, key_of, union, without_absorbed
 from .cases import (
     ANY,
     ANY_ARRAY,
@@ -34,7 +34,8 @@ from .cases import (
     String,
 )
 from .constants import as_case, constants
-from .formula import EVERYTHING, NOTHING, BusyError, DeepError, Formula, Formulas, conjuncts, json_key
+from .exactly_one import exactly_one
+from .formula import EVERYTHING, NOTHING, BusyError, DeepError, Formula, Formulas
 from .meeting import meet
 from .membership import Membership
 from .names import NameSets
@@ -72,7 +73,7 @@ class Normaliser:
         self._names = NameSets(formulas, language, lambda formula: itself.meaning(formula))
         self._known: dict[Formula, Normal] = {EVERYTHING: ANY, NOTHING: NONE}
         self._meaning: dict[Formula, Formula] = {}
-        self._busy: set[Formula] = set()
+        self._busy: dict[Formula, None] = {}  # outermost first
         self._clashing: dict[Formula, bool] = {}
         self._glances = 0
         self._pairs = 0
@@ -116,20 +117,20 @@ class Normaliser:
 
     def _worked_out(self, formula: Formula) -> Normal:
         spend(500)
-        self._busy.add(formula)
+        self._busy[formula] = None
         try:
             result = self._work_out(formula)
         finally:
-            self._busy.discard(formula)
+            del self._busy[formula]
         self._known[formula] = result
         return result
 
     def _loop(self, formula: Formula) -> SchemaError:
-        """The error for a formula that is a part of itself."""
+        """The error for a formula that is a part of itself: where the innermost reference stands, as far as known."""
         parts = [formula]
         for part in parts:
             parts += part.parts
-        place = next((part for part in parts if part.kind == "schema"), formula)
+        place = next((part for part in (*reversed(self._busy), *parts) if part.kind == "schema"), formula)
         return SchemaError("a reference leads back to itself without progress", self.formulas.pointer_of(place))
 
     def _work_out(self, formula: Formula) -> Normal:
@@ -143,22 +144,37 @@ class Normaliser:
             case "values":
                 return constants(formula.subject)
             case "all":
-                return self._conjunction(self._conjuncts(formula))
+                return self.conjunction(self._conjuncts(formula))
             case "any":
-                return self._union([self.normal(part) for part in formula.parts])
+                return union([self.normal(part) for part in formula.parts])
             case "one":
-                return self._union([self._only(formula.parts, index) for index in range(len(formula.parts))])
+                return exactly_one(formula.parts, EVERYTHING, self)
             case _:
                 return self._negation(formula.parts[0])
 
     def _conjuncts(self, formula: Formula) -> Iterator[Normal]:
-        """The normal forms of the parts of a conjunction; of all but the last together, if that is known."""
+        """The normal forms of the parts of a conjunction; of all but the last together, if that is known.
+
+        A choice of exactly one is worked out last, among the values that the other parts allow: alternatives which a
+        member tells apart often leave it to these to ask for the member.
+        """
         parts = formula.parts
         before = self._known.get(self.formulas.before_last(formula))
         if before is not None and not any(case.either for case in before.objects):
             yield before
             parts = parts[-1:]
-        yield from map(self.normal, parts)
+        choices = {part: choice for part in parts if (choice := self._choice(part)) is not None}
+        yield from (self.normal(part) for part in parts if part not in choices)
+        if choices:
+            context = self.formulas.all_of(part for part in formula.parts if part not in choices)
+            yield from (exactly_one(choice.parts, context, self) for choice in choices.values())
+
+    def _choice(self, formula: Formula) -> Formula | None:
+        """The choice of exactly one that a formula is, if it was not worked out before."""
+        if formula in self._known:
+            return None
+        choice = self.meaning(formula) if formula.kind == "schema" else formula
+        return choice if choice.kind == "one" and choice not in self._known else None
 
     def _negation(self, formula: Formula) -> Normal:
         refuse = self.formulas.negation
@@ -166,16 +182,16 @@ class Normaliser:
             case "schema":
                 return self.normal(refuse(self.meaning(formula)))
             case "all":
-                return self._union([self.normal(refuse(part)) for part in formula.parts])
+                return union([self.normal(refuse(part)) for part in formula.parts])
             case "any":
-                return self._conjunction(self.normal(refuse(part)) for part in formula.parts)
+                return self.conjunction(self.normal(refuse(part)) for part in formula.parts)
             case "one":
                 parts = formula.parts
                 none = self.formulas.all_of(map(refuse, parts))
                 pairs = (self.formulas.all_of((parts[i], parts[j])) for i in range(len(parts)) for j in range(i))
-                return self._union([self.normal(none), *map(self.normal, pairs)])
+                return union([self.normal(none), *map(self.normal, pairs)])
             case _:
-                return self._complement(self.normal(formula))
+                return self.complement(self.normal(formula))
 
     # What a subschema means
 
@@ -221,7 +237,8 @@ class Normaliser:
 
     # Products and sums of normal forms
 
-    def _conjunction(self, normals: Iterable[Normal]) -> Normal:
+    def conjunction(self, normals: Iterable[Normal]) -> Normal:
+        """What satisfies all normal forms."""
         result, joined, held = ANY, list[Normal](), False
         for normal in normals:
             joined.append(normal)
@@ -341,23 +358,8 @@ class Normaliser:
         """The case as alternatives, as far as it asks for members that only known names may have."""
         return objects.settled(case, self.formulas, self.language, self.clashes)
 
-    def _union(self, normals: list[Normal]) -> Normal:
-        if len(normals) == 1:
-            return normals[0]
-        if ANY in normals:
-            return ANY
-        constants = {json_key(value): value for normal in normals for value in normal.constants}
-        return Normal(
-            any(normal.null for normal in normals),
-            BOOLEANS.intersection(value for normal in normals for value in normal.booleans),
-            sum_of([normal.numbers for normal in normals], ANY_NUMBER),
-            sum_of([normal.strings for normal in normals], ANY_STRING),
-            sum_of([normal.arrays for normal in normals], ANY_ARRAY),
-            sum_of([normal.objects for normal in normals], ANY_OBJECT),
-            tuple(constants.values()),
-        )
-
-    def _complement(self, normal: Normal) -> Normal:
+    def complement(self, normal: Normal) -> Normal:
+        """What does not satisfy a normal form."""
         array_cases: tuple[Array, ...] = (ANY_ARRAY,)
         constants = [as_case(value, self.formulas) for value in normal.constants]
         number_cases: tuple[Number, ...] = (ANY_NUMBER,)
@@ -379,7 +381,7 @@ class Normaliser:
             number_cases,
             string_cases,
             array_cases,
-            self._conjunction(outside).objects,
+            self.conjunction(outside).objects,
         )
 
     def _outside(self, case: Object) -> tuple[Object, ...]:
@@ -388,20 +390,6 @@ class Normaliser:
         refuted = groups.outside(case, lambda one: objects.complement(one, self.formulas))
         narrow = (groups.narrowed(other, self.both_objects) for other in refuted)
         return (*others, *(other for other in narrow if other is not None))
-
-    def _only(self, parts: tuple[Formula, ...], index: int) -> Normal:
-        """What satisfies the formula at `index` and none of the others; disjoint ones need no negation."""
-        return self._conjunction(self._only_asks(parts, index))
-
-    def _only_asks(self, parts: tuple[Formula, ...], index: int) -> Iterator[Normal]:
-        chosen = parts[index]
-        yield self.normal(chosen)
-        holding = conjuncts(chosen, frozenset(), self.meaning)
-        for other in parts[:index] + parts[index + 1 :]:
-            if not self.clashes(chosen, other):
-                left = conjuncts(other, frozenset(holding), self.meaning)
-                refuted = self.formulas.any_of(self.formulas.negation(part) for part, leaf in left.items() if leaf)
-                yield self.normal(refuted)
 
     def clashes(self, a: Formula, b: Formula) -> bool:
         """Whether no value satisfies both formulas, as far as a short look shows."""
