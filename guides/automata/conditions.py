@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
-from ...kernels.answers import DEAD
-from ..limits import spend
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.answers import DEAD, EXHAUSTED, FULL
+from ...kernels.jit.calling import call
+from ...kernels.subsets import BITS, COUNT, MOST_STEPS, STEPS, find_subsets, start_subsets
+from ...kernels.subsets import Positions as SideBySide
+from ..limits import spend, spend_growth
 from ..syntax import Node, Ranges
 from .atoms import bits, partition, sets_of
 from .charsets import single
-from .positions import MAX_SUBSETS, Subsets
-from .product import Joint, Product
+from .positions import MAX_SUBSETS, Positions, Subsets, too_many_states
 
-Condition = tuple[Node, bool]
+FIRST_ROOM = 512
+STEPS_AT_ONCE = 1 << 20
+"""Steps of a kernel before what is counted is looked at: some 5 ms."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,41 +41,99 @@ class Automaton:
 
 def subsets_of(nodes: ListOf[Node]) -> tuple[list[Ranges], list[Subsets]]:
     """The atoms of all nodes together, and the automaton of each node over them."""
-    found: set[Ranges] = set()
-    for node in nodes:
-        sets_of(node, found)
-    atoms, classes = partition(found)
+    atoms, classes = _atoms_of(nodes)
     return atoms, [Subsets(node, classes, len(atoms)) for node in nodes]
 
 
-def automaton(conditions: ListOf[Condition], max_states: int = MAX_SUBSETS) -> Automaton:
-    """The strings in all languages that are paired with True and in none of the others, which is a complement.
+def _atoms_of(nodes: ListOf[Node]) -> tuple[list[Ranges], dict[Ranges, int]]:
+    """The atoms of all nodes together, and each of their sets as the bits of its atoms."""
+    found: set[Ranges] = set()
+    for node in nodes:
+        sets_of(node, found)
+    return partition(found)
 
-    Raises LimitError if one of them takes more than MAX_SUBSETS states, or if all conditions together take more than
-    `max_states`.
+
+class Together:
+    """Some expressions over the same atoms, ready to be read side by side.
+
+    held_bytes: about how much memory this takes
     """
-    atoms, machines = subsets_of([node for node, _ in conditions])
-    if not machines:
-        return Automaton(atoms, [[0]], [True])
-    if len(machines) == 1 and conditions[0][1]:
-        machines[0].complete()
-        return Automaton(atoms, machines[0].rows, machines[0].accepting)
-    pairs = [(machine, wanted) for machine, (_, wanted) in zip(machines, conditions, strict=True)]
 
-    def is_lost(joint: Joint) -> bool:
-        """Whether one of the conditions can no longer be as it is wanted."""
-        return any(
-            at == DEAD if wanted else at == machine.everything != DEAD
-            for (machine, wanted), at in zip(pairs, joint, strict=True)
-        )
+    def __init__(self, nodes: ListOf[Node]) -> None:
+        self.atoms, classes = _atoms_of(nodes)
+        machines = [Positions(node, classes, len(self.atoms)) for node in nodes]
+        counts = [-(-len(machine.follow) // BITS) for machine in machines]
+        first = np.array([0, *accumulate(counts)], np.int32)
+        words, widest = sum(counts), max(counts, default=1)
+        self.held_bytes = 4 * words * (BITS * widest + len(self.atoms)) + 100 * sum(map(len, self.atoms))
+        spend_growth(words * BITS, self.held_bytes)
+        follow = np.zeros((words * BITS, widest), np.uint32)
+        last, everything = np.zeros(words, np.uint32), np.zeros(words, np.uint32)
+        of_atom = np.zeros((len(self.atoms), words), np.uint32)
+        whole = np.full(len(machines), -1, np.int32)
+        for number, (machine, count) in enumerate(zip(machines, counts, strict=True)):
+            start = int(first[number])
+            own = slice(start, start + count)
+            follow[start * BITS : start * BITS + len(machine.follow), :count] = _words(machine.follow, count)
+            of_atom[:, own] = _words(machine.of_atom, count)
+            last[own], everything[own] = _words([machine.last, machine.universal], count)
+            if machine.universal:
+                whole[number] = start * BITS + machine.universal.bit_length() - 1
+        self.positions = SideBySide(follow, of_atom, last, everything, first, whole)
 
-    product = Product(machines, len(atoms), is_lost, max_states)
-    rows = product.complete()
-    accepting = [
-        all((at >= 0 and machine.accepting[at]) == wanted for (machine, wanted), at in zip(pairs, joint, strict=True))
-        for joint in product.states
-    ]
-    return Automaton(atoms, rows, accepting)
+
+def automaton(together: Together, wanted: ListOf[bool], max_states: int = MAX_SUBSETS) -> Automaton:
+    """The strings in all languages that are wanted and in none of the others, which is a complement.
+
+    Raises LimitError if that takes more than `max_states` states.
+    """
+    if not wanted:
+        return Automaton(together.atoms, [[0]], [True])
+    asked = np.array(wanted, np.uint8)
+    edges, met = _all_subsets(together.positions, asked, len(together.atoms), max_states)
+    return Automaton(together.atoms, edges.tolist(), (met == asked).all(1).tolist())
+
+
+def _words(numbers: ListOf[int], count: int) -> NDArray[np.uint32]:
+    """Numbers as words of their bits: uint32 [numbers, count]."""
+    data = b"".join(number.to_bytes(4 * count, "little") for number in numbers)
+    return np.frombuffer(data, "<u4").reshape(len(numbers), count)
+
+
+def _all_subsets(
+    read: SideBySide, wanted: NDArray[np.uint8], atoms: int, max_states: int
+) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """The state after each atom, int32 [states, atoms], DEAD if none, and which conditions are met in each."""
+    most = max_states + atoms + 1
+    room = min(FIRST_ROOM + atoms, most)
+    states = np.empty((room, len(read.last)), np.uint32)
+    met = np.empty((room, len(wanted)), np.uint8)
+    edges = np.empty((room, atoms), np.int32)
+    index = np.full(1 << (2 * most).bit_length(), DEAD, np.int32)
+    progress = np.zeros(4, np.int64)
+    progress[COUNT] = 1
+    progress[MOST_STEPS] = STEPS_AT_ONCE
+    call(start_subsets, read, states, met, index)
+    while True:
+        answer = call(find_subsets, read, wanted, states, met, edges, index, progress)
+        count = int(progress[COUNT])
+        spend(int(progress[STEPS]))
+        progress[STEPS] = 0
+        if count > max_states:
+            raise too_many_states(max_states)
+        if answer == FULL:
+            room = min(2 * room, most)
+            spend_growth(room, room * 4 * (len(read.last) + atoms))
+            states, met, edges = (_enlarged(each, room) for each in (states, met, edges))
+        elif answer != EXHAUSTED:
+            return edges[:count], met[:count]
+
+
+def _enlarged(array: NDArray[Any], room: int) -> NDArray[Any]:
+    """A copy of an array with so many rows."""
+    larger = np.empty((room, array.shape[1]), array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 def without(machine: Automaton, texts: Iterable[str]) -> Automaton:

@@ -3,6 +3,7 @@
 A pattern becomes a position automaton, whose sets of positions are integers: a subset is found with one AND per atom,
 which is why this is not the construction of `guides/chart`, over bytes and for grammars, nor that of
 `guides/regex/lookaround.py` or `guides/goals/automaton.py`, whose states are formulas or counts and not plain subsets.
+Where all states are wanted, a kernel finds them from the same positions (see conditions.py).
 
 Source: V. M. Glushkov, "The abstract theory of automata" (1961).
 """
@@ -34,29 +35,42 @@ class Part(NamedTuple):
     last: int
 
 
-class _Positions:
+class Positions:
     """The position automaton of a node. Position 0 stands before the text.
 
-    sets: the atoms of each position, as bits; follow: the positions after each, as bits; last: where a text may end
+    classes: the atoms of each set of characters of the node, as bits, of `atoms` atoms in all; see `partition`
+    follow: the positions after each, as bits; last: where a text may end; of_atom: the positions that read each atom
+    universal: the positions from which every text is accepted
     """
 
-    def __init__(self, node: Node, classes: dict[Ranges, int]) -> None:
+    def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
         self._classes = classes
-        self.sets = [0]
+        self._sets = [0]
         self.follow = [0]
         whole = self._add(node)
         self.follow[0] = whole.first
         self.last = whole.last | (1 if whole.nullable else 0)
+        self.of_atom = [0] * atoms
+        self.universal = 0
+        every = (1 << atoms) - 1
+        of_set: dict[int, int] = {}
+        for index, atom_bits in enumerate(self._sets):
+            of_set[atom_bits] = of_set.get(atom_bits, 0) | 1 << index
+            if atom_bits == every and self.follow[index] >> index & 1 and self.last >> index & 1:
+                self.universal |= 1 << index
+        for atom_bits, indices in of_set.items():
+            for atom in bits(atom_bits):
+                self.of_atom[atom] |= indices
 
     def _position(self, ranges: Ranges) -> int:
         self._check_room(1)
-        self.sets.append(self._classes[ranges])
+        self._sets.append(self._classes[ranges])
         self.follow.append(0)
-        return 1 << (len(self.sets) - 1)
+        return 1 << (len(self._sets) - 1)
 
     def _check_room(self, count: int) -> None:
-        spend((100 + len(self.sets) // 32) * count)
-        if len(self.sets) + count > MAX_POSITIONS:
+        spend((100 + len(self._sets) // 32) * count)
+        if len(self._sets) + count > MAX_POSITIONS:
             raise LimitError(f"a pattern has more than {MAX_POSITIONS:,} characters when its repeats are written out")
 
     def _literal(self, text: str) -> Part:
@@ -64,9 +78,9 @@ class _Positions:
         if not text:
             return Part(True, 0, 0)
         self._check_room(len(text))
-        classes, first = self._classes, len(self.sets)
-        self.sets += [classes[single(ord(char))] for char in text]
-        last = len(self.sets) - 1
+        classes, first = self._classes, len(self._sets)
+        self._sets += [classes[single(ord(char))] for char in text]
+        last = len(self._sets) - 1
         self.follow += [2 << position for position in range(first, last)]
         self.follow.append(0)
         return Part(False, 1 << first, 1 << last)
@@ -148,25 +162,15 @@ class _Positions:
 class Subsets:
     """The deterministic automaton of a node; a state is what may follow, and whether a text may end.
 
-    classes: the atoms of each set of characters of the node, as bits, of `atoms` atoms in all; see `partition`
+    classes, atoms: as for Positions
     everything: the state from which every text is accepted, DEAD while none was met
     max_states: beyond how many states LimitError is raised; None where they are made on demand, without end
     """
 
     def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
-        positions = _Positions(node, classes)
+        positions = Positions(node, classes, atoms)
         self._follow, self._last = positions.follow, positions.last
-        self._of_atom = [0] * atoms
-        every = (1 << atoms) - 1
-        self._universal = 0
-        of_set: dict[int, int] = {}
-        for index, atom_bits in enumerate(positions.sets):
-            of_set[atom_bits] = of_set.get(atom_bits, 0) | 1 << index
-            if atom_bits == every and self._follow[index] >> index & 1 and self._last >> index & 1:
-                self._universal |= 1 << index
-        for atom_bits, indices in of_set.items():
-            for atom in bits(atom_bits):
-                self._of_atom[atom] |= indices
+        self._of_atom, self._universal = positions.of_atom, positions.universal
         self._numbers: dict[tuple[int, bool], int] = {}
         self._after: dict[int, int] = {0: DEAD}
         self._befores: list[int] = []

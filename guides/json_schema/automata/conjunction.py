@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from ....errors import LimitError
 from ....kernels.answers import DEAD, NEVER
-from ...automata.conditions import Condition, subsets_of
+from ...automata.conditions import subsets_of
 from ...automata.numbers import Numbers
 from ...automata.positions import Subsets
 from ...automata.product import Joint, Product
@@ -192,7 +192,7 @@ class Conjunction:
         return [max(_bytes_to(machine, machine.everything, self._costs)) for machine in self._machines]
 
 
-def conditions_of(case: String) -> list[Condition]:
+def conditions_of(case: String) -> list[tuple[Node, bool]]:
     """The patterns and formats of a set, each with whether it must match."""
     return [
         *((parse(pattern), True) for pattern in sorted(case.patterns)),

@@ -6,6 +6,8 @@ a counter tells the length. Near the bounds it depends on the length, and each l
 
 from __future__ import annotations
 
+from copy import copy
+
 from ....kernels.answers import NEVER
 from ...automata.atoms import bits
 from ...automata.charsets import normalise
@@ -29,25 +31,34 @@ class Counting:
     free: from `least` to this length, every state can be completed; `least` if there is no such stretch
     """
 
-    def __init__(self, automaton: Automaton, least: int, most: int | None) -> None:
+    def __init__(self, automaton: Automaton, least: int = 0, most: int | None = None) -> None:
         self.automaton = automaton
-        self.least = least
-        self.most = most
         self.to_end = steps_to(automaton.rows, automaton.accepting)
         self.edges = self._edges()
         self._bytes_to_end = self._bytes()
-        self.steady = 0
-        self.turn = 0
-        self.steady_end = 0
-        self._needed: dict[int, list[int]] = {}
         self._farthest = max((steps for steps in self.to_end if steps < NEVER), default=0)
-        self.free = least if most is None else max(least, most - self._farthest)
         self._common: int | None = None
         self._endless: dict[int, Ranges] = {}
         self._unions: dict[int, Ranges] = {}  # by the bits of atoms, which many states have in common
         self._atoms_to: dict[int, dict[int, int]] = {}
         self._ways: dict[tuple[int, Escapes], Ways] = {}
         self._alphabets: dict[Escapes, Alphabet] = {}
+        self._bound(least, most)
+
+    def within(self, least: int, most: int | None) -> Counting:
+        """The same strings with other bounds; what does not depend on these is shared."""
+        other = copy(self)
+        other._bound(least, most)
+        return other
+
+    def _bound(self, least: int, most: int | None) -> None:
+        self.least = least
+        self.most = most
+        self.steady = 0
+        self.turn = 0
+        self.steady_end = 0
+        self._needed: dict[int, list[int]] = {}
+        self.free = least if most is None else max(least, most - self._farthest)
         if least:
             self._look_back()
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence as ListOf
 
-from ...regex.measure import ENDLESS
-from ...regex.measure import lengths as plain_lengths
+from ...regex.measure import ENDLESS, Known, lengths
 from ...syntax import EMPTY, NOTHING, Alternation, Node, Repeat, Sequence
 from .spelling import has_table
 
 MAX_BRANCHES = 16
 MAX_VARYING = 3
-
-Span = tuple[int, int]
-
-
-def lengths(node: Node) -> Span | None:
-    """The fewest and the most characters of its texts, ENDLESS without bound; None if it takes an automaton to tell."""
-    return None if has_table(node) else plain_lengths(node)
 
 
 def narrow(node: Node, least: int, most: int) -> Node | None:
@@ -25,23 +17,25 @@ def narrow(node: Node, least: int, most: int) -> Node | None:
 
     That works where at most one part of a sequence varies in length, and that by turns of fixed length.
     """
-    span = lengths(node)
-    if span is None:
-        return None
-    low, high = span
+    return None if has_table(node) else _narrow(node, least, most, {})
+
+
+def _narrow(node: Node, least: int, most: int, known: Known) -> Node | None:
+    """As `narrow`, of a node without tables; known: the lengths of nodes that were looked at before."""
+    low, high = lengths(node, known)
     if least <= low and high <= most:
         return node
     if high < least or most < low:
         return NOTHING
     match node:
         case Alternation(items):
-            return _any_of([narrow(item, least, most) for item in items])
+            return _any_of([_narrow(item, least, most, known) for item in items])
         case Sequence(items):
-            return _narrow_sequence(items, least, most)
+            return _narrow_sequence(items, least, most, known)
         case Repeat(item, 0, 1):
-            return _any_of([EMPTY if least <= 0 else NOTHING, narrow(item, least, most)])
+            return _any_of([EMPTY if least <= 0 else NOTHING, _narrow(item, least, most, known)])
         case Repeat(item, fewest, greatest):
-            size, longest = lengths(item) or (0, 1)
+            size, longest = lengths(item, known)
             if size == 0 or size != longest:
                 return None
             fewest = max(fewest, -(-least // size))
@@ -54,20 +48,21 @@ def narrow(node: Node, least: int, most: int) -> Node | None:
             return None
 
 
-def _narrow_sequence(items: tuple[Node, ...], least: int, most: int) -> Node | None:
-    spans = [lengths(item) or (0, ENDLESS) for item in items]
+def _narrow_sequence(items: tuple[Node, ...], least: int, most: int, known: Known) -> Node | None:
+    spans = [lengths(item, known) for item in items]
     varying = [index for index, (low, high) in enumerate(spans) if low != high]
     if len(varying) == 1:
         at = varying[0]
         fixed = sum(low for index, (low, _) in enumerate(spans) if index != at)
-        part = narrow(items[at], least - fixed, most if most >= ENDLESS else most - fixed)
+        part = _narrow(items[at], least - fixed, most if most >= ENDLESS else most - fixed, known)
         if part is None or part == NOTHING:
             return part
         return Sequence((*items[:at], part, *items[at + 1 :]))
     for at in varying if len(varying) <= MAX_VARYING else ():
         branches = _branches(items[at])
         if branches is not None:
-            choices = [narrow(Sequence((*items[:at], one, *items[at + 1 :])), least, most) for one in branches]
+            whole = [Sequence((*items[:at], one, *items[at + 1 :])) for one in branches]
+            choices = [_narrow(each, least, most, known) for each in whole]
             return _any_of(choices)
     return None
 

@@ -13,7 +13,7 @@ from trellm.guides.automata.atoms import partition, segments_of
 from trellm.guides.automata.byte_table import byte_table
 from trellm.guides.automata.character_rows import character_rows
 from trellm.guides.automata.charsets import ALL, normalise
-from trellm.guides.automata.conditions import Automaton, automaton, without
+from trellm.guides.automata.conditions import Automaton, Together, automaton, without
 from trellm.guides.automata.minimise import minimise
 from trellm.guides.regex import parse
 from trellm.guides.syntax import Table
@@ -46,7 +46,7 @@ def test_what_expressions_have_in_common(seed: int) -> None:
     random = Random(seed)
     patterns = expressions(seed, 3)[: 1 + seed % 3]
     wanted = [random.random() < 0.6 for _ in patterns]
-    machine = automaton([(parse(pattern), each) for pattern, each in zip(patterns, wanted, strict=True)])
+    machine = automaton(Together([parse(pattern) for pattern in patterns]), wanted)
     fewer = without(machine, TEXTS[3:9])
     for text in TEXTS:
         expected = all(
@@ -58,7 +58,7 @@ def test_what_expressions_have_in_common(seed: int) -> None:
 
 @pytest.mark.parametrize("pattern", expressions(9, 8))
 def test_bytes_and_back(pattern: str) -> None:
-    machine = automaton([(parse(pattern), True)])
+    machine = automaton(Together([parse(pattern)]), [True])
     transitions, accepting = minimise(np.array(machine.rows, np.int32), np.array(machine.accepting))
     table = byte_table(segments_of(machine.atoms), transitions, accepting, 10_000, lambda most: LimitError(str(most)))
     for text in TEXTS:

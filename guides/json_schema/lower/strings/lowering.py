@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from .....errors import LimitError
 from .....kernels.answers import NEVER
 from ....automata.charsets import ALL, single
-from ....automata.conditions import automaton, without
+from ....automata.conditions import Together, automaton, without
 from ....automata.positions import MAX_SUBSETS
 from ....graph.lowering import Lowering
 from ....graph.text_tree import text_tree
@@ -19,7 +20,7 @@ from ....regex.measure import ENDLESS
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ...algebra.cases import String
 from ...algebra.strings import is_plain
-from ...automata.conjunction import Conjunction, conditions_of, conjunction, listed
+from ...automata.conjunction import Conjunction, conjunction, listed
 from ...automata.counting import Counting
 from ...automata.narrowing import narrow, size
 from ...automata.spelling import Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
@@ -202,11 +203,30 @@ def _as_syntax(case: String) -> Node | None:
 @kept_growing(256, 32 << 20)
 def counted(case: String) -> Counting:
     """A set of strings as an automaton with its lengths. Raises LimitError."""
-    conditions = conditions_of(case)
+    if case.min_length or case.max_length is not None:
+        return counted(replace(case, min_length=0, max_length=None)).within(case.min_length, case.max_length)
+    conditions = sorted(
+        (*_named(case.patterns, case.formats, True), *_named(case.not_patterns, case.not_formats, False))
+    )
     try:
-        machine = automaton(conditions, MAX_SUBSETS if len(conditions) < MANY_CONDITIONS else MAX_JOINT_STATES)
+        machine = automaton(
+            _read_together(tuple(pattern for pattern, _ in conditions)),
+            [wanted for _, wanted in conditions],
+            MAX_SUBSETS if len(conditions) < MANY_CONDITIONS else MAX_JOINT_STATES,
+        )
         if case.excluded:
             machine = without(machine, _writable(sorted(case.excluded)))
-        return Counting(machine, case.min_length, case.max_length)
+        return Counting(machine)
     except LimitError as error:
         raise LimitError(f"{error}: {listed(case)}") from None
+
+
+def _named(patterns: Iterable[str], formats: Iterable[str], wanted: bool) -> Iterator[tuple[str, bool]]:
+    """Patterns, those of formats too, each with whether strings must match it."""
+    return ((pattern, wanted) for pattern in chain(patterns, (PATTERNS[name] for name in formats)))
+
+
+@kept_growing(64, 16 << 20)
+def _read_together(patterns: tuple[str, ...]) -> Together:
+    """Patterns over the same atoms; many sets of strings have the same ones, some of which they must not match."""
+    return Together([parse(pattern) for pattern in patterns])

@@ -1,0 +1,194 @@
+"""Position automata read side by side and made deterministic: all states that texts lead to, worked out at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .answers import DEAD, EXHAUSTED, FULL
+from .jit.aliases import Bytes, Int, Ints, Longs, Words
+from .jit.arrays import Arrays, Table, Vector
+from .jit.wide import inner_njit, njit
+
+BITS = 32
+# Entries of progress: how many states there are, how many of these were read, the steps taken and the most at a time.
+COUNT, READ, STEPS, MOST_STEPS = range(4)
+
+
+class Positions(Arrays):
+    """The position automata of several conditions; the positions of each take whole words of their own.
+
+    follow: uint32 [32 * words, widest], what may follow a position, in the words of its own automaton
+    of_atom: uint32 [atoms, words], the positions that read an atom; last: uint32 [words], at which a text may end
+    everything: uint32 [words], the positions from which every text is accepted
+    first: int32 [conditions + 1], the first word of each; whole: int32 [conditions], one of `everything`, or -1
+    """
+
+    follow: Table[np.uint32]
+    of_atom: Table[np.uint32]
+    last: Vector[np.uint32]
+    everything: Vector[np.uint32]
+    first: Vector[np.int32]
+    whole: Vector[np.int32]
+
+
+@njit
+def start_subsets(read: Positions, states: Words, met: Bytes, index: Ints) -> None:
+    """Write down the state before a text, and its number."""
+    for condition in range(len(read.whole)):
+        first, end = read.first[condition], read.first[condition + 1]
+        for word in range(first, end):
+            states[0, word] = read.follow[first * BITS, word - first]
+        met[0, condition] = read.last[first] & 1
+    index[hash_state(states, met, 0) & (len(index) - 1)] = 0
+
+
+@njit
+def find_subsets(
+    read: Positions, wanted: Bytes, states: Words, met: Bytes, edges: Ints, index: Ints, progress: Longs
+) -> Int:
+    """Find the states behind those that were read: 0 when there are no more, FULL or EXHAUSTED where it stopped.
+
+    States from which a text can no longer be accepted as it is wanted are left out, as far as one look shows.
+    wanted: uint8 [conditions], whether a text must be accepted, or must not
+    states: uint32 [room, words], what may follow in each; met: uint8 [room, conditions], which accept a text that ends
+    edges: int32 [room, atoms], filled in with the state after each atom, or DEAD
+    index: int32 [2**k], more than twice the room, -1 where there is none; progress: int64 [4], see above
+    """
+    count = progress[COUNT]
+    at = progress[READ]
+    answer = 0
+    busy = np.empty(states.shape[1], np.int32)
+    starts = np.empty(len(wanted) + 1, np.int32)
+    while at < count:
+        if count + len(read.of_atom) >= len(states):
+            answer = FULL
+            break
+        if progress[STEPS] > progress[MOST_STEPS]:
+            answer = EXHAUSTED
+            break
+        list_words(read, states, at, busy, starts)
+        progress[STEPS] += len(read.of_atom) * len(busy)
+        for atom in range(len(read.of_atom)):
+            edges[at, atom] = DEAD
+            if follow_atom(read, wanted, states, met, at, atom, count, busy, starts, progress):
+                number = number_of(states, met, count, index)
+                edges[at, atom] = number
+                count = max(count, number + 1)
+        at += 1
+    progress[COUNT] = count
+    progress[READ] = at
+    return answer
+
+
+@inner_njit
+def list_words(read: Positions, states: Words, at: Int, busy: Ints, starts: Ints) -> None:
+    """List the words of a state that have positions, those of each condition from starts[condition] on in busy."""
+    count = 0
+    for condition in range(len(starts) - 1):
+        starts[condition] = count
+        for word in range(read.first[condition], read.first[condition + 1]):
+            if states[at, word] != 0:
+                busy[count] = word
+                count += 1
+    starts[len(starts) - 1] = count
+
+
+@inner_njit
+def follow_atom(
+    read: Positions,
+    wanted: Bytes,
+    states: Words,
+    met: Bytes,
+    at: Int,
+    atom: Int,
+    to: Int,
+    busy: Ints,
+    starts: Ints,
+    progress: Longs,
+) -> bool:
+    """Write down the state after an atom; False if it cannot be as it is wanted any more."""
+    for word in range(states.shape[1]):
+        states[to, word] = 0
+    for condition in range(len(wanted)):
+        first, end = read.first[condition], read.first[condition + 1]
+        accepts, is_whole, is_dead = False, False, True
+        for place in range(starts[condition], starts[condition + 1]):
+            word = busy[place]
+            reached = states[at, word] & read.of_atom[atom, word]
+            is_dead = is_dead and reached == 0
+            accepts = accepts or reached & read.last[word] != 0
+            is_whole = is_whole or reached & read.everything[word] != 0
+        if wanted[condition] and is_dead:
+            return False
+        if is_whole:
+            accepts = True
+            add_following(read, read.whole[condition], states, to, first, end)
+        elif not is_dead:
+            for place in range(starts[condition], starts[condition + 1]):
+                word = busy[place]
+                reached = states[at, word] & read.of_atom[atom, word]
+                position = word * BITS
+                while reached != 0:
+                    if reached & 1:
+                        add_following(read, position, states, to, first, end)
+                        progress[STEPS] += end - first
+                    reached >>= 1
+                    position += 1
+        met[to, condition] = 1 if accepts else 0
+        if not wanted[condition] and accepts and accepts_everything(read, condition, states, to):
+            return False
+    return True
+
+
+@inner_njit
+def add_following(read: Positions, position: Int, states: Words, to: Int, first: Int, end: Int) -> None:
+    for word in range(first, end):
+        states[to, word] |= read.follow[position, word - first]
+
+
+@inner_njit
+def accepts_everything(read: Positions, condition: Int, states: Words, at: Int) -> bool:
+    """Whether a condition that is met by a text that ends is met whatever follows."""
+    if read.whole[condition] < 0:
+        return False
+    first = read.first[condition]
+    for word in range(first, read.first[condition + 1]):
+        if states[at, word] != read.follow[read.whole[condition], word - first]:
+            return False
+    return True
+
+
+@inner_njit
+def number_of(states: Words, met: Bytes, at: Int, index: Ints) -> Int:
+    """The number of the state that is equal to that at `at`, which may be itself."""
+    mask = len(index) - 1
+    slot = hash_state(states, met, at) & mask
+    while index[slot] >= 0:
+        if is_same(states, met, index[slot], at):
+            return index[slot]
+        slot = (slot + 1) & mask
+    index[slot] = at
+    return at
+
+
+@inner_njit
+def is_same(states: Words, met: Bytes, one: Int, other: Int) -> bool:
+    for condition in range(met.shape[1]):
+        if met[one, condition] != met[other, condition]:
+            return False
+    same = True
+    for word in range(states.shape[1]):
+        same = same and states[one, word] == states[other, word]
+    return same
+
+
+@inner_njit
+def hash_state(states: Words, met: Bytes, at: Int) -> Int:
+    value = 0x811C9DC5
+    for condition in range(met.shape[1]):
+        value = ((value ^ int(met[at, condition])) * 0x5BD1E995) & 0xFFFFFFFF
+    for word in range(states.shape[1]):
+        if states[at, word] != 0:
+            value = ((value ^ word ^ int(states[at, word])) * 0x5BD1E995) & 0xFFFFFFFF
+            value ^= value >> 15
+    return value
