@@ -51,13 +51,14 @@ def exactly_one(parts: Sequence[Formula], context: Formula, owner: Excluding) ->
     within = [owner.formulas.all_of((context, part)) for part in parts]
     normals = [owner.normal(formula) for formula in within]
     tags = _tags(normals, owner)
+    # Objects that a member tells apart may be something else yet, all alike
+    beside = [replace(normal, objects=()) if tags else normal for normal in normals]
     found: list[Normal] = []
     for index, chosen in enumerate(parts):
         apart = [tags is not None and tags[index].isdisjoint(tags[at]) for at in range(len(parts))]
         others = [part for at, part in enumerate(parts) if at != index and not apart[at]]
-        # Objects that a member tells apart may be something else yet, all alike
-        left = [replace(normal, objects=()) for normal, told in zip(normals, apart, strict=True) if told]
-        outside = (owner.complement(normal) for normal in left if not normal.is_empty)
+        told = (normal for normal, is_apart in zip(beside, apart, strict=True) if is_apart)
+        outside = (owner.complement(normal) for normal in told if not normal.is_empty)
         found.append(owner.conjunction(chain(_only(chosen, within[index], others, owner), outside)))
     return union(found)
 

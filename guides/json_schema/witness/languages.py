@@ -10,9 +10,15 @@ from ..algebra.strings import is_plain
 from ..read.patterns import conditions
 from . import strings
 
+MAX_ANSWERS = 10_000
+
 
 class PatternLanguage:
     """Membership, emptiness and examples of sets of strings; patterns are explored on demand and remembered."""
+
+    def __init__(self) -> None:
+        # By the identity of sets, which are held: the names of an object are asked for wherever it is part of another.
+        self._answers: dict[tuple[int, str], tuple[String, bool]] = {}
 
     def check(self, pattern: str) -> str | None:
         """Why an ECMA-262 pattern cannot be used, or None."""
@@ -33,7 +39,12 @@ class PatternLanguage:
         if is_plain(case):
             within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
             return within and text not in case.excluded
-        return strings.is_member(case, text)
+        known = self._answers.get((id(case), text))
+        if known is None:
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            known = self._answers[id(case), text] = case, strings.is_member(case, text)
+        return known[1]
 
     def is_empty(self, case: String) -> bool:
         """Whether the set has no string."""
