@@ -65,7 +65,7 @@ class Engine:
         self._lock = new_lock()
         self._loop = Loop(model, self._blocks, self._pace, self._slots)
         self._entering: deque[Call] = deque()
-        self._news = threading.Condition(new_lock())
+        self._news, self._work = _conditions()
         self._thread: threading.Thread | None = None
         self._preparer: threading.Thread | None = None
         self._watchers: list[Callable[[], None]] = []
@@ -231,14 +231,17 @@ class Engine:
         return self._thread is not None and self._thread.is_alive()
 
     def tell(self) -> None:
-        """Let those look who wait for a step, or for an outcome."""
+        """Let those look who wait for a step, or for an outcome; the thread of constraints where it has work."""
         with self._news:
             self._news.notify_all()
+            # It is not woken for nothing: after each step that would take the interpreter from the engine's thread.
+            if self._preparer is not None and (self._is_closed or self._loop.to_prepare() is not None):
+                self._work.notify()
 
     def after_fork(self) -> None:
         """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
         self._thread = self._preparer = None
-        self._news = threading.Condition(new_lock())
+        self._news, self._work = _conditions()
         self._loop.after_fork()
 
     def __enter__(self) -> Engine:
@@ -341,8 +344,8 @@ class Engine:
     def _prepare_all(self) -> None:
         """What the engine's other thread does: it finds out what texts wait for, the first of them first."""
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._is_closed or self._loop.to_prepare())
+            with self._work:
+                self._work.wait_for(lambda: self._is_closed or self._loop.to_prepare())
                 if self._is_closed:
                     return
             preparation = self._loop.to_prepare()
@@ -382,6 +385,12 @@ class Engine:
 
 def _none() -> None:
     return None
+
+
+def _conditions() -> tuple[threading.Condition, threading.Condition]:
+    """What callers and the engine's thread wait for, and what the thread of constraints does, under one lock."""
+    lock = new_lock()
+    return threading.Condition(lock), threading.Condition(lock)
 
 
 _NAME = "_trellm_engine"

@@ -41,6 +41,20 @@ def test_the_engine_of_a_model_is_one_for_all_its_generators() -> None:
     assert copy.deepcopy(model).__dict__["_trellm_engine"] is None, "a copy has none yet"
 
 
+def test_the_thread_of_constraints_sleeps_where_there_is_nothing_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = PagedModel()
+    looked: list[str] = []
+
+    with Engine(model).start() as engine:
+        ask = engine._loop.to_prepare
+        monkeypatch.setattr(
+            engine._loop, "to_prepare", lambda: (looked.append(threading.current_thread().name), ask())[1]
+        )
+        engine.submit(generate.text(model), list(LETTERS), **LONG).result()
+    assert model.steps >= 60
+    assert looked.count("trellm constraints") < 5, "it was woken after each step"
+
+
 def test_callers_in_several_threads_share_steps() -> None:
     model = PagedModel()
     generator = endless(model)
