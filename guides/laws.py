@@ -48,7 +48,9 @@ def check_state(guide: Guide, state: int, random: Random, sample: int = 150) -> 
     allowed_iff_advancing(guide, state, mask, tried)
     distance_leads_to_the_end(guide, state, mask)
     no_dead_ends(guide, state, [token for token in tried if allows(mask, token)])
+    enough_iff_distance(guide, state, random.randint(0, 40))
     for left in {1, 2, guide.distance(state), guide.distance(state) + 1, random.randint(1, 40)}:
+        enough_iff_distance(guide, state, left)
         fits_iff_distance(guide, state, left, tried)
     if not np.array_equal(mask, guide.mask(state)):
         raise LawBroken(f"state {state} has another mask the second time")
@@ -113,6 +115,18 @@ def no_dead_ends(guide: Guide, state: int, allowed: Sequence[int]) -> None:
             raise LawBroken(f"state {state}: after {_named(guide, token)} no text can be completed")
         if not guide.is_accepting(after) and not tokens_of(guide.mask(after)):
             raise LawBroken(f"state {state}: after {_named(guide, token)} nothing is allowed")
+
+
+def enough_iff_distance(guide: Guide, state: int, left: int) -> None:
+    """`fits` and `enough`, where a guide has them, say of a number of tokens what the distance does."""
+    fits: Any = getattr(guide, "fits", None)
+    enough: Any = getattr(guide, "enough", None)
+    found = None if enough is None else enough(state, left)
+    said = [] if fits is None else [fits(state, left)]
+    said += [] if enough is None else [found is not None]
+    distance = guide.distance(state)
+    if any(each != (distance <= left) for each in said) or (found is not None and not distance <= found <= left):
+        raise LawBroken(f"state {state}, {left} left: the distance is {distance}, fits and enough say {said}, {found}")
 
 
 def fits_iff_distance(guide: Guide, state: int, left: int, tokens: Sequence[int]) -> None:

@@ -22,7 +22,7 @@ from ...guides.lift.lifted_guide import LiftedGuide
 from ...guides.lift.tables import VocabularyTables
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
-from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, mask_within
+from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, RowGuide, mask_within
 from ...kernels.logits.mask import allowed_ids
 from .arrays import as_list
 
@@ -166,6 +166,8 @@ class GuideCache:
         self.goals = guide if isinstance(guide, GoalGuide) else None
         self._quoting = guide if isinstance(guide, Quoting) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
+        self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
+        self._rows = guide if isinstance(guide, RowGuide) else None
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = KnownStates()
         self._allowed: dict[int, Allowed] = {}
@@ -246,8 +248,7 @@ class GuideCache:
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
-        guide = self.guide
-        mask = Masking.timed(lambda: (guide.mask(state) if left is None else mask_within(guide, state, left)).copy())
+        mask = Masking.timed(lambda: self.guide.mask(state) if left is None else self._mask_within(state, left)).copy()
         if stop_ids:
             stops = np.zeros_like(mask)
             for token in stop_ids:
@@ -257,6 +258,10 @@ class GuideCache:
             elif (mask & ~stops).any():
                 mask &= ~stops
         return mask
+
+    def _mask_within(self, state: int, left: int) -> Mask:
+        rows = self._rows  # looked at once: whether a guide has rows takes longer to find out than most masks
+        return mask_within(self.guide, state, left) if rows is None else rows.mask_within(state, left)
 
     def after_tokens(self, state: int) -> NDArray[np.int32] | None:
         """The state after each token, int32 [V], DEAD where it is not allowed or ends the text; None where only
@@ -305,12 +310,17 @@ class GuideCache:
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens are enough to complete the text.
 
-        Asks the guide about half of them first, so that a state that is met again and again, with ever less
-        left, costs a question only every time that is halved.
+        Asks the guide how many are, or else about half of them first, so that a state that is met again and again,
+        with ever less left, costs few questions.
         """
         known = self._enough.get(state)
         if known is not None and known <= left:
             return True
+        if self._quick_enough is not None:
+            found = self._quick_enough(state, left)
+            if found is not None:
+                self._enough[state] = found
+            return found is not None
         for enough in (left // 2, left):
             if enough >= 0 and self._guide_fits(state, enough):
                 self._enough[state] = enough

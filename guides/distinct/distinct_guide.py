@@ -31,20 +31,24 @@ class DistinctGuide(RefusingGuide):
             return self._ways.needed(state) if self._by_bytes else self._closing.distance(state)
         return self._ways.cost(state, trail)
 
-    def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`."""
+    def enough(self, state: int, left: int) -> int | None:
+        """As `LiftedGuide.enough`."""
         left = left_of(left)
         with self._lock, self._meter:
             place = self._ready(state)
             if place[0] == DEAD:
-                return left >= NEVER
-            return self._fits(place, left)
+                return NEVER if left >= NEVER else None
+            return self._enough(place, left)
 
-    def _fits(self, place: Place, left: int) -> bool:
+    def _enough(self, place: Place, left: int) -> int | None:
         state, trail = place
         if trail is None or self._ways.is_settled(trail) or (not self._by_bytes and self._ways.is_clean(state, trail)):
-            return self._ways.needed(state) <= left if self._by_bytes else self._closing.fits(state, left)
-        return self._ways.cost(state, trail) <= left
+            if not self._by_bytes:
+                return self._closing.enough(state, left)
+            needed = self._ways.needed(state)
+        else:
+            needed = self._ways.cost(state, trail)
+        return needed if needed <= left else None
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
@@ -61,7 +65,7 @@ class DistinctGuide(RefusingGuide):
                 within |= allowed & unsettled
             for token in tokens_of(within & unsettled):
                 after = self._place_after(place, token)
-                if after is not None and not self._fits(after, left - 1):
+                if after is not None and self._enough(after, left - 1) is None:
                     within[token >> 5] &= ~np.uint32(1 << (token & 31))
             return within | (allowed & self._tables.eos_words)
 
@@ -143,7 +147,7 @@ class DistinctGuide(RefusingGuide):
         after = self.after_tokens(state, node)
         with self._lock, self._meter:
             fit = {
-                each: each != DEAD and (most is None or self._fits(self._place(each), most - 1))
+                each: each != DEAD and (most is None or self._enough(self._place(each), most - 1) is not None)
                 for each in set(after.tolist())
             }
             return self._tables.pack(np.array([fit[each] for each in after.tolist()], np.bool_), node)

@@ -148,7 +148,9 @@ class AlignedGuide(StateTableGuide):
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
-            return mask_within(self.child, state - len(self.tail), left)
+            state -= len(self.tail)
+            rows = self._child_rows
+            return mask_within(self.child, state, left) if rows is None else rows.mask_within(state, left)
         with self._lock, self._meter:
             return self._mask_within_tail(state, left)
 

@@ -74,12 +74,14 @@ class Closing:
         # Whether to look along shortest texts only, for whoever knows that these are allowed and no other
         self.only_shortest = False
         self._costs = _NO_COSTS
+        self._settled_for: tuple[Any, Any] | None = None  # the graph and chart that the costs were settled for last
 
     def forget(self, kept: NDArray[np.bool_]) -> None:
         """Forget all states but the kept ones, and where the chart's words were."""
         for known in (self._distances, self._by_nearest):
             for state in [state for state in known if not kept[state]]:
                 del known[state]
+        self._settled_for = None
         self._costs = replace(self._costs, entries=np.zeros(0, np.int32), shortest=_NO_STATES)
 
     def distance(self, state: int) -> int:
@@ -96,11 +98,25 @@ class Closing:
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `left` tokens are enough to complete the text from `state`."""
-        one = np.array([state], np.int32)
-        # Mostly bytes tell, in much less time than it takes to say so of several states.
-        if self._tables.spells_all_bytes and self.bytes_needed(one).item() <= left:
-            return True
-        return self._which_fit(one, left).item()
+        return self.enough(state, left) is not None
+
+    def enough(self, state: int, left: int) -> int | None:
+        """How many tokens, at most `left`, complete the text from `state` at any rate; None if `left` do not.
+
+        As few as are known without a search: bytes tell for most states, where there is plenty left.
+        """
+        known = self._distances.get(state)
+        if known is None:
+            needed = self._needed(state)
+            if self._tables.spells_all_bytes and needed <= left:
+                return needed
+            if not self._may_fit(needed, left):
+                return None
+            spend(STEPS_EACH)
+            known = self._by_shortest(state)
+            if known > left:
+                known = self.distance(state)
+        return known if known <= left else None
 
     def fitting(self, state: int, left: int, root: int = 0) -> NDArray[np.bool_]:
         """For each token below a node of the trie: allowed, and `left - 1` tokens complete the text after it."""
@@ -115,17 +131,18 @@ class Closing:
     def _which_fit(self, states: Ints, left: int) -> NDArray[np.bool_]:
         """From which of the states `left` tokens are enough; bytes tell for most."""
         needed = self.bytes_needed(states)
-        if self._tables.spells_all_bytes:
-            fit = needed <= left
-            most = min(FAR, OVERSTATED * left * self._tables.trie.deepest)
-            open_ones = np.flatnonzero(~fit & (needed <= most))
-        else:
-            fit = np.zeros(len(states), np.bool_)
-            open_ones = np.flatnonzero(needed < NEVER)
+        fit = needed <= left if self._tables.spells_all_bytes else np.zeros(len(states), np.bool_)
+        open_ones = np.flatnonzero(~fit & self._may_fit(needed, left))
         spend(STEPS_EACH * len(open_ones))
         for i in open_ones.tolist():
             fit[i] = self._is_near(int(states[i]), left)
         return fit
+
+    def _may_fit(self, needed: Any, left: int) -> Any:
+        """Whether `left` tokens may complete texts that need so many bytes at least, one number or several."""
+        if self._tables.spells_all_bytes:
+            return needed <= min(FAR, OVERSTATED * left * self._tables.trie.deepest)
+        return needed < NEVER
 
     def _is_near(self, state: int, left: int) -> bool:
         """Whether the distance is at most `left`; a shortest text mostly tells, and costs less."""
@@ -162,7 +179,10 @@ class Closing:
         """The costs, up to date with the graph and the chart."""
         automaton = self._automaton
         graph, chart = automaton.graph_arrays, automaton.chart
-        costs = self._costs
+        count = automaton.graph.node_count
+        costs, seen = self._costs, self._settled_for
+        if seen is not None and seen[0] is graph and seen[1] is chart and count == self._nodes_settled:
+            return costs
         more: dict[str, Ints] = {}
         if len(costs.nodes) < len(graph.nodes):
             for name, value in _NODE_COSTS.items():
@@ -182,7 +202,6 @@ class Closing:
             more["weights"] = np.concatenate([costs.weights, padded])
         if more:
             self._costs = costs = replace(costs, **more)
-        count = automaton.graph.node_count
         if count > self._nodes_settled:
             for node, promise, lacking, target in automaton.promises(self._nodes_settled, count):
                 costs.promised[node], costs.lacking[node] = min(promise, NEVER), min(lacking, NEVER)
@@ -191,6 +210,7 @@ class Closing:
             if code < DEAD:
                 automaton.resolve(code)
             self._nodes_settled = count
+        self._settled_for = graph, chart
         return self._costs
 
     def _found_distance(self, state: int) -> int:

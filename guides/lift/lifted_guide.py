@@ -118,10 +118,19 @@ class LiftedGuide(TableGuide):
 
     def fits(self, state: int, left: int) -> bool:
         """Whether `distance(state) <= left`; quick when there is plenty left."""
+        return self.enough(state, left) is not None
+
+    def enough(self, state: int, left: int) -> int | None:
+        """A number of tokens, at most `left`, with which a text can be completed; None if `distance(state) > left`.
+
+        Often more than the distance, which takes longer to find out.
+        """
         left = left_of(left)
         with self._lock, self._meter:
             state = self._prepare(state)
-            return left >= NEVER if state == DEAD else self._closing.fits(state, left)
+            if state == DEAD:
+                return NEVER if left >= NEVER else None
+            return self._closing.enough(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""

@@ -17,7 +17,7 @@ from trellm.guides.lift.closing import FAR
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.limits import Limits
 from trellm.guides.protocol import mask_within, tokens_of
-from trellm.kernels.answers import MOST
+from trellm.kernels.answers import MOST, NEVER
 from trellm.tokenizers_adapter import Vocabulary
 
 from ..naive_masks import naive_mask
@@ -36,6 +36,25 @@ def patterns() -> st.SearchStrategy[str]:
     flat = st.lists(one, min_size=1, max_size=3).map("".join)
     group = st.builds(lambda left, right: f"(?:{left}|{right}){{2}}", flat, flat)
     return st.lists(one | group, min_size=1, max_size=3).map("".join)
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(patterns(), st.sampled_from([SPELLING, PIECEMEAL]))
+def test_what_is_enough_is_no_less_than_the_distance(pattern: str, vocabulary: Vocabulary) -> None:
+    try:
+        guide, asked_late = RegexGuide(pattern, vocabulary), RegexGuide(pattern, vocabulary)
+    except LanguageError:
+        return
+    for text in (b"", b"a", b"b", b"ab", b"ba"):
+        # A guide that knows no distance yet, and one that does, with ever less left.
+        early, late = guide.read(guide.start, text), asked_late.read(asked_late.start, text)
+        distance = asked_late.distance(late)
+        for left in (NEVER, 40, distance + 1, distance, distance - 1, 0, -1):
+            for each, state in ((guide, early), (asked_late, late)):
+                found = each.enough(state, left)
+                assert (found is not None) == (distance <= left) == each.fits(state, left), (text, left)
+                assert found is None or distance <= found <= left
+    assert guide.enough(-1, 40) is None
 
 
 def fewest_tokens(guide: LiftedGuide, state: int, limit: int) -> int | None:
