@@ -7,12 +7,14 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from numbers import Real
 from operator import index
-from typing import Any, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 from .errors import OptionError
 
+T = TypeVar("T")
 MOST = 2**31 - 1
 """The largest whole number that an option may be: what kernels count with has 32 bits."""
 _SHOWN = 80
@@ -142,3 +144,16 @@ def _instead(value: Any) -> str:
     if isinstance(value, re.Pattern):
         return "; pass its .pattern, and its flags apart"
     return ""
+
+
+def conforms(value: object, protocol: type[T]) -> TypeGuard[T]:
+    """As `isinstance(value, protocol)`, for a protocol that can be asked so.
+
+    Python looks up every member of the value, each time; what classes have is remembered.
+    """
+    return _has_members(type(value), protocol) or isinstance(value, protocol)
+
+
+@lru_cache(maxsize=256)
+def _has_members(kind: type, protocol: type) -> bool:
+    return all(hasattr(kind, name) for name in dir(protocol) if not name.startswith("_"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
+from ..checks import conforms
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
@@ -99,7 +100,7 @@ class Generator(Copied, Generic[T]):
         self._take(guide)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
-        self.text_prefix = model.text_prefix if isinstance(model, SourceModel) and guide is None else b""
+        self.text_prefix = model.text_prefix if conforms(model, SourceModel) and guide is None else b""
         self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
 
@@ -217,7 +218,7 @@ class Generator(Copied, Generic[T]):
     def job(self, prompt: Prompt, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
         goals = goals_of(include)
-        if isinstance(self.guide, Renewable) and self.guide.is_worn:
+        if conforms(self.guide, Renewable) and self.guide.is_worn:
             with self._lock:
                 if self.guide.is_worn:
                     self._take(self.guide.renewed())

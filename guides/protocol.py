@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import brief
+from ..checks import brief, conforms
 from ..errors import OptionError
 from ..kernels.answers import DEAD as DEAD
 from ..kernels.answers import NEVER as NEVER
@@ -123,7 +123,7 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
     uint32 [ceil(V / 32)]. With `left >= distance(state)` and `left > 0` the result has a bit set, unless the
     state is accepting and nothing may follow but EOS.
     """
-    if isinstance(guide, RowGuide):
+    if conforms(guide, RowGuide):
         return guide.mask_within(state, left)
     if not isinstance(guide, Guide):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(f"mask_within asks a guide, not {brief(guide)}")

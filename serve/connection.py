@@ -16,6 +16,52 @@ COMING = (h11.IDLE, h11.SEND_BODY)
 """What a client is at while a request is on its way from it."""
 
 
+AT_ONCE = 1 << 16
+"""So many bytes wait to be sent together; more go at once, so that what a slow client has not read is known."""
+
+
+class Joined:
+    """A transport that sends together what is written in one go of the event loop, such as an answer's head and body.
+
+    Each call of the system lets another thread have the interpreter, and to have it back takes as long as all the rest.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Send it soon."""
+        if not data:
+            return
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= AT_ONCE:
+            self._flush()
+
+    def close(self) -> None:
+        """Send what was written, and close."""
+        self._flush()
+        self._transport.close()
+
+    def get_write_buffer_size(self) -> int:
+        """How many bytes wait for the client to read them."""
+        return self._size + self._transport.get_write_buffer_size()
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is as the transport has it."""
+        return getattr(self._transport, name)
+
+    def _flush(self) -> None:
+        if self._parts:
+            parts, self._parts, self._size = self._parts, [], 0
+            self._transport.write(b"".join(parts))
+
+
 class Connection(H11Protocol):
     """Closes itself where a request takes too long to come, from its first byte to its last, or none comes at all.
 
@@ -29,7 +75,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The client is there."""
-        super().connection_made(transport)
+        joined: Any = Joined(transport, self.loop)
+        super().connection_made(joined)
         self._wait()
 
     def data_received(self, data: bytes) -> None:

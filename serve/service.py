@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+from ..checks import conforms
 from ..engine.decode.requests import requests_of
 from ..engine.decode.row import Request as RowRequest
 from ..engine.engine import Engine
@@ -32,6 +33,8 @@ from .trimming import Trimmer
 
 T = TypeVar("T")
 ENTERING = 2
+SHORT = 2048
+"""A free text's prompt of fewer characters is taken to the engine where it is: that takes less than another thread."""
 MOST_ASIDE = 64
 """So many requests may wait for work that is beside all texts; then 429."""
 
@@ -174,6 +177,8 @@ class Service:
         """Let the texts of a request run. Raises ApiError, before anything runs."""
         if self.is_cut:
             raise of_request(Cancelled(SHUT_DOWN))
+        if _is_quick(task, work):
+            return self._enter(task, work)
         entering = asyncio.get_running_loop().run_in_executor(self._pool, self._enter, task, work)
         try:
             return await asyncio.shield(entering)
@@ -190,7 +195,7 @@ class Service:
             self.relay.cancel(entering.result())
 
     def _enter(self, task: Task, work: Work) -> Run:
-        """In a thread of its own: prompts to tokens, and these to the engine."""
+        """Mostly in a thread of its own: prompts to tokens, and these to the engine."""
         try:
             requests, tokens = self._requests(task, work)
             call = self.engine.enter(requests, 1 << 20)
@@ -211,6 +216,7 @@ class Service:
             ids = self._ids(prompt, number, work.options.extras, work.place, work.is_verbatim)
             total += len(ids)
             job = task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, work.options.include)
+            job = replace(job, ids=ids)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
             options = replace(work.options, max_tokens=self._budget(work, len(ids), needed))
             found += [replace(each, number=number) for each in requests_of(self.model, [job], options)]
@@ -221,14 +227,14 @@ class Service:
         if work.budget is not None:
             return work.budget
         most = max(self.settings.output_tokens, needed)
-        if self.model.context is None or isinstance(self.model, SourceModel):
+        if self.model.context is None or conforms(self.model, SourceModel):
             return most
         room = min(most, self.model.context - prompt)
         return room if room >= max(needed, 1) else None
 
     def _ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, is_verbatim: bool) -> tuple[int, ...]:
         """The tokens of a prompt. Raises OptionError, and ApiError for one that is certainly too long."""
-        context = self.model.source_context if isinstance(self.model, SourceModel) else self.model.context
+        context = self.model.source_context if conforms(self.model, SourceModel) else self.model.context
         if context is not None:
             self._check_length(prompt, number, extras, place, context)
         if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
@@ -252,3 +258,12 @@ class Service:
             size = len(written(self.model, prompt, number, extras))
         if size > most:
             raise too_long(f"prompt {number} has {size:,} characters", context, place)
+
+
+def _is_quick(task: Task, work: Work) -> bool:
+    """Whether a request enters the engine in less than a millisecond: nothing is asked of a constraint, which another
+    thread may be at, no template is filled in, and there is little to be made tokens of."""
+    prompt = work.prompts[0]
+    if len(work.prompts) > 1 or work.options.include or getattr(task, "guide", None) is not None:
+        return False
+    return isinstance(prompt, (str, tuple)) and len(prompt) < SHORT

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...checks import conforms
 from ...errors import LimitError
 from ...guides import AlignedGuide
 from ...guides.goals import GoalGuide
@@ -164,10 +165,10 @@ class GuideCache:
         self.sparse_head_limit = sparse_head_limit
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
-        self._quoting = guide if isinstance(guide, Quoting) else None
+        self._quoting = guide if conforms(guide, Quoting) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
-        self._rows = guide if isinstance(guide, RowGuide) else None
+        self._rows = guide if conforms(guide, RowGuide) else None
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = KnownStates()
         self._allowed: dict[int, Allowed] = {}
@@ -186,7 +187,7 @@ class GuideCache:
     @cached_property
     def crossings(self) -> Crossings | None:
         """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
-        return Crossings(self.guide) if isinstance(self.guide, ByteGuide) else None
+        return Crossings(self.guide) if conforms(self.guide, ByteGuide) else None
 
     def behind(self, tail: bytes) -> BehindPrompt:
         """This constraint behind a text that is to be spelt first; the last ones are remembered."""
@@ -260,7 +261,7 @@ class GuideCache:
         return mask
 
     def _mask_within(self, state: int, left: int) -> Mask:
-        rows = self._rows  # looked at once: whether a guide has rows takes longer to find out than most masks
+        rows = self._rows
         return mask_within(self.guide, state, left) if rows is None else rows.mask_within(state, left)
 
     def after_tokens(self, state: int) -> NDArray[np.int32] | None:
@@ -352,7 +353,7 @@ class BehindPrompt(GuideCache):
     """
 
     def __init__(self, guide_cache: GuideCache, tail: bytes) -> None:
-        assert isinstance(guide_cache.guide, ByteGuide)
+        assert conforms(guide_cache.guide, ByteGuide)
         crossings, limits = guide_cache.crossings, guide_cache.limits
         self._aligned = AlignedGuide(guide_cache.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
         super().__init__(self._aligned, guide_cache.sparse_head_limit, free=guide_cache.free, limits=guide_cache.limits)

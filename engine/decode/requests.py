@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...checks import conforms
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
 from ..drafts.given import check_draft
 from ..models.protocol import BEGIN, Model, SourceModel
 from ..options import Options
-from ..prompts.encoding import ids_of
+from ..prompts.encoding import Ids, ids_of
 from ..prompts.given import Prompt
 from ..search import Beam, Target
 from ..stopping import StopStrings
@@ -25,10 +26,15 @@ DEFAULT_TOKENS = 256
 
 @dataclass(frozen=True)
 class Job:
-    """One prompt, as `prompt_of` knows them, with its constraint."""
+    """One prompt, as `prompt_of` knows them, with its constraint. ids: its tokens, where they are known already"""
 
     prompt: Prompt
     guide_cache: GuideCache | None
+    ids: Ids | None = None
+
+    def encoded(self, model: Model, options: Options, number: int) -> Ids:
+        """Its tokens. Raises OptionError."""
+        return ids_of(model, self.prompt, number, options.extras) if self.ids is None else self.ids
 
 
 def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
@@ -88,7 +94,7 @@ def _is_free(job: Job) -> bool:
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:
     """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
-    if isinstance(model, SourceModel):
+    if conforms(model, SourceModel):
         return _decoder_start(model, job, options, number)
     prompt, asked = _encode(model, job, options, number), options.max_tokens
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
@@ -107,7 +113,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[Start, int]:
     """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
-    source, limit = ids_of(model, job.prompt, number, options.extras), model.source_context
+    source, limit = job.encoded(model, options, number), model.source_context
     guide_cache, tail = job.guide_cache, 0
     if not source:
         raise OptionError(
@@ -124,7 +130,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
 
 
 def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int, ...]:
-    ids = ids_of(model, job.prompt, number, options.extras)
+    ids = job.encoded(model, options, number)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
         begin = getattr(model, "begin_id", None) if begin is None else begin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import brief, switch
+from ...checks import brief, conforms, switch
 from ...errors import LanguageError, OptionError
 from ...kernels.jit.calling import call
 from ...kernels.trie.align import end_nodes, nodes_along, shorten
@@ -40,7 +40,7 @@ class AlignedGuide(StateTableGuide):
         crossings: Crossings | None = None,
         limits: Limits | None = None,
     ) -> None:
-        if not isinstance(child, ByteGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not conforms(child, ByteGuide):
             raise OptionError(f"{brief(child)} is no guide that can read bytes, see guides.ByteGuide")
         if crossings is not None and not isinstance(crossings, Crossings):  # pyright: ignore
             raise OptionError(f"crossings must be Crossings of the child, not {brief(crossings)}")
@@ -51,7 +51,7 @@ class AlignedGuide(StateTableGuide):
         self._made_of = {"child": child, "tail": tail, "counts_tail": counts_tail, "limits": limits}
         self._cost = int(switch(counts_tail, "counts_tail"))
         self._crossings = Crossings(child) if crossings is None else crossings
-        self._child_rows = child if isinstance(child, RowGuide) else None
+        self._child_rows = child if conforms(child, RowGuide) else None
         self._data = np.frombuffer(tail, np.uint8)
         with self._meter:
             spend_growth(STEPS_PER_BYTE * len(tail), BYTES_PER_BYTE * len(tail))

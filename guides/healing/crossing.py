@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from ...checks import conforms
 from ...kernels.jit.calling import call
 from ...kernels.trie.align import end_nodes
 from ..lift.tables import VocabularyTables
@@ -44,7 +45,7 @@ class Crossings:
         self.guide = guide
         self.tables = VocabularyTables.of(guide.vocabulary)
         self.lock = new_lock()
-        self._below = guide if isinstance(guide, TrieGuide) else None
+        self._below = guide if conforms(guide, TrieGuide) else None
         self._rows: dict[int, int] = {}
         self._some: dict[int, bool] = {}
         self._distances: dict[int, int] = {}

@@ -28,11 +28,12 @@ async def chat(request: Request) -> Response:
     async def prepare(constraint: Constraint) -> Prepared:
         return await prepared(service, asked, constraint)
 
-    begun = await while_connected(request, begin(service, asked, 1, ("messages",), prepare))
-    if asked.is_streamed:
+    beginning = partial(begin, service, asked, 1, ("messages",), prepare)
+    if asked.stream:
+        begun = await while_connected(request, beginning())
         head = _head(begun, "chat.completion.chunk")
         return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
-    choices = await whole(request, begun, partial(_written, begun))
+    begun, choices = await whole(request, beginning, _written)
     return answer_of(_head(begun, "chat.completion"), choices, begun.usage)
 
 

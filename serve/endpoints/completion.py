@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -31,21 +32,23 @@ async def completion(request: Request) -> Response:
     async def prepare(constraint: Constraint) -> Prepared:
         return Prepared(await service.generator(constraint), prompts)
 
-    begun = await while_connected(request, begin(service, asked, len(prompts), ("prompt",), prepare))
-    if asked.is_streamed:
+    beginning = partial(begin, service, asked, len(prompts), ("prompt",), prepare)
+    if asked.stream:
+        begun = await while_connected(request, beginning())
         head = _head(begun)
         return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
-    vocabulary = service.model.vocabulary
-
-    def choice(index: int, result: Generation[Any]) -> bytes:
-        return b"".join(written(_choice(index, result.text, of_completion(scores_of(result), vocabulary), result)))
-
-    return answer_of(_head(begun), await whole(request, begun, choice), begun.usage)
+    begun, choices = await whole(request, beginning, _written)
+    return answer_of(_head(begun), choices, begun.usage)
 
 
 def _head(begun: Begun) -> dict[str, Any]:
     name = begun.service.settings.name
     return {"id": begun.key, "object": "text_completion", "created": begun.created, "model": name}
+
+
+def _written(begun: Begun, index: int, result: Generation[Any]) -> bytes:
+    scores = of_completion(scores_of(result), begun.service.model.vocabulary)
+    return b"".join(written(_choice(index, result.text, scores, result)))
 
 
 def _choice(

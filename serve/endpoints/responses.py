@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -32,12 +33,13 @@ async def responses(request: Request) -> Response:
         async def prepare(constraint: Constraint) -> Prepared:
             return await prepared(service, chat, constraint)
 
-        begun = await while_connected(request, begin(service, chat, 1, ("messages",), prepare))
+        beginning = partial(begin, service, chat, 1, ("messages",), prepare)
+        if asked.stream:
+            begun = await while_connected(request, beginning())
+            return EventStream(_events(begun, asked), begun.end)
+        begun, (result,) = await whole(request, beginning, lambda begun, index, result: result)
     except ApiError as error:
         raise renamed(error) from None
-    if asked.stream:
-        return EventStream(_events(begun, asked), begun.end)
-    result = (await whole(request, begun, lambda index, result: result))[0]
     message = begun.read(result)
     items, is_cut = Items(), _is_cut(begun, message, result)
     for _ in items.of_message(message, is_cut=is_cut):

@@ -274,12 +274,22 @@ def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
         raise of_request(error) from None
 
 
-async def whole(request: Request, begun: Begun, make: Callable[[int, Generation[Any]], T]) -> list[T]:
-    """What is made of all texts of a request that is not streamed, in order. Raises ApiError, and ClientDisconnect."""
-    try:
-        return await while_connected(request, begun.made(make))
-    finally:
-        begun.end()
+async def whole(
+    request: Request, beginning: Callable[[], Awaitable[Begun]], make: Callable[[Begun, int, Generation[Any]], T]
+) -> tuple[Begun, list[T]]:
+    """A request that is not streamed, from its beginning, and what is made of all its texts, in order.
+
+    Raises ApiError, and ClientDisconnect.
+    """
+
+    async def work() -> tuple[Begun, list[T]]:
+        begun = await beginning()
+        try:
+            return begun, await begun.made(partial(make, begun))
+        finally:
+            begun.end()
+
+    return await while_connected(request, work())
 
 
 def _itself(result: Generation[Any]) -> Generation[Any]:

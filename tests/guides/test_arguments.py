@@ -1,12 +1,17 @@
 """What callers give where something else belongs is told so, before anything is made of it."""
 
 import pytest
+from trellm.checks import conforms
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
 from trellm.guides import FSMGuide, GoalGuide, RegexGuide, SubstringGuide
+from trellm.guides.free_guide import FreeGuide
 from trellm.guides.goals import AllOf, AnyOf, Gap, Ordered, Phrase, Template
 from trellm.guides.limits import Limits
+from trellm.guides.protocol import ByteGuide, Guide, Quoting, Renewable, RowGuide
 from trellm.guides.quoting.quotation import Quote
 from trellm.tokenizers_adapter import Vocabulary
+
+from .vocabularies import SMALL
 
 BYTES = Vocabulary.from_bytes()
 
@@ -123,3 +128,10 @@ def test_goals_that_are_too_much() -> None:
         with pytest.raises((LimitError, OptionError)) as caught:
             GoalGuide(child, [goal], limits=Limits(work=20_000_000))
         assert len(str(caught.value)) < 1000
+
+
+def test_conforming_to_a_protocol_is_what_python_says_of_it() -> None:
+    guides = [RegexGuide("a+", SMALL), SubstringGuide("a b", SMALL), FreeGuide(SMALL), object(), None]
+    for protocol in (Guide, ByteGuide, RowGuide, Renewable, Quoting):
+        for each in guides * 2:
+            assert conforms(each, protocol) == isinstance(each, protocol), (each, protocol)

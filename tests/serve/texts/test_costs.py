@@ -1,0 +1,101 @@
+"""What a request takes on its way: how often it is made tokens of, sent, and handed from thread to thread."""
+
+import asyncio
+import threading
+from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[attr-defined]
+from typing import Any
+
+import pytest
+from trellm.serve.connection import AT_ONCE, Joined
+
+from ..conftest import Running
+
+PLAIN: dict[str, Any] = {"max_tokens": 3, "min_tokens": 3}
+
+
+class Line:
+    """A transport that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[bytes | str] = []
+        self.extra = 7
+
+    def write(self, data: bytes) -> None:
+        self.told.append(data)
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+    def get_write_buffer_size(self) -> int:
+        return 5
+
+
+def test_what_is_written_in_one_go_is_sent_together() -> None:
+    async def write() -> list[bytes | str]:
+        line: Any = Line()
+        joined: Any = Joined(line, asyncio.get_running_loop())
+        joined.write(b"head ")
+        joined.write(b"")
+        joined.write(b"body")
+        assert line.told == [] and joined.get_write_buffer_size() == 14 and joined.extra == 7
+        await asyncio.sleep(0)
+        joined.write(b"next")
+        await asyncio.sleep(0)
+        # What is large does not wait, so that the transport knows when a client reads too slowly.
+        joined.write(b"a" * AT_ONCE)
+        assert len(line.told) == 3 and joined.get_write_buffer_size() == 5
+        joined.write(b"last")
+        joined.close()
+        await asyncio.sleep(0)
+        return line.told
+
+    assert asyncio.run(write()) == [b"head body", b"next", b"a" * AT_ONCE, b"last", "closed"]
+
+
+@pytest.mark.parametrize("body", [{}, {"regex": "[a-z]{3}"}], ids=["free", "regex"])
+def test_an_answer_is_sent_at_once(server: Running, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    server.text("Write.", **body, **PLAIN)
+    sent: list[bytes] = []
+    write = _SelectorSocketTransport.write
+
+    def counted(self: Any, data: bytes) -> None:
+        if data.startswith(b"HTTP/1.1 200") or b"choices" in data:
+            sent.append(bytes(data))
+        write(self, data)
+
+    monkeypatch.setattr(_SelectorSocketTransport, "write", counted)
+    server.text("Write.", **body, **PLAIN)
+    assert len(sent) == 1 and sent[0].startswith(b"HTTP/1.1 200") and b"choices" in sent[0]
+
+
+def test_a_prompt_is_made_tokens_of_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer: Any = server.service.model.tokenizer
+    encode, seen = tokenizer.encode, list[str]()
+    monkeypatch.setattr(tokenizer, "encode", lambda text, *more, **named: (seen.append(text), encode(text))[1])
+    for body in ({}, {"regex": "[a-z]{3}"}):
+        seen.clear()
+        server.text("Write a word.", **body, **PLAIN)
+        assert seen.count("Write a word.") == 1
+
+
+def test_short_free_texts_enter_without_another_thread(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter, threads = server.service._enter, list[str]()
+
+    def watched(*given: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return enter(*given)
+
+    monkeypatch.setattr(server.service, "_enter", watched)
+    server.text("Write a word.", **PLAIN)
+    others: list[dict[str, Any]] = [
+        {"regex": "[a-z]{3}"},  # a constraint's lock may be held for long
+        {"trellm": {"include": ["a"]}},
+        {"prompt": ["Write."] * 9},
+        {"prompt": "Write a word. " * 200},
+    ]
+    for body in others:
+        answer = server.post("/v1/completions", {"model": "small", "prompt": "Write a word.", **PLAIN, **body})
+        assert answer.status_code in (200, 400)
+    loop, *entering = threads
+    assert not loop.startswith("trellm entering")
+    assert len(entering) == len(others) and all(name.startswith("trellm entering") for name in entering)
