@@ -16,12 +16,12 @@ COMING = (h11.IDLE, h11.SEND_BODY)
 """What a client is at while a request is on its way from it."""
 
 
-AT_ONCE = 1 << 16
-"""So many bytes wait to be sent together; more go at once, so that what a slow client has not read is known."""
+HEAD = b"HTTP/1.1 "
+"""What the head of an answer begins with."""
 
 
 class Joined:
-    """A transport that sends together what is written in one go of the event loop, such as an answer's head and body.
+    """A transport that sends an answer's head together with what is written next in the same go of the event loop.
 
     Each call of the system lets another thread have the interpreter, and to have it back takes as long as all the rest.
     """
@@ -29,37 +29,30 @@ class Joined:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._head = b""
 
     def write(self, data: bytes) -> None:
-        """Send it soon."""
-        if not data:
-            return
-        if not self._parts:
+        """Send it, a head soon."""
+        if not self._head and data.startswith(HEAD):
+            self._head = data
             self._loop.call_soon(self._flush)
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size >= AT_ONCE:
-            self._flush()
+        elif data:
+            head, self._head = self._head, b""
+            self._transport.write(head + data if head else data)
 
     def close(self) -> None:
         """Send what was written, and close."""
         self._flush()
         self._transport.close()
 
-    def get_write_buffer_size(self) -> int:
-        """How many bytes wait for the client to read them."""
-        return self._size + self._transport.get_write_buffer_size()
-
     def __getattr__(self, name: str) -> Any:
         """All else is as the transport has it."""
         return getattr(self._transport, name)
 
     def _flush(self) -> None:
-        if self._parts:
-            parts, self._parts, self._size = self._parts, [], 0
-            self._transport.write(b"".join(parts))
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
 
 
 class Connection(H11Protocol):

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+from random import Random
 
+_GENERATOR = Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_GENERATOR.seed)
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
+def fresh_bits(count: int) -> int:
+    """So many random bits, of a generator that each process has from the operating system.
+
+    To ask the system itself each time would let another thread have the interpreter, for as long as a step takes.
+    """
+    return _GENERATOR.getrandbits(count)
+
+
 def fresh_seed() -> int:
-    """A seed from the operating system."""
-    return secrets.randbits(64)
+    """A seed that nobody chose."""
+    return fresh_bits(64)
 
 
 def mix(value: int) -> int:

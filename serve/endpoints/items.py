@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
+from ...engine.decode.randomness import fresh_bits
 from ..forms import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Message, ReasoningDelta
 
 Told = tuple[str, dict[str, Any]]
@@ -93,7 +93,7 @@ class Items:
         yield f"response.{part['type']}.delta", {**self._place, "content_index": 0, "delta": text, **scores}
 
     def _begin(self, kind: str, prefix: str, fields: dict[str, Any]) -> Told:
-        key = f"{prefix}_{secrets.token_hex(12)}"
+        key = f"{prefix}_{fresh_bits(96):024x}"
         item: dict[str, Any] = {"type": kind, "id": key, "status": "in_progress", **fields}
         self.found.append(item)
         self._is_open = True

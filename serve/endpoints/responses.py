@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...engine.decode.randomness import fresh_bits
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import Constraint
@@ -51,7 +51,7 @@ def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
     """The response before there is any output."""
     plain = asked.model_dump(by_alias=True, exclude_none=True)
     return {
-        "id": f"resp_{secrets.token_hex(12)}",
+        "id": f"resp_{fresh_bits(96):024x}",
         "object": "response",
         "created_at": begun.created,
         "status": "in_progress",

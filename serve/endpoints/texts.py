@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from ...engine.decode.randomness import fresh_bits
 from ...engine.decode.row import Row
 from ...engine.generator import Generator
 from ...engine.handle import Task
@@ -240,7 +240,7 @@ async def begin(service: Service, asked: Chat | Completion, prompts: int, place:
         raise
     kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
     choices = len(work.prompts) * options.search.n
-    tokens, key = run.prompt_tokens // copies, f"{kind}-{secrets.token_hex(12)}"
+    tokens, key = run.prompt_tokens // copies, f"{kind}-{fresh_bits(96):024x}"
     free, answer = constraint.is_free, prepared.answer
     return Begun(service, asked, run, prepared.plan, ticket, choices, tokens, key, copies, free, answer, since=since)
 
@@ -309,9 +309,7 @@ async def to_the_end(begun: Begun, head: dict[str, Any], events: AsyncIterator[b
         begun.service.metrics.fail(said)
         yield event(said.body)
         return
-    if begun.asked.has_usage:
-        yield event(head | {"choices": [], "usage": begun.usage})
-    yield DONE
+    yield (event(head | {"choices": [], "usage": begun.usage}) if begun.asked.has_usage else b"") + DONE
 
 
 def ours(result: Generation[Any]) -> dict[str, Any] | None:

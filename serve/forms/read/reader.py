@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import string
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from ....engine.decode.randomness import fresh_bits
 from .deltas import Delta, Message, joined, message_of
 from .harmony_script import HarmonyScript
 from .reading import Reading
@@ -69,4 +69,6 @@ class Reader:
 
 def random_id(length: int) -> str:
     """The id of a call: so many letters and digits, or as OpenAI's if 0."""
-    return f"call_{secrets.token_hex(12)}" if not length else "".join(secrets.choice(_ALNUM) for _ in range(length))
+    if not length:
+        return f"call_{fresh_bits(96):024x}"
+    return "".join(_ALNUM[fresh_bits(32) % len(_ALNUM)] for _ in range(length))

@@ -6,7 +6,7 @@ from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[att
 from typing import Any
 
 import pytest
-from trellm.serve.connection import AT_ONCE, Joined
+from trellm.serve.connection import HEAD, Joined
 
 from ..conftest import Running
 
@@ -26,30 +26,28 @@ class Line:
     def close(self) -> None:
         self.told.append("closed")
 
-    def get_write_buffer_size(self) -> int:
-        return 5
 
-
-def test_what_is_written_in_one_go_is_sent_together() -> None:
+def test_an_answers_head_is_sent_with_what_follows() -> None:
     async def write() -> list[bytes | str]:
         line: Any = Line()
         joined: Any = Joined(line, asyncio.get_running_loop())
-        joined.write(b"head ")
+        joined.write(HEAD + b"head ")
         joined.write(b"")
+        assert line.told == [] and joined.extra == 7
         joined.write(b"body")
-        assert line.told == [] and joined.get_write_buffer_size() == 14 and joined.extra == 7
+        joined.write(b"more")
+        assert line.told == [HEAD + b"head body", b"more"], "what is no head does not wait"
+        joined.write(HEAD + b"alone")
         await asyncio.sleep(0)
-        joined.write(b"next")
-        await asyncio.sleep(0)
-        # What is large does not wait, so that the transport knows when a client reads too slowly.
-        joined.write(b"a" * AT_ONCE)
-        assert len(line.told) == 3 and joined.get_write_buffer_size() == 5
-        joined.write(b"last")
+        joined.write(HEAD + b"first")
+        joined.write(HEAD + b"second")
+        joined.write(HEAD + b"last")
         joined.close()
         await asyncio.sleep(0)
-        return line.told
+        return line.told[2:]
 
-    assert asyncio.run(write()) == [b"head body", b"next", b"a" * AT_ONCE, b"last", "closed"]
+    expected = [HEAD + b"alone", HEAD + b"first" + HEAD + b"second", HEAD + b"last", "closed"]
+    assert asyncio.run(write()) == expected
 
 
 @pytest.mark.parametrize("body", [{}, {"regex": "[a-z]{3}"}], ids=["free", "regex"])
