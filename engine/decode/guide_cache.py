@@ -232,7 +232,12 @@ class GuideCache:
         return found
 
     def _follow_bytes(self, state: int) -> bytes:
-        ask: Callable[[int], NDArray[np.int32]] | None = getattr(self.guide, "after_bytes", None)
+        guide = self.guide
+        ask: Callable[[int], NDArray[np.int32]] | None = getattr(guide, "after_bytes", None)
+        if isinstance(guide, LiftedGuide) and type(guide).after_bytes is LiftedGuide.after_bytes:
+            with suppress(LimitError):
+                return guide.certain_bytes(state, _CERTAIN_BYTES)
+            return b""
         found = bytearray()
         with suppress(LimitError):  # the text itself asks again, should it come to that
             while ask is not None and len(found) < _CERTAIN_BYTES:

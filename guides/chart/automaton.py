@@ -44,6 +44,7 @@ MAX_WORDS = 1 << 20
 # Rows of 1 KiB; for 4 MiB NumPy would ask for huge pages, which take the system several milliseconds to clear.
 MAX_ROWS = 4080
 _NO_BYTES = np.zeros(0, np.uint8)
+_NO_WAYS = np.zeros(0, np.int32)
 
 Making = Callable[[], tuple[Graph, int]]
 
@@ -196,6 +197,15 @@ class ChartAutomaton:
             after = self._chart.rows[row].copy()
             self.keep(after)
             return after
+
+    def only_way(self, state: int) -> tuple[int, int] | None:
+        """The one byte that may follow and the state after it; None if several may, or none.
+
+        Hold the lock. The states are ready, and nobody is given them.
+        """
+        after = self._chart.rows[self.run(fill_row, state)] if state != DEAD else _NO_WAYS
+        ways = np.flatnonzero(after != DEAD)
+        return (ways.item(0), after.item(ways.item(0))) if len(ways) == 1 else None
 
     def keep(self, states: NDArray[np.int32]) -> None:
         """Let `collect` not give up these states; DEAD is passed over."""

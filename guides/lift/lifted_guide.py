@@ -183,6 +183,16 @@ class LiftedGuide(TableGuide):
             state = self._prepare(state)
             return self._automaton.transitions(state)
 
+    def certain_bytes(self, state: int, most: int) -> bytes:
+        """The bytes to which there is no alternative, up to `most`, whether or not tokens spell them."""
+        found = bytearray()
+        with self._lock, self._meter:
+            state = self._prepare(state)
+            while len(found) < most and (way := self._automaton.only_way(state)) is not None:
+                byte, state = way
+                found.append(byte)
+        return bytes(found)
+
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
         """The fewest bytes that complete a text from each of the states, whatever tokens spell; NEVER from DEAD."""
         with self._lock, self._meter:

@@ -180,6 +180,19 @@ def test_a_walk_may_meet_more_states_than_rows_are_kept(llama3: Vocabulary) -> N
     assert allowed == prefixes & {text for text in llama3.tokens if text}
 
 
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.lists(st.sampled_from(["abc", "[ab]", "(?:abd|abce)", "é", "[é世]", "x{3}", "y*", '"name":']), min_size=1))
+def test_certain_bytes_are_those_to_which_each_state_has_no_alternative(pieces: list[str]) -> None:
+    guide = RegexGuide("".join(pieces), SMALL)
+    for state in random_states(guide, Random(0), 3, 12):
+        expected, at = bytearray(), state
+        while len(expected) < 9 and len(ways := np.flatnonzero(guide.after_bytes(at) >= 0)) == 1:
+            expected.append(ways[0])
+            at = guide.after_bytes(at).item(ways[0])
+        assert guide.certain_bytes(state, 9) == bytes(expected)
+    assert guide.certain_bytes(-1, 9) == b""
+
+
 def _is_text(data: bytes) -> bool:
     try:
         return bool(data.decode())
