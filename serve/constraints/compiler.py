@@ -7,7 +7,6 @@ more is given up.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -44,15 +43,27 @@ class _Work(Generic[T]):
         self._turns = turns
         self._metrics = metrics
         self._since = time.perf_counter()
+        self._begun: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.is_late = False
+
+    def watch(self) -> None:
+        """See to it, on the event loop, that it is stopped when it has taken too long: no thread is begun for that."""
+        taken = 0.0 if self._begun is None else time.perf_counter() - self._begun
+        if taken < self._seconds:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds - taken, self.watch)
+        else:
+            self._end()
+
+    def watch_no_more(self) -> None:
+        """It is made, or given up."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def run(self) -> T:
         """Make it, in a thread of the compiler's. Raises LimitError when that takes too long."""
         self._turns.begin(lambda: self.stop.cancelled)
-        timer = threading.Timer(self._seconds, self._end)
-        timer.daemon = True
-        timer.start()
-        begun = time.perf_counter()
+        begun = self._begun = time.perf_counter()
         self._metrics.compile_wait_seconds.observe(begun - self._since)
         try:
             with self.stop:
@@ -66,7 +77,6 @@ class _Work(Generic[T]):
             ) from None
         finally:
             self._turns.end()
-            timer.cancel()
             self._metrics.compile_seconds.observe(time.perf_counter() - begun)
 
     def _end(self) -> None:
@@ -147,10 +157,12 @@ class Compiler:
     def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> _Work[T]:
         work: _Work[T] = _Work(make, self._settings.compile_seconds, self._turns, self._metrics)
         work.future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
+        work.watch()
         self._works[key] = work
         self.begun += 1
 
         def end(future: asyncio.Future[T]) -> None:
+            work.watch_no_more()
             if self._works.get(key) is work:
                 del self._works[key]
             error = None if future.cancelled() else future.exception()

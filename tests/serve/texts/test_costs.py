@@ -97,3 +97,13 @@ def test_short_free_texts_enter_without_another_thread(server: Running, monkeypa
     loop, *entering = threads
     assert not loop.startswith("trellm entering")
     assert len(entering) == len(others) and all(name.startswith("trellm entering") for name in entering)
+
+
+def test_no_thread_is_begun_to_watch_a_compilation(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, begun = threading.Thread.start, list[threading.Thread]()
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (begun.append(self), start(self))[1])
+    before = server.service.compiler.begun
+    for length in (3, 4, 5):
+        server.text("Write a word.", regex=f"[a-y]{{{length}}}", max_tokens=9)
+    assert server.service.compiler.begun == before + 3
+    assert all(each.name.startswith("trellm compiler") for each in begun)
