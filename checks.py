@@ -149,11 +149,19 @@ def _instead(value: Any) -> str:
 def conforms(value: object, protocol: type[T]) -> TypeGuard[T]:
     """As `isinstance(value, protocol)`, for a protocol that can be asked so.
 
-    Python looks up every member of the value, each time; what classes have is remembered.
+    Python looks up every member of the value, each time; what classes have is remembered, and one that is absent is
+    enough.
     """
-    return _has_members(type(value), protocol) or isinstance(value, protocol)
+    if _has_members(type(value), protocol):
+        return True
+    return all(hasattr(value, name) for name in _members(protocol)) and isinstance(value, protocol)
 
 
 @lru_cache(maxsize=256)
 def _has_members(kind: type, protocol: type) -> bool:
-    return all(hasattr(kind, name) for name in dir(protocol) if not name.startswith("_"))
+    return all(hasattr(kind, name) for name in _members(protocol))
+
+
+@lru_cache(maxsize=64)
+def _members(protocol: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(protocol) if not name.startswith("_"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -168,7 +168,7 @@ class GuideCache:
         self._quoting = guide if conforms(guide, Quoting) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
-        self._rows = guide if conforms(guide, RowGuide) else None
+        self._within = guide.mask_within if conforms(guide, RowGuide) else partial(mask_within, guide)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = KnownStates()
         self._allowed: dict[int, Allowed] = {}
@@ -232,14 +232,11 @@ class GuideCache:
         return found
 
     def _follow_bytes(self, state: int) -> bytes:
-        guide = self.guide
+        guide, found = self.guide, bytearray()
         ask: Callable[[int], NDArray[np.int32]] | None = getattr(guide, "after_bytes", None)
-        if isinstance(guide, LiftedGuide) and type(guide).after_bytes is LiftedGuide.after_bytes:
-            with suppress(LimitError):
-                return guide.certain_bytes(state, _CERTAIN_BYTES)
-            return b""
-        found = bytearray()
         with suppress(LimitError):  # the text itself asks again, should it come to that
+            if isinstance(guide, LiftedGuide) and type(guide).after_bytes is LiftedGuide.after_bytes:
+                return guide.certain_bytes(state, _CERTAIN_BYTES)
             while ask is not None and len(found) < _CERTAIN_BYTES:
                 after = ask(state)
                 ways: list[int] = np.flatnonzero(after != DEAD).tolist()
@@ -254,7 +251,7 @@ class GuideCache:
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
-        mask = Masking.timed(lambda: self.guide.mask(state) if left is None else self._mask_within(state, left)).copy()
+        mask = Masking.timed(lambda: self.guide.mask(state) if left is None else self._within(state, left)).copy()
         if stop_ids:
             stops = np.zeros_like(mask)
             for token in stop_ids:
@@ -264,10 +261,6 @@ class GuideCache:
             elif (mask & ~stops).any():
                 mask &= ~stops
         return mask
-
-    def _mask_within(self, state: int, left: int) -> Mask:
-        rows = self._rows
-        return mask_within(self.guide, state, left) if rows is None else rows.mask_within(state, left)
 
     def after_tokens(self, state: int) -> NDArray[np.int32] | None:
         """The state after each token, int32 [V], DEAD where it is not allowed or ends the text; None where only
