@@ -14,6 +14,8 @@ from .spelling import Spelling
 BLANKS = (" ", "\t", "\r", "\n")
 BEHIND_STOP = 24
 """Characters of a token behind the stop string that it completes."""
+LINES = 2
+"""So many line breaks may stand between thinking and what follows."""
 Thinks = Literal["no", "may", "must", "open"]
 """Whether an answer has thinking before it: "open" where its marker is in the prompt already."""
 
@@ -39,7 +41,8 @@ def answer_piece(family: Family, spelling: Spelling, asked: Asked, calls: Calls,
         exits = ((spelling.marker(family.trigger), calls.piece(behind_trigger=True)),)
         return Free(exits + stops, thinking, may_end=True)
     refused = thinking + call_markers(family, spelling)
-    return OneOf((whole, Free(stops, refused, may_end=True, unlike=call_beginnings(family))))
+    unlike = (*call_beginnings(family), *_stopped_calls(family, asked))
+    return OneOf((whole, Free(stops, refused, may_end=True, unlike=unlike)))
 
 
 def _stops(spelling: Spelling, asked: Asked) -> tuple[tuple[Marker, Piece], ...]:
@@ -48,6 +51,12 @@ def _stops(spelling: Spelling, asked: Asked) -> tuple[tuple[Marker, Piece], ...]
         return ()
     rest = Inner(RegexGuide(f"[\\s\\S]{{0,{BEHIND_STOP}}}", spelling.vocabulary))
     return tuple((text, rest) for text in asked.stop)
+
+
+def _stopped_calls(family: Family, asked: Asked) -> tuple[str, ...]:
+    """Beginnings of calls up to a stop string in them, which would end content there and begin a call as well."""
+    heads = call_beginnings(family)
+    return tuple(head[: head.index(stop) + len(stop)] for head in heads for stop in asked.stop if stop in head)
 
 
 def call_markers(family: Family, spelling: Spelling) -> tuple[Marker, ...]:
@@ -76,6 +85,11 @@ def with_thinking(family: Family, spelling: Spelling, piece: Piece, thinks: Thin
 
 
 def behind_thinking(piece: Piece) -> Piece:
-    """The piece behind up to two line breaks."""
-    line = Fixed(("\n",))
-    return InOrder((perhaps(line), perhaps(line), piece))
+    """The piece behind line breaks."""
+    return InOrder((*[perhaps(Fixed(("\n",)))] * LINES, piece))
+
+
+def leads_of(family: Family, *, has_thought: bool) -> list[bytes]:
+    """What may stand before calls. has_thought: whether there was thinking before it"""
+    lines = range(LINES + 1 if has_thought else 1)
+    return list(dict.fromkeys(b"\n" * number + lead for number in lines for lead in (b"", family.lead.encode())))

@@ -15,14 +15,11 @@ from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
 from ...guides.tagged.composed_guide import ComposedGuide
 from ...guides.tagged.either_guide import EitherGuide
 from ...guides.tagged.pieces import Free, Marker, Piece
-from .answer import Thinks, answer_piece
+from .answer import LINES, Thinks, answer_piece
 from .calls import Asked, Calls
 from .families import Family
 from .spelling import Spelling
 from .tools import Choice
-
-LINES = ("\n", "\n\n")
-"""What may stand between thinking and an answer, if anything does."""
 
 
 def is_apart(answer: Guide | None) -> bool:
@@ -52,7 +49,7 @@ class Apart:
         if thinks == "no" or self.family.thinking is None:
             return said
         begin, end = map(self.spelling.marker, self.family.thinking)
-        behind = EitherGuide([said, *(self._behind(line, said) for line in LINES)])
+        behind = EitherGuide([said, *(self._behind("\n" * number, said) for number in range(1, LINES + 1))])
         thought = AfterGuide(behind, end, most=MOST_FREE if budget is None else budget, limits=self.limits)
         if thinks == "open":
             return thought

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import cast
 
 from ...guides import RegexGuide
@@ -63,12 +65,12 @@ class Calls:
             else:
                 self.arguments[tool.name] = plain_arguments(tool, form, spelling, vocabulary, limits)
 
-    def may_begin(self, answer: ByteGuide | None) -> bool:
-        """Whether an answer that is no call may begin as one."""
+    def may_begin(self, answer: ByteGuide | None, leads: Sequence[bytes]) -> bool:
+        """Whether an answer that is no call may begin as one. leads: what may stand before calls"""
         if answer is None:
             return False
-        for frame in self._family.frames:
-            head = answer.read(answer.start, self._spelling.data(frame.opening, frame.head))
+        for frame, lead in product(self._family.frames, leads):
+            head = answer.read(answer.start, lead + self._spelling.data(frame.opening, frame.head))
             if head != DEAD and any(
                 answer.read(head, self._spelling.data(quoted(tool.name) if frame.quoted else tool.name)) != DEAD
                 for tool in self._asked.callable

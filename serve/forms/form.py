@@ -16,7 +16,7 @@ from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
 from ...guides.tagged.composed_guide import ComposedGuide
 from ...guides.tagged.pieces import Free, Piece
 from ...tokenizers_adapter import Vocabulary
-from .answer import Thinks, answer_piece, behind_thinking, with_thinking
+from .answer import Thinks, answer_piece, behind_thinking, leads_of, with_thinking
 from .apart import Apart, is_apart
 from .calls import Asked, Calls
 from .detection import detected, template_of
@@ -127,7 +127,8 @@ class Form:
         apart = Apart(self.family, self._spelling, calls, self.thinks, limits)
         if goals:
             asked = replace(asked, answer=apart.with_goals(asked, goals))
-        reading = Reading(self.family, self._spelling, asked, calls.arguments, thinks, calls.may_begin(asked.answer))
+        is_ambiguous = calls.may_begin(asked.answer, leads_of(self.family, has_thought=thinks != "no"))
+        reading = Reading(self.family, self._spelling, asked, calls.arguments, thinks, is_ambiguous)
         if is_apart(asked.answer):
             guide = apart.guide(asked, thinks, budget)
         elif is_harmony:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
+from ....guides.protocol import DEAD, ByteGuide
+from ..answer import LINES, leads_of
 from ..calls import quoted
 from ..families import Frame
 from .deltas import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, Prose, ReasoningDelta
@@ -25,7 +27,7 @@ class Script:
         self.is_thinking = reading.thinks == "open" and reading.family.thinking is not None
         self._known: dict[Frame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = reading.spelling.data
-        self.is_stopped = False
+        self.is_stopped = self._has_thought = False
         self._stops = [text.encode() for text in reading.asked.stop]
 
     def run(self) -> Reads:
@@ -40,6 +42,8 @@ class Script:
         else:
             if reading.asked.callable:
                 yield from self._at_start()
+            if self._has_thought and not self._calls and reading.asked.answer is not None:
+                yield from self._pass_lines(reading.asked.answer)
             self.is_stopped = (yield from self._scanner.until(self._stops, self._say)) is not None
         self._say_last(keep=True)
         yield from self._scanner.until([], lambda _: None)
@@ -50,7 +54,8 @@ class Script:
         yield from self._scanner.until([end], lambda data: self._give(ReasoningDelta(prose.push(data))))
         self.is_thinking = False
         self._give(ReasoningDelta(prose.end(keep=False)))
-        self._content.strip = True
+        self._has_thought = True
+        self._content.strip = self._reading.asked.answer is None
 
     def _triggered(self, trigger: bytes) -> Reads:
         """Content in which a marker begins calls."""
@@ -65,20 +70,26 @@ class Script:
 
     def _at_start(self) -> Reads:
         """Calls, if the text begins as one."""
-        heads = {self._head(frame): frame for frame in self._reading.family.frames}
-        yield from self._scanner.blanks()
-        head = yield from self._scanner.match(heads)
-        if head is None:
+        leads = [b""]
+        if self._reading.asked.answer is None:
+            yield from self._scanner.blanks()  # with which no content begins
+        else:
+            leads = leads_of(self._reading.family, has_thought=self._has_thought)
+        heads = {lead + self._head(frame): (lead, frame) for frame in self._reading.family.frames for lead in leads}
+        found = yield from self._scanner.match(heads)
+        if found is None:
             return
+        lead, frame = heads[found]
         if not self._reading.is_ambiguous:
-            yield from self._framed(heads[head], head)
+            yield from self._framed(frame, self._head(frame))
             return
-        whole = [head]
+        whole = [self._head(frame)]
         yield from self._scanner.until([], whole.append)
-        self._decide(b"".join(whole))
+        if not self._is_called(b"".join(whole)):
+            self._scanner.data[:0] = lead + b"".join(whole)
 
-    def _decide(self, data: bytes) -> None:
-        """Read a whole text as calls if it is nothing else, and else as content."""
+    def _is_called(self, data: bytes) -> bool:
+        """Read a whole text as calls if it is nothing else; whether it is."""
         found: list[Delta] = []
         scanner = Scanner()
         scanner.data, scanner.ended = bytearray(data), True
@@ -88,10 +99,32 @@ class Script:
         begun = sum(isinstance(delta, CallDelta) for delta in found)
         ended = sum(isinstance(delta, CallEndDelta) for delta in found)
         if begun != ended or any(isinstance(delta, ContentDelta) for delta in found):
-            self._say(data)
-            return
+            return False
         for delta in found:
             self._push(delta)
+        self._calls += begun
+        return True
+
+    def _pass_lines(self, answer: ByteGuide) -> Reads:
+        """Pass over line breaks between thinking and an answer, as many as are none of the answer's own."""
+        ways = dict.fromkeys(range(LINES, -1, -1), answer.start)
+        read = 0
+        while len(set(ways.values())) > 1 or read < max(ways, default=0):
+            if read == len(self._scanner.data):
+                if self._scanner.ended:
+                    break
+                yield
+                continue
+            byte = bytes(self._scanner.data[read : read + 1])
+            for passed, state in tuple(ways.items()):
+                if read >= passed:
+                    ways[passed] = answer.read(state, byte)
+                if ways[passed] == DEAD or (read < passed and byte != b"\n"):
+                    del ways[passed]
+            read += 1
+        left = [passed for passed in ways if passed <= read]
+        whole = [passed for passed in left if answer.is_accepting(ways[passed])]
+        del self._scanner.data[: next(iter(whole or left), 0)]
 
     def _head(self, frame: Frame) -> bytes:
         return self._data(frame.opening, frame.head)
