@@ -17,7 +17,7 @@ Schema = dict[str, Any] | bool
 SchemaText = dict[str, Any] | bool | str
 Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
 Place = tuple[str | int, ...]
-_GBNF_RULE = re.compile(r"^\s*[\w-]+\s*::=", re.M)
+_GBNF_RULE = re.compile(r"^[^\S\n]*+[\w-]++\s*+::=", re.M)  # reads each character once
 
 
 class SchemaField(Asked):
