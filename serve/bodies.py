@@ -23,6 +23,7 @@ DROPPED = 16 << 20
 DEEPEST = 256
 MOST_MISTAKES = 4096
 """A body with more is refused without a look at each of them."""
+LONGEST_NAME = 80
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -110,6 +111,8 @@ def _loaded(data: bytes) -> Any:
             line=error.lineno,
             column=error.colno,
         ) from None
+    except _NoJsonError as error:
+        raise ApiError(f"the body is no JSON: {error}", code="invalid_json") from None
     except RecursionError:
         raise ApiError("the body is nested too deep", code="invalid_json") from None
 
@@ -120,16 +123,24 @@ def loaded_text(text: str, place: Place) -> Any:
     try:
         value: Any = json.loads(text, **_STRICT)
         check_depth(value, place)
+        if _SURROGATE.search(text.encode()):
+            _check_texts(value, place)
         return value
     except json.JSONDecodeError as error:
         said = f"{what} is no JSON: {error.msg}, line {error.lineno}, column {error.colno}"
         raise ApiError(said, place, code="invalid_json", offset=error.pos) from None
+    except _NoJsonError as error:
+        raise ApiError(f"{what} is no JSON: {error}", place, code="invalid_json") from None
     except RecursionError:
         raise ApiError(f"{what} is nested too deep", place, code="invalid_json") from None
 
 
+class _NoJsonError(Exception):
+    """Why a text that Python reads is no JSON here."""
+
+
 def _no_number(name: str) -> NoReturn:
-    raise ApiError(f"the body is no JSON: {name} is no number of JSON", code="invalid_json")
+    raise _NoJsonError(f"{name} is no number of JSON")
 
 
 def _whole(digits: str) -> int | float:
@@ -138,12 +149,12 @@ def _whole(digits: str) -> int | float:
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object each of whose names stands there once: of two values one would be passed over. Raises ApiError."""
+    """An object each of whose names stands there once: of two values one would be passed over."""
     found = dict(members)
     if len(found) < len(members):
         seen: set[str] = set()
         twice = next(name for name, _ in members if name in seen or seen.add(name))
-        raise ApiError(f"the name {brief(twice)} stands twice in an object; leave one out", code="invalid_json")
+        raise _NoJsonError(f"the name {brief(twice)} stands twice in an object; leave one out")
     return found
 
 
@@ -172,9 +183,9 @@ def _members(value: Any) -> list[tuple[str | int, Any]]:
     return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []
 
 
-def _check_texts(value: Any) -> None:
-    """Raise ApiError for a text that UTF-8 cannot encode, with its place."""
-    left: list[tuple[Any, tuple[str | int, ...]]] = [(value, ())]
+def _check_texts(value: Any, place: Place = ()) -> None:
+    """Raise ApiError for a text that UTF-8 cannot encode, with its place; that of the value is given."""
+    left: list[tuple[Any, tuple[str | int, ...]]] = [(value, tuple(place))]
     while left:
         each, place = left.pop()
         what = param_of(place) or "the body"
@@ -194,6 +205,9 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
         )
         return ApiError(f"{said}; send what docs/serve.md says", code="invalid_value")
     found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
+    # Of what is another kind of thing altogether the fields are not looked at.
+    strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
+    found = [each for each in found if each[0][-1:] == ("type",) or each[0][:-1] not in strange]
     unknown = [each for each in found if each[1]["type"] == "extra_forbidden"]
     place, first = max(unknown or found, key=lambda each: len(each[0]))
     kind, said = first["type"], str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
@@ -212,9 +226,11 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
 def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
     """A field that there is not, or not here."""
     name = str(place[-1])
+    if len(name) > LONGEST_NAME:  # all of which nobody wants to be told
+        place = (*place[:-1], f"{name[:LONGEST_NAME]}…")
     if len(place) == 1 and name in KNOWN:
         return ApiError(f"{name} is not supported: {KNOWN[name]}", place, code="unsupported_parameter")
-    near = get_close_matches(name, shape.model_fields, 1) if len(place) == 1 else []
+    near = get_close_matches(name[:LONGEST_NAME], shape.model_fields, 1) if len(place) == 1 else []
     hint = f"; did you mean {near[0]}?" if near else ""
     return ApiError(f"{param_of(place)}: there is no such field{hint}", place, code="unknown_parameter")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ..bodies import check_depth
+from ..bodies import loaded_text
 from ..errors import ApiError
 from .base import Asked, Tokens
 from .constrained import Constrained
@@ -99,12 +98,7 @@ class Message(Asked):
 
 def _arguments(call: ToolCall, place: tuple[str | int, ...]) -> Any:
     """Templates write arguments as JSON themselves. Raises ApiError for what is none."""
-    try:
-        value: Any = json.loads(call.function.arguments or "{}")
-    except (ValueError, RecursionError):
-        raise ApiError("the arguments of a call are JSON text", place, code="invalid_value") from None
-    check_depth(value, place)
-    return value
+    return loaded_text(call.function.arguments or "{}", place)
 
 
 class Chat(Constrained):

@@ -93,11 +93,44 @@ def test_clients_know_a_prompt_that_is_too_long(server: Running, prompt: str) ->
     assert error["message"].endswith("This model's maximum context length is 1024 tokens")
 
 
+@pytest.mark.parametrize(
+    ("inner", "code"),
+    [
+        ('{"a": NaN}', "invalid_json"),
+        ('{"a": 1, "a": 2}', "invalid_json"),
+        ('{"a": ', "invalid_json"),
+        ("[" * 300 + "]" * 300, "invalid_json"),
+        ('{"\\ud800": {"a": "b"}}', "not_text"),
+        ('{"format": {"type": "const_string", "value": "\\ud800"}}', "not_text"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_json_within_json(server: Running, inner: str, code: str) -> None:
+    """It is read as bodies are, and the error says where it stands."""
+    called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": inner}}
+    for body, param in (
+        ({"guided_json": inner}, "guided_json"),
+        ({"structured_outputs": {"structural_tag": inner}}, "structured_outputs.structural_tag"),
+        (
+            {"messages": [*HELLO, {"role": "assistant", "tool_calls": [called]}]},
+            "messages[1].tool_calls[0].function.arguments",
+        ),
+    ):
+        error = server.error(CHAT, {"model": "small", "messages": HELLO, **body})
+        assert error["param"].startswith(param) and error["code"] == code, error
+        assert param in error["message"]
+
+
+def test_names_of_megabytes_are_not_told_again(server: Running) -> None:
+    error = server.error(TEXT, {"model": "small", "prompt": "a", "a" * 500_000: 1})
+    assert error["code"] == "unknown_parameter" and len(json.dumps(error)) < 1000
+
+
 def test_pointers(server: Running) -> None:
     image = {"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}, image]}]
     error = server.error(CHAT, {"model": "small", "messages": messages})
-    assert error["pointer"].startswith("/messages/0/content/1")
+    assert error["pointer"] == "/messages/0/content/1/type" and "'image_url'" in error["message"]
 
 
 def test_bodies_that_are_too_large(server: Running) -> None:
