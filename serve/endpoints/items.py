@@ -40,13 +40,20 @@ class Items:
         """All items of a message. is_cut: whether it was cut short, which its last item is then"""
         if message.reasoning:
             yield from self.add(ReasoningDelta(message.reasoning))
-        if message.content or not message.calls:
-            yield from self.add(ContentDelta(message.content or ""))
+        if message.content:
+            yield from self.add(ContentDelta(message.content))
         for index, call in enumerate(message.calls):
             yield from self.add(CallDelta(index, call.id, call.name))
             yield from self.add(ArgumentsDelta(index, call.arguments))
             if call.complete:
                 yield from self.add(CallEndDelta(index))
+        yield from self.last(is_cut=is_cut)
+
+    def last(self, *, is_cut: bool) -> Iterator[Told]:
+        """Close the item that is open, where there is no more; one of no text where nothing but thinking came."""
+        is_answered = any(item["type"] != "reasoning" for item in self.found)
+        if not is_answered and not (is_cut and self.found):
+            yield from self._open("message")
         yield from self.end(is_cut=is_cut)
 
     def end(self, *, is_cut: bool = False) -> Iterator[Told]:
@@ -77,20 +84,23 @@ class Items:
     def _grow(self, kind: str, text: str) -> Iterator[Told]:
         """Add text to an item of a kind, a new one where the last is of another."""
         if not self._is_open or self._last["type"] != kind:
-            yield from self.end()
-            is_message = kind == "message"
-            fields: dict[str, Any] = {"role": "assistant"} if is_message else {"summary": []}
-            yield self._begin(kind, "msg" if is_message else "rs", {**fields, "content": []})
-            plain: dict[str, Any] = {"type": "reasoning_text", "text": ""}
-            part: dict[str, Any] = (
-                {"type": "output_text", "text": "", "annotations": [], "logprobs": []} if is_message else plain
-            )
-            self._last["content"].append(part)
-            yield "response.content_part.added", {**self._place, "content_index": 0, "part": dict(part)}
+            yield from self._open(kind)
         part = self._last["content"][0]
         part["text"] += text
         scores: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
         yield f"response.{part['type']}.delta", {**self._place, "content_index": 0, "delta": text, **scores}
+
+    def _open(self, kind: str) -> Iterator[Told]:
+        """Begin an item of a kind that has text."""
+        yield from self.end()
+        is_message = kind == "message"
+        fields: dict[str, Any] = {"role": "assistant"} if is_message else {"summary": []}
+        yield self._begin(kind, "msg" if is_message else "rs", {**fields, "content": []})
+        part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        if is_message:
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        self._last["content"].append(part)
+        yield "response.content_part.added", {**self._place, "content_index": 0, "part": dict(part)}
 
     def _begin(self, kind: str, prefix: str, fields: dict[str, Any]) -> Told:
         key = f"{prefix}_{fresh_bits(96):024x}"

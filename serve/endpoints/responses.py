@@ -127,7 +127,7 @@ async def _events(begun: Begun, asked: Responses) -> AsyncIterator[bytes]:
                 if piece.result is not None:
                     text = Message(piece.result.text, None, ())
                     is_cut = _is_cut(begun, text if reader is None else reader.message, piece.result)
-                    found += items.end(is_cut=is_cut)
+                    found += items.last(is_cut=is_cut)
                     ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
                     found.append((f"response.{ended['status']}", {"response": ended}))
             if found:

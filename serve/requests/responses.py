@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError
 
 from ..bodies import refusal
 from ..errors import ApiError
@@ -49,12 +50,41 @@ class OutputItem(Asked):
 
     type: Literal["function_call_output"]
     call_id: str
-    output: str
+    output: str | Annotated[list[Part], Field(max_length=4096, fail_fast=True)]
     id: str | None = None
     status: str | None = None
 
 
-Item = MessageItem | CallItem | OutputItem
+class Thought(Asked):
+    """A piece of what a model thought."""
+
+    type: Literal["reasoning_text", "summary_text"]
+    text: str
+
+
+class ReasoningItem(Asked):
+    """What the model thought before; of its summary there is nothing here."""
+
+    type: Literal["reasoning"]
+    summary: Annotated[list[Thought], Field(max_length=4096, fail_fast=True)] | None = None
+    content: Annotated[list[Thought], Field(max_length=4096, fail_fast=True)] | None = None
+    encrypted_content: None = None
+    id: str | None = None
+    status: str | None = None
+
+
+def _kind(item: Any) -> Any:
+    """What kind of an item it is: messages need not say so."""
+    return item.get("type", "message") if isinstance(item, dict) else getattr(item, "type", None)
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[CallItem, Tag("function_call")]
+    | Annotated[OutputItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")],
+    Discriminator(_kind),
+]
 
 
 class Format(Asked):
@@ -119,8 +149,10 @@ class Responses(Asked):
             "response_format": self._format(),
             "tools": None if self.tools is None else [_nested(tool) for tool in self.tools],
         }
-        for name in ("temperature", "top_p", "stream", "tool_choice", "parallel_tool_calls", "regex"):
+        for name in ("temperature", "top_p", "stream", "tool_choice", "regex"):
             said[name] = getattr(self, name)
+        if self.tools:  # OpenAI's chats refuse it without tools, and its responses have it always
+            said["parallel_tool_calls"] = self.parallel_tool_calls
         for name in ("structured_outputs", "trellm"):
             field = getattr(self, name)
             said[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
@@ -137,18 +169,11 @@ class Responses(Asked):
         found: list[dict[str, Any]] = []
         for item in self.input:
             if isinstance(item, OutputItem):
-                found.append({"role": "tool", "tool_call_id": item.call_id, "content": item.output})
-            elif isinstance(item, MessageItem):
-                content = item.content
-                text = content if isinstance(content, str) else "\n".join(part.text for part in content)
-                found.append({"role": item.role, "content": text})
+                found.append({"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)})
+            elif isinstance(item, MessageItem) and item.role != "assistant":
+                found.append({"role": item.role, "content": _text(item.content)})
             else:
-                function = {"name": item.name, "arguments": item.arguments}
-                call = {"id": item.call_id, "type": "function", "function": function}
-                if found and found[-1].get("tool_calls"):  # calls of one turn
-                    found[-1]["tool_calls"].append(call)
-                else:
-                    found.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                _answer(found, item)
         return [*first, *found]
 
     def _format(self) -> dict[str, Any] | None:
@@ -162,6 +187,33 @@ class Responses(Asked):
         return {"type": "json_schema", "json_schema": {"name": asked.name, "schema": asked.schema_}}
 
 
+def _text(content: str | list[Part]) -> str:
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | ReasoningItem) -> None:
+    """Add what a model said to the messages: what it thought, its text and its calls are one turn, in this order."""
+    last = found[-1] if found and found[-1]["role"] == "assistant" else None
+    is_begun = last is not None and not last["content"] and "tool_calls" not in last
+    if isinstance(item, CallItem):
+        call = {"id": item.call_id, "type": "function", "function": {"name": item.name, "arguments": item.arguments}}
+        if last is None:
+            found.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        else:
+            last.setdefault("tool_calls", []).append(call)
+    elif isinstance(item, MessageItem):
+        if last is not None and is_begun:
+            last["content"] = _text(item.content)
+        else:
+            found.append({"role": "assistant", "content": _text(item.content)})
+    elif item.content or item.summary:
+        thought = "\n".join(part.text for part in item.content or item.summary or ())
+        if last is not None and is_begun and "reasoning_content" in last:
+            last["reasoning_content"] = "\n".join((last["reasoning_content"], thought))
+        else:
+            found.append({"role": "assistant", "content": "", "reasoning_content": thought})
+
+
 _NAMES = (
     ("response_format.json_schema.schema", "text.format.schema"),
     ("response_format", "text.format"),
@@ -173,6 +225,10 @@ _NAMES = (
 def renamed(error: ApiError) -> ApiError:
     """An error of a chat in the names of this request. Numbers of messages need not be those of items: they go."""
     param = error.error["param"] or ""
+    if param.startswith("tools["):  # which are no functions within tools here
+        error.error["param"] = param.replace("].function", "]", 1)
+        error.error["pointer"] = error.error["pointer"].replace("/function", "", 1)
+        error.error["message"] = re.sub(r"^(tools/\d+)/function", r"\1", error.error["message"])
     for name, ours in _NAMES:
         if param.startswith(name):
             pointer, old = error.error.get("pointer", ""), "/" + name.replace(".", "/")

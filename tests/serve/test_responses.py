@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from trellm.serve.endpoints.items import Items
-from trellm.serve.forms import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, ReasoningDelta
+from trellm.serve.forms import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Message, ReasoningDelta
+from trellm.serve.requests.responses import Responses
 
 from .conftest import Running
 from .test_calling import ASK, SCHEMAS
@@ -93,6 +94,55 @@ def test_calls(server: Running) -> None:
     assert more.status in ("completed", "incomplete")
 
 
+def test_an_answer_of_no_text(server: Running) -> None:
+    """It has an item all the same, streamed or not."""
+    body = {"input": "a", "regex": "", "temperature": 0}
+    whole = server.post("/v1/responses", {"model": "small", **body}).json()["output"]
+    events = events_of(server, **body)
+    kinds = [event["type"].removeprefix("response.") for event in events]
+    ended = ["output_text.done", "content_part.done", "output_item.done", "completed"]
+    assert kinds == ["created", "in_progress", "output_item.added", "content_part.added", *ended]
+    for output in (whole, events[-1]["response"]["output"]):
+        assert [(item["type"], item["content"][0]["text"]) for item in output] == [("message", "")]
+
+
+def test_thinking_that_is_cut_has_no_message() -> None:
+    for is_cut, kinds in ((True, ["reasoning"]), (False, ["reasoning", "message"])):
+        items, other = Items(), Items()
+        for _ in items.of_message(Message(None, "Hm", ()), is_cut=is_cut):
+            pass
+        for _ in (*other.add(ReasoningDelta("Hm")), *other.last(is_cut=is_cut)):
+            pass
+        assert [item["type"] for item in items.found] == [item["type"] for item in other.found] == kinds
+        assert items.found[-1]["status"] == ("incomplete" if is_cut else "completed")
+
+
+def test_items_that_come_back() -> None:
+    """What a model thought, said and called is one turn of a chat, as its template writes it."""
+    text = [{"type": "output_text", "text": "I look.", "annotations": [], "logprobs": []}]
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "status": "completed"}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    items = [
+        {"role": "user", "content": "Rain?"},
+        thought | {"content": [{"type": "reasoning_text", "text": "Hm"}]},
+        {"type": "message", "role": "assistant", "content": text, "id": "msg_1", "status": "completed"},
+        *(call | {"call_id": "c1"}, call | {"call_id": "c2"}),
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "yes"}]},
+        {"type": "function_call_output", "call_id": "c2", "output": "no"},
+        thought | {"summary": [{"type": "summary_text", "text": "Well"}]},
+        *(call | {"call_id": "c3"}, {"type": "function_call_output", "call_id": "c3", "output": "so"}),
+        *(thought, {"role": "assistant", "content": "It does."}, {"role": "assistant", "content": "Bye."}),
+    ]
+    chat = Responses.model_validate({"model": "small", "input": items}).chat()
+    turns = [message.model_dump(exclude_none=True) for message in chat.messages]
+    roles = ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant", "assistant"]
+    assert [turn["role"] for turn in turns] == roles
+    assert (turns[1]["reasoning_content"], turns[1]["content"]) == ("Hm", "I look.")
+    assert [each["id"] for each in turns[1]["tool_calls"]] == ["c1", "c2"] and turns[2]["content"] == "yes"
+    assert turns[4]["reasoning_content"] == "Well" and [each["id"] for each in turns[4]["tool_calls"]] == ["c3"]
+    assert [turn["content"] for turn in turns[6:]] == ["It does.", "Bye."]
+
+
 def test_items_of_all_kinds() -> None:
     items = Items()
     deltas = [
@@ -123,6 +173,16 @@ def test_items_of_all_kinds() -> None:
         ({"max_output_tokens": 4, "regex": "[0-9]{5}"}, "max_output_tokens", "budget_too_small"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format", "invalid_value"),
         ({"include": ["reasoning.encrypted_content"]}, "include", "invalid_value"),
+        ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]", "invalid_value"),
+        ({"input": [{"type": "reasoning", "encrypted_content": "a"}]}, "input[0].encrypted_content", "invalid_value"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "a"}]}]},
+            *("input[0].content[0].type", "invalid_value"),
+        ),
+        (
+            {"tools": [{"type": "function", "name": "f", "parameters": {"properties": {"a": {"type": "no"}}}}]},
+            *("tools[0].parameters.properties.a.type", "invalid_tool"),
+        ),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -135,3 +195,14 @@ def test_places_in_schemas(server: Running) -> None:
     format = {"type": "json_schema", "name": "a", "schema": {"properties": {"a": {"type": "objekt"}}}}
     error = server.error("/v1/responses", {"model": "small", "input": "a", "text": {"format": format}})
     assert error["pointer"] == "/text/format/schema/properties/a/type"
+    tool = {"type": "function", "name": "f", "parameters": format["schema"]}
+    error = server.error("/v1/responses", {"model": "small", "input": "a", "tools": [tool]})
+    assert error["pointer"] == "/tools/0/parameters/properties/a/type"
+    assert error["message"].startswith("tools/0/parameters/properties/a/type: ")
+
+
+def test_what_is_said_of_calls_without_tools(server: Running) -> None:
+    """As in OpenAI's API, whose answers have it always."""
+    for told in (True, False):
+        body = {"model": "small", "input": "a", "max_output_tokens": 1, "parallel_tool_calls": told}
+        assert server.post("/v1/responses", body).json()["parallel_tool_calls"] == told
