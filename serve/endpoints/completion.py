@@ -16,7 +16,7 @@ from ..errors import ApiError
 from ..requests.completion import Completion
 from ..service import Service
 from .events import EventStream, answer_of, event, while_connected, written
-from .scores import of_completion, scores_of
+from .scores import Offsets, of_completion, scores_of
 from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
 
 
@@ -47,7 +47,7 @@ def _head(begun: Begun) -> dict[str, Any]:
 
 
 def _written(begun: Begun, index: int, result: Generation[Any]) -> bytes:
-    scores = of_completion(scores_of(result), begun.service.model.vocabulary)
+    scores = of_completion(scores_of(result), begun.service.model.vocabulary, Offsets(result.overlap))
     return b"".join(written(_choice(index, result.text, scores, result)))
 
 
@@ -64,12 +64,12 @@ async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
     """The events of a streamed answer."""
     counted = {"usage": None} if begun.asked.has_usage else {}
     vocabulary = begun.service.model.vocabulary
-    sizes = [0] * begun.choices
+    offsets = [Offsets() for _ in range(begun.choices)]
     async for pieces in begun.pieces():
         found: list[bytes] = []
         for each in pieces:
-            scores = of_completion(each.scores, vocabulary, sizes[each.index])
-            sizes[each.index] += len(each.text)
+            offsets[each.index].overlap = each.overlap
+            scores = of_completion(each.scores, vocabulary, offsets[each.index])
             if each.text or scores or each.result:
                 choice = _choice(each.index, each.text, scores, each.result)
                 found.append(event(head | {"choices": [choice]} | counted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Any
 
 from ...engine.results import Generation, Scores, TokenLogprob
@@ -32,21 +33,35 @@ def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | N
     return {"content": content, "refusal": None}
 
 
-def of_completion(scores: Scores | None, vocabulary: Vocabulary, offset: int = 0) -> dict[str, Any] | None:
-    """What a choice of a completion says of its tokens. offset: of the first one in the text, in characters"""
+class Offsets:
+    """Where in a text its tokens begin, in characters, one after the other: one may begin within a character.
+
+    overlap: how many bytes of the first token lie before the text
+    """
+
+    def __init__(self, overlap: int = 0) -> None:
+        self._at, self.overlap = 0, overlap
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def next(self, data: bytes | None) -> int:
+        """The place of the next token."""
+        at = self._at
+        self._at += len(self._decoder.decode((data or b"")[self.overlap :]))
+        self.overlap = 0
+        return at
+
+
+def of_completion(scores: Scores | None, vocabulary: Vocabulary, offsets: Offsets) -> dict[str, Any] | None:
+    """What a choice of a completion says of its tokens. offsets: those of the text so far, which go on"""
     if scores is None:
         return None
-    names = [_name(vocabulary.tokens[token]) for token in scores.token_ids]
-    offsets: list[int] = []
-    for name in names:
-        offsets.append(offset)
-        offset += len(name)
+    tokens = [vocabulary.tokens[token] for token in scores.token_ids]
     tops = scores.raw_top_logprobs
     return {
-        "tokens": names,
+        "tokens": list(map(_name, tokens)),
         "token_logprobs": [max(logprob, LEAST) for logprob in scores.raw_logprobs],
         "top_logprobs": None if tops is None else [_best(best) for best in tops],
-        "text_offset": offsets,
+        "text_offset": list(map(offsets.next, tokens)),
     }
 
 

@@ -41,13 +41,17 @@ REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What has become certain of a text: whole characters, tokens with what is asked of them, at its end the result."""
+    """What has become certain of a text: whole characters, tokens with what is asked of them, at its end the result.
+
+    overlap: how many bytes of the first token lie before the text
+    """
 
     index: int
     text: str
     tokens: Sequence[int] = ()
     scores: Scores | None = None
     result: Generation[Any] | None = None
+    overlap: int = 0
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class Begun:
                 if isinstance(each, Grown):
                     text = streams[each.index].push(each.data)
                     sent[each.index] += len(text)
-                    found.append(Piece(each.index, text, each.tokens, each.scores))
+                    found.append(Piece(each.index, text, each.tokens, each.scores, overlap=each.overlap))
                 else:
                     result = await self.result(each, _itself)
                     found.append(Piece(each.index, result.text[sent[each.index] :], result=result))

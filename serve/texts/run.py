@@ -22,13 +22,14 @@ AT_ONCE = 64
 class Grown:
     """What has become certain of a text: the bytes and tokens that follow those before.
 
-    scores: of the tokens, where they were asked for
+    scores: of the tokens, where they were asked for; overlap: then, how many bytes of the first lie before the text
     """
 
     index: int
     data: bytes
     tokens: Sequence[int]
     scores: Scores | None = None
+    overlap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,13 @@ class Run:
         self.known[index] = max(size, sent), len(row.tokens)
         tokens = tuple(row.tokens[seen:])
         scores: Scores | None = None
+        overlap = 0
         if self.options.logprobs:
             begin, end = seen - row.inside, len(row.tokens) - row.inside
-            scores = Scores.of(row, begin, end, self.task.model.vocabulary)
-        return (Grown(index, bytes(row.text[sent:size]), tokens, scores),)
+            vocabulary = self.task.model.vocabulary
+            scores = Scores.of(row, begin, end, vocabulary)
+            overlap = 0 if begin else row.overlap(vocabulary)
+        return (Grown(index, bytes(row.text[sent:size]), tokens, scores, overlap),)
 
     def tell(self, news: Sequence[News]) -> None:
         """Let whoever waits know, on the event loop."""

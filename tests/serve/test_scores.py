@@ -48,6 +48,28 @@ def test_scores_of_a_completion(server: Running) -> None:
     assert [at for each in several for at in each["text_offset"]] == scores["text_offset"]
 
 
+@pytest.mark.parametrize(
+    ("body", "offsets"),
+    [
+        ({"prompt": PROMPT, "regex": "é→x"}, [0, 0, 1, 1, 1, 2]),
+        ({"prompt": "Ann bough", "max_tokens": 4}, None),  # whose first token is the end of the prompt as well
+    ],
+    ids=["characters of several tokens", "healed"],
+)
+def test_where_tokens_begin(server: Running, body: dict[str, Any], offsets: list[int] | None) -> None:
+    choice = server.complete(logprobs=0, **body)["choices"][0]
+    found, tokens, text = choice["logprobs"]["text_offset"], choice["logprobs"]["tokens"], choice["text"]
+    if offsets is None:
+        ends = [*found[1:], len(text)]
+        assert text.startswith(tokens[0][-ends[0] :]) and len(tokens[0]) > ends[0]
+        assert [text[begin:end] for begin, end in zip(found[1:], ends[1:], strict=True)] == tokens[1:]
+    else:
+        assert found == offsets
+    events = server.events("/v1/completions", {"model": "small", "temperature": 0, "logprobs": 0, **body})
+    several = [event["choices"][0]["logprobs"] for event in events if event["choices"][0]["logprobs"]]
+    assert [at for each in several for at in each["text_offset"]] == found
+
+
 def test_biases(server: Running) -> None:
     one, two = (server.post("/tokenize", {"prompt": digit}).json()["tokens"][0] for digit in "12")
     assert server.text(PROMPT, max_tokens=1)[0] == "1"
