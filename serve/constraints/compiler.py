@@ -18,11 +18,11 @@ from ...guides.limits import Cancellation
 from ..errors import busy
 from ..metrics import Metrics
 from ..settings import Settings
+from .refusals import Refusals, key_bytes
 from .turns import Turns
 
 T = TypeVar("T")
 MOST_KEPT = 1024
-MOST_REFUSALS = 256
 UNKNOWN_BYTES = 1 << 20
 ROOM_BYTES = 512 << 10
 """What a compiled constraint holds beyond what its guide counts: arrays begin with room to grow, and lists of tokens.
@@ -108,7 +108,7 @@ class Compiler:
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int]] = OrderedDict()
         self._held = 0
         self.begun = 0
-        self._refused: OrderedDict[Hashable, TrellmError] = OrderedDict()
+        self._refused = Refusals()
 
     async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> T:
         """What `make` makes, or made before under this key. Raises what it raised, and ApiError where much waits.
@@ -120,8 +120,7 @@ class Compiler:
             value, weigh, _ = self._kept[key]
             self._keep(key, value, weigh)
             return value
-        if key in self._refused:
-            raise self._refused[key].with_traceback(None)
+        self._refused.check(key)
         work = self._works.get(key)
         if work is None:
             if len(self._works) >= self._settings.compiling:
@@ -160,6 +159,7 @@ class Compiler:
         work.watch()
         self._works[key] = work
         self.begun += 1
+        size = key_bytes(key)
 
         def end(future: asyncio.Future[T]) -> None:
             work.watch_no_more()
@@ -167,11 +167,9 @@ class Compiler:
                 del self._works[key]
             error = None if future.cancelled() else future.exception()
             if error is None and not future.cancelled():
-                self._keep(key, future.result(), weigh)
+                self._keep(key, future.result(), lambda made: weigh(made) + size)
             elif isinstance(error, TrellmError) and not isinstance(error, Cancelled) and not work.is_late:
-                self._refused[key] = error
-                if len(self._refused) > MOST_REFUSALS:
-                    self._refused.popitem(last=False)
+                self._refused.add(key, error)
 
         work.future.add_done_callback(end)
         return work
