@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from ..checks import brief, lone_surrogate, shown
-from .errors import ApiError, Place, param_of
+from .errors import LONGEST, ApiError, Place, param_of
 from .requests.unsupported import KNOWN
 
 T = TypeVar("T", bound=BaseModel)
@@ -23,7 +23,6 @@ DROPPED = 16 << 20
 DEEPEST = 256
 MOST_MISTAKES = 4096
 """A body with more is refused without a look at each of them."""
-LONGEST_NAME = 80
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -226,11 +225,9 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
 def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
     """A field that there is not, or not here."""
     name = str(place[-1])
-    if len(name) > LONGEST_NAME:  # all of which nobody wants to be told
-        place = (*place[:-1], f"{name[:LONGEST_NAME]}…")
     if len(place) == 1 and name in KNOWN:
         return ApiError(f"{name} is not supported: {KNOWN[name]}", place, code="unsupported_parameter")
-    near = get_close_matches(name[:LONGEST_NAME], shape.model_fields, 1) if len(place) == 1 else []
+    near = get_close_matches(name[:LONGEST], shape.model_fields, 1) if len(place) == 1 else []
     hint = f"; did you mean {near[0]}?" if near else ""
     return ApiError(f"{param_of(place)}: there is no such field{hint}", place, code="unknown_parameter")
 

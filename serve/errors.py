@@ -25,6 +25,8 @@ from .forms import ToolError
 INVALID = "invalid_request_error"
 SERVER = "server_error"
 OVERLOADED = "overloaded_error"
+LONGEST = 4096
+"""So many characters of a message or a place are told."""
 Place = Sequence[str | int]
 """Names and numbers that lead to a value within a request."""
 
@@ -50,15 +52,22 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        self.error: dict[str, Any] = {"message": message, "type": kind, "param": param_of(place), "code": code}
+        said = {"message": message, "type": kind, "param": param_of(place), "code": code}
         if place or pointer:
-            self.error["pointer"] = pointer_of(place) + (pointer or "")
-        self.error |= more
+            said["pointer"] = pointer_of(place) + (pointer or "")
+        self.error: dict[str, Any] = {name: _short(value) for name, value in (said | more).items()}
 
     @property
     def body(self) -> dict[str, Any]:
         """What is sent."""
         return {"error": self.error}
+
+
+def _short(value: Any) -> Any:
+    """What is told of a value: of a text of megabytes, which the client sent itself, its beginning and its end."""
+    if not isinstance(value, str) or len(value) <= LONGEST:
+        return value
+    return f"{value[: LONGEST // 2]} ... ({len(value):,} characters) ... {value[-LONGEST // 2 :]}"
 
 
 def param_of(place: Place) -> str | None:

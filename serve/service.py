@@ -18,7 +18,7 @@ from ..engine.handle import Task
 from ..engine.models.protocol import Model, SourceModel
 from ..engine.options import Options
 from ..engine.prompts.encoding import Extras, ids_of, written
-from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
+from ..engine.prompts.given import Message, Prompt, held_by, is_chat, prompt_of
 from ..engine.prompts.verbatim import Verbatim
 from ..errors import BudgetError, Cancelled, TrellmError
 from .constraints.compiler import Compiler, weight
@@ -35,6 +35,8 @@ T = TypeVar("T")
 ENTERING = 2
 SHORT = 2048
 """A free text's prompt of fewer characters is taken to the engine where it is: that takes less than another thread."""
+LARGE = 1 << 16
+"""What has more characters, or an eighth as many values, is made into tokens apart; others do not wait for that."""
 MOST_ASIDE = 64
 """So many requests may wait for work that is beside all texts; then 429."""
 
@@ -72,6 +74,19 @@ class Ticket:
         self._service.metrics.running.set(self._service.texts)
 
 
+def is_large(value: Any, most: int) -> bool:
+    """Whether a value has more than so many characters and bytes, values within it counted by eight each."""
+    left, size = [value], 0
+    while left:
+        each = left.pop()
+        several = held_by(each) or []
+        size += 8 + (len(each) if isinstance(each, str) else 0)
+        if size + 8 * len(several) > most:
+            return True
+        left += several
+    return False
+
+
 class Service:
     """Made and used on the event loop.
 
@@ -93,6 +108,7 @@ class Service:
         self.texts = 0
         self.is_draining = self.is_cut = False
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
+        self._large = ThreadPoolExecutor(ENTERING, "trellm entering large")
         self._aside = ThreadPoolExecutor(1, "trellm aside")
         self._waiting_aside = 0
         self._admitted = 0
@@ -106,6 +122,7 @@ class Service:
         self.compiler.close()
         self.relay.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._large.shutdown(wait=True, cancel_futures=True)
         self._aside.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
 
@@ -153,9 +170,9 @@ class Service:
     ) -> tuple[int, ...]:
         """The tokens of a chat, as its template writes it. Raises ApiError."""
         extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
-        loop = asyncio.get_running_loop()
+        loop, pool = asyncio.get_running_loop(), self._pool_of(messages, tools)
         try:
-            return await loop.run_in_executor(self._pool, self._ids, messages, 0, extras, ("messages",), is_verbatim)
+            return await loop.run_in_executor(pool, self._ids, messages, 0, extras, ("messages",), is_verbatim)
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
@@ -179,12 +196,17 @@ class Service:
             raise of_request(Cancelled(SHUT_DOWN))
         if _is_quick(task, work):
             return self._enter(task, work)
-        entering = asyncio.get_running_loop().run_in_executor(self._pool, self._enter, task, work)
+        pool = self._pool_of(work.prompts)
+        entering = asyncio.get_running_loop().run_in_executor(pool, self._enter, task, work)
         try:
             return await asyncio.shield(entering)
         except asyncio.CancelledError:
             entering.add_done_callback(self._drop)
             raise
+
+    def _pool_of(self, *values: Any) -> ThreadPoolExecutor:
+        """The threads in which texts and tools are made into tokens."""
+        return self._large if is_large(values, LARGE) else self._pool
 
     def _maker(self, constraint: Constraint) -> Callable[[], Generator[Any]]:
         return lambda: constraint.generator(self.model, self.settings.limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Discriminator, Field, Tag, ValidationError
 
@@ -75,7 +75,9 @@ class ReasoningItem(Asked):
 
 def _kind(item: Any) -> Any:
     """What kind of an item it is: messages need not say so."""
-    return item.get("type", "message") if isinstance(item, dict) else getattr(item, "type", None)
+    if isinstance(item, dict):
+        return cast("dict[str, Any]", item).get("type", "message")
+    return getattr(item, "type", None)
 
 
 Item = Annotated[

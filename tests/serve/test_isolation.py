@@ -23,6 +23,7 @@ from trellm.serve.constraints.constraint import Constraint
 from trellm.serve.constraints.refusals import COPIES, Refusals, key_bytes
 from trellm.serve.errors import ApiError
 from trellm.serve.metrics import Metrics
+from trellm.serve.service import LARGE, is_large
 from trellm.serve.settings import Settings, keys_of
 
 from .conftest import SETTINGS, Running, running
@@ -109,6 +110,34 @@ def test_a_constraint_is_compiled_once_for_all(server: Running, monkeypatch: pyt
         answers = list(threads.map(lambda _: httpx.post(f"{server.url}/v1/completions", json=body), range(8)))
     assert [answer.status_code for answer in answers] == [200] * 8
     assert made == ["[pqr]{3}"]
+
+
+def test_large_chats_hold_up_no_small_ones(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes seconds to make tokens of megabytes, with or without tools."""
+    service, goes_on = server.service, threading.Event()
+    plain = service._ids
+
+    def ids(prompt: Any, number: int, extras: Any, *rest: Any, **options: Any) -> Any:
+        if is_large((prompt, *extras.values()), LARGE):
+            assert goes_on.wait(60)
+        return plain(prompt, number, extras, *rest, **options)
+
+    monkeypatch.setattr(service, "_ids", ids)
+    small = {"model": "small", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [[]] * 10_000}}}
+    large = [small | {"messages": [{"role": "user", "content": "a" * 100_000}]}, small | {"tools": [tool]}]
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(server.post, "/v1/chat/completions", body) for body in large * 3]
+        time.sleep(0.5)
+        assert server.post("/v1/chat/completions", small, timeout=30).status_code == 200
+        assert not any(each.done() for each in asked)
+        goes_on.set()
+        assert {each.result().status_code for each in asked} == {400}
+
+
+def test_what_is_large() -> None:
+    assert not is_large((["a" * 50], {"b": [1, 2]}), 128) and is_large((["a" * 50], {"b": [1, 2]}), 64)
+    assert is_large([[]] * 100, 799) and is_large("a" * 100, 99) and is_large({"a" * 100: 1}, 99)
 
 
 def forever() -> None:
