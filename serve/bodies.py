@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
@@ -18,6 +19,7 @@ from .requests.unsupported import KNOWN
 
 T = TypeVar("T", bound=BaseModel)
 LARGE = 1 << 16
+"""A body of so many bytes is read in a thread."""
 DROPPED = 16 << 20
 """How many bytes of a body that is too large are read without being kept."""
 DEEPEST = 256
@@ -45,7 +47,8 @@ async def read(request: Request, shape: type[T], most: int) -> T:
     data = await _bytes(request, most)
     if len(data) < LARGE:
         return parse(data, shape)
-    return await asyncio.get_running_loop().run_in_executor(None, partial(parse, data, shape))
+    pool: ThreadPoolExecutor = request.app.state.service.reading
+    return await asyncio.get_running_loop().run_in_executor(pool, partial(parse, data, shape))
 
 
 def parse(data: bytes, shape: type[T]) -> T:

@@ -107,6 +107,8 @@ class Service:
         self.created = int(time.time())
         self.texts = 0
         self.is_draining = self.is_cut = False
+        # One at a time: a body may take a second of the interpreter's, of which all others then have half.
+        self.reading = ThreadPoolExecutor(1, "trellm reading")
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
         self._large = ThreadPoolExecutor(ENTERING, "trellm entering large")
         self._aside = ThreadPoolExecutor(1, "trellm aside")
@@ -121,9 +123,8 @@ class Service:
         self._trimmer.close()
         self.compiler.close()
         self.relay.close()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self._large.shutdown(wait=True, cancel_futures=True)
-        self._aside.shutdown(wait=True, cancel_futures=True)
+        for pool in (self.reading, self._pool, self._large, self._aside):
+            pool.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
 
     def cut(self) -> None:

@@ -14,16 +14,12 @@ from typing import Any
 import httpx
 import pytest
 from trellm import models
-from trellm.errors import LimitError, OptionError, PatternError
-from trellm.guides.goals.specs import AnyOf, Phrase
+from trellm.errors import LimitError, PatternError
 from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve import trimming
 from trellm.serve.constraints.compiler import Compiler
-from trellm.serve.constraints.constraint import Constraint
-from trellm.serve.constraints.refusals import COPIES, Refusals, key_bytes
 from trellm.serve.errors import ApiError
 from trellm.serve.metrics import Metrics
-from trellm.serve.service import LARGE, is_large
 from trellm.serve.settings import Settings, keys_of
 
 from .conftest import SETTINGS, Running, running
@@ -110,34 +106,6 @@ def test_a_constraint_is_compiled_once_for_all(server: Running, monkeypatch: pyt
         answers = list(threads.map(lambda _: httpx.post(f"{server.url}/v1/completions", json=body), range(8)))
     assert [answer.status_code for answer in answers] == [200] * 8
     assert made == ["[pqr]{3}"]
-
-
-def test_large_chats_hold_up_no_small_ones(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes seconds to make tokens of megabytes, with or without tools."""
-    service, goes_on = server.service, threading.Event()
-    plain = service._ids
-
-    def ids(prompt: Any, number: int, extras: Any, *rest: Any, **options: Any) -> Any:
-        if is_large((prompt, *extras.values()), LARGE):
-            assert goes_on.wait(60)
-        return plain(prompt, number, extras, *rest, **options)
-
-    monkeypatch.setattr(service, "_ids", ids)
-    small = {"model": "small", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [[]] * 10_000}}}
-    large = [small | {"messages": [{"role": "user", "content": "a" * 100_000}]}, small | {"tools": [tool]}]
-    with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(server.post, "/v1/chat/completions", body) for body in large * 3]
-        time.sleep(0.5)
-        assert server.post("/v1/chat/completions", small, timeout=30).status_code == 200
-        assert not any(each.done() for each in asked)
-        goes_on.set()
-        assert {each.result().status_code for each in asked} == {400}
-
-
-def test_what_is_large() -> None:
-    assert not is_large((["a" * 50], {"b": [1, 2]}), 128) and is_large((["a" * 50], {"b": [1, 2]}), 64)
-    assert is_large([[]] * 100, 799) and is_large("a" * 100, 99) and is_large({"a" * 100: 1}, 99)
 
 
 def forever() -> None:
@@ -230,40 +198,6 @@ def test_what_is_kept_has_a_weight() -> None:
         return times
 
     assert asyncio.run(run()) == [1, 2, 3, 2]  # 2 was what had not been used for longest when 3 came
-
-
-def test_what_was_asked_for_weighs_as_well() -> None:
-    """A schema of megabytes may come to a guide of nothing."""
-    goals = (AnyOf(Phrase("b" * 1000), Phrase("c" * 1000)),)
-    assert COPIES * 2900 < key_bytes(("plan", Constraint("regex", "a" * 1000, goals=goals), 7)) < COPIES * 4000
-
-    async def run() -> None:
-        made = compiler(kept_bytes=100_000)
-        for number in range(50):
-            await made.made((str(number) * 1000, Constraint("regex", "a" * 1000)), lambda: 7, lambda value: 1)
-        assert 5 < len(made._kept) < 50 and made._held <= 100_000
-        made.close()
-
-    asyncio.run(run())
-
-
-def test_refusals_are_bounded_by_what_they_hold() -> None:
-    """And remembered without the frames that they went through, in which there is all of a request."""
-    refusals = Refusals(100_000)
-    for number in range(50):
-        refusals.add(("plan", str(number) * 1000), OptionError(str(number)))
-        refusals.add(("plan", str(number) * 1000), OptionError(str(number)))
-    refusals.check(("plan", "0" * 1000))
-    assert refusals._held <= 100_000 < refusals._held + 10_000
-    caught: list[BaseException] = []
-    for _ in range(2):
-        with pytest.raises(OptionError, match="49") as again:
-            refusals.check(("plan", "49" * 1000))
-        caught.append(again.value)
-    assert caught[0] is not caught[1]
-    refusals.add("large", OptionError("a" * 200_000))
-    refusals.check("large")
-    assert refusals._held == 0
 
 
 def test_free_memory_is_given_back_where_something_was_done(monkeypatch: pytest.MonkeyPatch) -> None:

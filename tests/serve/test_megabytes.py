@@ -1,8 +1,9 @@
-"""Answers of megabytes: written in parts, away from the event loop, so that nobody else waits for them."""
+"""Answers and requests of megabytes: written in parts and read apart, so that nobody else waits for them."""
 
 import json
 import math
 import threading
+import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -10,8 +11,12 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trellm.serve import bodies
+from trellm.serve.bodies import parse
 from trellm.serve.endpoints import chat, small
 from trellm.serve.endpoints.events import ITEMS, LARGE, written
+from trellm.serve.service import LARGE as LARGE_CHAT
+from trellm.serve.service import is_large
 
 from .conftest import Running
 
@@ -94,3 +99,51 @@ def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPat
         statuses = sorted(each.result().status_code for each in several)
     assert statuses == [200] * 40 + [429] and busiest == 1
     assert int(refused.pop().result().headers["retry-after"]) >= 1
+
+
+def test_large_chats_hold_up_no_small_ones(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes seconds to make tokens of megabytes, with or without tools."""
+    service, goes_on = server.service, threading.Event()
+    plain = service._ids
+
+    def ids(prompt: Any, number: int, extras: Any, *rest: Any, **options: Any) -> Any:
+        if is_large((prompt, *extras.values()), LARGE_CHAT):
+            assert goes_on.wait(60)
+        return plain(prompt, number, extras, *rest, **options)
+
+    monkeypatch.setattr(service, "_ids", ids)
+    small = {"model": "small", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [[]] * 10_000}}}
+    large = [small | {"messages": [{"role": "user", "content": "a" * 100_000}]}, small | {"tools": [tool]}]
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(server.post, "/v1/chat/completions", body) for body in large * 3]
+        time.sleep(0.5)
+        assert server.post("/v1/chat/completions", small, timeout=30).status_code == 200
+        assert not any(each.done() for each in asked)
+        goes_on.set()
+        assert {each.result().status_code for each in asked} == {400}
+
+
+def test_large_bodies_are_read_one_after_the_other(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six at a time left others a seventh of the interpreter."""
+    at_work, most = 0, list[int]()
+
+    def slowly(data: bytes, shape: Any) -> Any:
+        nonlocal at_work
+        at_work += 1
+        most.append(at_work)
+        time.sleep(0.05)
+        at_work -= 1
+        return parse(data, shape)
+
+    monkeypatch.setattr(bodies, "parse", slowly)
+    body = {"model": "small", "prompt": "a", "guided_choice": ["a" * 100_000]}
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: server.post("/v1/completions", body), range(4)))
+    assert {answer.status_code for answer in answers} == {400}  # in which budget is no room
+    assert most == [1] * 4
+
+
+def test_what_is_large() -> None:
+    assert not is_large((["a" * 50], {"b": [1, 2]}), 128) and is_large((["a" * 50], {"b": [1, 2]}), 64)
+    assert is_large([[]] * 100, 799) and is_large("a" * 100, 99) and is_large({"a" * 100: 1}, 99)
