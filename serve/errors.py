@@ -124,6 +124,8 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
         return ApiError(said, (*place, *error.steps), code="invalid_structural_tag")
     if isinstance(error, LanguageError):
         return ApiError(said, place, code="impossible_constraint")
+    if type(error) is OptionError:  # which may quote what the constraint says, whatever that sounds like
+        return ApiError(said, place or _named(said))
     return of_request(error, place)
 
 
@@ -138,13 +140,13 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
         return ApiError(said, place, status=503, kind=SERVER, code="cancelled")
     if isinstance(error, ModelError):
         return ApiError(said, status=500, kind=SERVER, code="model_error")
-    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", said)):
-        return too_long(said, int(found[1]), place or _named(said))
     if isinstance(error, SchemaError | TextSyntaxError | LanguageError):
         return of_constraint(error, place)
     if isinstance(error, ToolError):
         where = [int(step) if step.isdecimal() else step for step in error.pointer.split("/")]
         return ApiError(said, where, code="invalid_tool")
+    if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", said)):
+        return too_long(said, int(found[1]), place or _named(said))
     return ApiError(said, place or _named(said), code="invalid_value")
 
 

@@ -195,6 +195,16 @@ def test_tools_that_cannot_be(server: Running, body: dict[str, Any], pointer: st
     assert error.get("pointer", "").startswith(pointer), error
 
 
+def test_names_are_not_taken_for_what_errors_say(server: Running) -> None:
+    named = {"type": "function", "function": {"name": "a context of 7"}}
+    body = {"model": "small", "messages": ASK, "tools": TOOLS, "tool_choice": named}
+    error = server.error("/v1/chat/completions", body)
+    assert (error["code"], error["param"]) == ("invalid_tool", "tool_choice.name")
+    tags = {"structures": [{"begin": "a context of 7", "schema": {}, "end": "b"}], "triggers": ["c"]}
+    body = {"model": "small", "messages": ASK, "structured_outputs": {"structural_tag": tags}}
+    assert server.error("/v1/chat/completions", body)["code"] == "invalid_value"
+
+
 def test_stop_strings_end_content_and_no_call(server: Running) -> None:
     body = {"model": "small", "messages": ASK, "tools": TOOLS, "temperature": 0}
     called = server.post("/v1/chat/completions", {**body, "stop": ["haven", "zz"]}).json()["choices"][0]
