@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from ....errors import LimitError
 from ...automata.character_rows import rows_of
@@ -19,6 +20,7 @@ from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat,
 from .narrowing import size
 
 MAX_DERIVATIVES = 20_000
+BYTES_PER_NODE = 200
 MAX_MATCHED = 1024
 """Of how many texts it is remembered whether they match."""
 
@@ -34,6 +36,25 @@ class Rest:
 Left = Node | Rest
 
 
+class Rests:
+    """What literals have left behind their first character: of each one value, however many states have it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, int], Node] = {}
+        self.held_bytes = 0
+
+    def after(self, data: bytes, point: int) -> Node:
+        """What is left of a literal's bytes after a character."""
+        found = self._known.get((data, point))
+        if found is None:
+            spend(len(data) // 4)
+            begin = _utf8(point)
+            found = Literal(data[len(begin) :]) if data.startswith(begin) else NOTHING
+            self._known[data, point] = found
+            self.held_bytes += BYTES_PER_NODE + (0 if found == NOTHING else len(data))
+        return found
+
+
 class Expression:
     """The language of a syntax tree, as an automaton over characters whose states are made when reached.
 
@@ -41,8 +62,10 @@ class Expression:
     """
 
     def __init__(self, node: Node) -> None:
-        self._effort = 200 * size(node)
+        self._effort = BYTES_PER_NODE * size(node)
         """What a derivative takes: it is about as large as the node, and is compared as a whole."""
+        self._rests = Rests()
+        self._held = self._effort
         self._nodes: list[Left] = [node]
         self._numbers: dict[Left, int] = {node: 0}
         self.steps: list[dict[str, int]] = [{}]
@@ -55,7 +78,7 @@ class Expression:
     @property
     def held_bytes(self) -> int:
         """About how much memory the states met so far take, and the texts that were matched."""
-        return self._effort * len(self._nodes) + 100 * self._taken + 200 * len(self._matched)
+        return self._held + self._rests.held_bytes + 100 * self._taken + 200 * len(self._matched)
 
     @property
     def work(self) -> int:
@@ -67,7 +90,7 @@ class Expression:
         after = self.steps[state].get(char)
         if after is None:
             spend(self._effort)
-            node = derivative(self._nodes[state], ord(char))
+            node = derivative(self._nodes[state], ord(char), self._rests)
             after = self._numbers.get(node, -1)
             if after < 0:
                 after = self._add(node)
@@ -81,6 +104,7 @@ class Expression:
             raise LimitError(f"a pattern has more than {MAX_DERIVATIVES:,} states")
         self._numbers[node] = number
         self._nodes.append(node)
+        self._held += BYTES_PER_NODE * size(cast("Node", node))
         self.steps.append({})
         self._accepting.append(nullable(node))
         self.dead.append(node == NOTHING)
@@ -131,25 +155,24 @@ def nullable(node: Left) -> bool:
             return False
 
 
-def derivative(node: Left, point: int) -> Left:
+def derivative(node: Left, point: int, rests: Rests) -> Left:
     """What may follow after the character `point`. Its steps are counted where a node has several items."""
     match node:
         case Chars():
             return EMPTY if any(low <= point <= high for low, high in node.ranges) else NOTHING
         case Literal():
-            begin = _utf8(point)
-            return Literal(node.data[len(begin) :]) if node.data.startswith(begin) else NOTHING
+            return rests.after(node.data, point)
         case Sequence():
-            return _after_sequence(node.items, point)
+            return _after_sequence(node.items, point, rests)
         case Alternation():
             spend(100 * len(node.items))
-            return alternation(derivative(item, point) for item in node.items)
+            return alternation(derivative(item, point, rests) for item in node.items)
         case Repeat():
             if node.max == 0:
                 return NOTHING
             left = None if node.max is None else node.max - 1
-            rest: Node = Repeat(node.item, max(0, node.min - 1), left) if left != 0 else EMPTY
-            return sequence(derivative(node.item, point), rest)
+            more: Node = Repeat(node.item, max(0, node.min - 1), left) if left != 0 else EMPTY
+            return sequence(derivative(node.item, point, rests), more)
         case Table():
             return _after_table(node, node.start, point)
         case Rest():
@@ -170,11 +193,11 @@ def _after_table(table: Table, state: int, point: int) -> Left:
     return Rest(table, state)
 
 
-def _after_sequence(items: tuple[Left, ...], point: int) -> Left:
+def _after_sequence(items: tuple[Left, ...], point: int, rests: Rests) -> Left:
     parts: list[Left] = []
     for index, item in enumerate(items):
         spend(100 + 20 * (len(items) - index))
-        parts.append(sequence(derivative(item, point), *items[index + 1 :]))
+        parts.append(sequence(derivative(item, point, rests), *items[index + 1 :]))
         if not nullable(item):
             break
     return alternation(parts)
