@@ -151,6 +151,9 @@ def _guide_thunks() -> Thunks:
         guide = JSONGuide({"minimum": 2}, vocabulary)
         guide.mask(guide.start)
 
+    def join_patterns() -> None:
+        JSONGuide({"pattern": "a", "not": {"pattern": "b"}}, vocabulary)
+
     def write_different_strings() -> None:
         guide = JSONGuide({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, vocabulary)
         for text in (b'["ab","b"]', b'["ab","b"]', b'["b","b'):
@@ -184,6 +187,7 @@ def _guide_thunks() -> Thunks:
         ("guides: objects of JSON", write_object),
         ("guides: many names of JSON", write_many_names),
         ("guides: numbers of JSON", count),
+        ("guides: patterns of JSON, joined", join_patterns),
         ("guides: strings that differ", write_different_strings),
         ("guides: making room", lambda: make_room(guides['[^"]*"[^"]*"'])),
     ]

@@ -55,14 +55,14 @@ def test_a_streamed_call_says_the_same(server: Running) -> None:
 @pytest.mark.parametrize(
     ("choice", "names"),
     [
-        ("required", {"get_weather", "send_message"}),
-        ("any", {"get_weather", "send_message"}),
-        ({"type": "function", "function": {"name": "send_message"}}, {"send_message"}),
+        ("required", ["get_weather", "send_message"]),
+        ("any", ["get_weather", "send_message"]),
+        ({"type": "function", "function": {"name": "send_message"}}, ["send_message"]),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("seed", [1, 2])
-def test_calls_that_must_be(server: Running, choice: Any, names: set[str], seed: int) -> None:
+def test_calls_that_must_be(server: Running, choice: Any, names: list[str], seed: int) -> None:
     """At a temperature that makes nonsense, within a budget that cuts what could be cut."""
     body = {"model": "small", "messages": ASK, "tools": TOOLS, "tool_choice": choice, "temperature": 2.5, "seed": seed}
     answer = server.post("/v1/chat/completions", {**body, "max_tokens": 60}).json()["choices"][0]
