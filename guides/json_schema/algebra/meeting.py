@@ -1,13 +1,23 @@
-"""Whether normal forms have a value in common: the first pair of alternatives that meet tells, not all of them."""
+"""What normal forms have in common: whether anything at all, and what belongs to exactly one of several.
+
+The first pair of alternatives that meet tells the one. For the other, alternatives are most often told apart by a
+member of theirs, of other constants in each: then nothing of one is refuted for another, and their pairs, as many as
+the square of their number, are not looked at.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Protocol
 
 from ...limits import spend
 from . import arrays, numbers, objects, strings
+from .absorption import union
 from .cases import ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, Normal, Object
-from .formula import Formula, Formulas
+from .formula import EVERYTHING, Formula, Formulas, conjuncts
 from .strings import StringLanguage
 
 STEPS_PER_PAIR = 300
@@ -62,3 +72,110 @@ def _objects_meet(a: Object, b: Object, owner: Intersecting) -> bool:
         case = owner.both_objects(a, b)
         return case is not None and bool(owner.settled(case))
     return objects.meet(a, b, owner.formulas, owner.language, owner.clashes)
+
+
+class Excluding(Protocol):
+    """What this needs of the normaliser."""
+
+    formulas: Formulas
+
+    def normal(self, formula: Formula) -> Normal:
+        """The normal form of a formula."""
+        ...
+
+    def meaning(self, formula: Formula) -> Formula:
+        """The formula that a subschema stands for."""
+        ...
+
+    def clashes(self, a: Formula, b: Formula) -> bool:
+        """Whether no value satisfies both formulas."""
+        ...
+
+    def conjunction(self, normals: Iterable[Normal]) -> Normal:
+        """What satisfies all normal forms."""
+        ...
+
+    def complement(self, normal: Normal) -> Normal:
+        """What does not satisfy a normal form."""
+        ...
+
+
+def exactly_one(parts: Sequence[Formula], context: Formula, owner: Excluding) -> Normal:
+    """What satisfies one of the formulas and no other.
+
+    context: what is known of the values anyway; of others more may be let through
+    """
+    within = [owner.formulas.all_of((context, part)) for part in parts]
+    normals = [owner.normal(formula) for formula in within]
+    tags = _tags(normals, owner)
+    # Objects that a member tells apart may be something else yet, all alike
+    beside = [replace(normal, objects=()) if tags else normal for normal in normals]
+    found: list[Normal] = []
+    for index, chosen in enumerate(parts):
+        apart = [tags is not None and tags[index].isdisjoint(tags[at]) for at in range(len(parts))]
+        others = [part for at, part in enumerate(parts) if at != index and not apart[at]]
+        told = (normal for normal, is_apart in zip(beside, apart, strict=True) if is_apart)
+        outside = (owner.complement(normal) for normal in told if not normal.is_empty)
+        found.append(owner.conjunction(chain(_only(chosen, within[index], others, owner), outside)))
+    return union(found)
+
+
+def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Excluding) -> Iterator[Normal]:
+    """What to ask for so that one formula holds and none of the others; disjoint ones need no negation.
+
+    within: the formula in its context
+    """
+    yield owner.normal(chosen)
+    holding = conjuncts(chosen, frozenset(), owner.meaning)
+    for other in others:
+        if not owner.clashes(chosen, other) and (within is chosen or not owner.clashes(within, other)):
+            left = conjuncts(other, frozenset(holding), owner.meaning)
+            refuted = owner.formulas.any_of(owner.formulas.negation(part) for part, leaf in left.items() if leaf)
+            yield owner.normal(refuted)
+
+
+def _tags(normals: Sequence[Normal], owner: Excluding) -> list[AbstractSet[Any]] | None:
+    """For each normal form the constants, by their keys, that a member has which its objects require.
+
+    None where there is no such member in all. Normal forms whose constants differ have no object in common.
+    """
+    if not all(normal.objects and not normal.constants for normal in normals):
+        return None
+    cases = [case for normal in normals for case in normal.objects]
+    for name in cases[0].properties:
+        if all(name in case.required for case in cases):
+            found = [_constants(name, normal.objects, owner) for normal in normals]
+            told = [constants for constants in found if constants is not None]
+            if len(told) == len(found):
+                return told
+    return None
+
+
+def _constants(name: str, cases: Iterable[Object], owner: Excluding) -> AbstractSet[Any] | None:
+    """The keys of all constants that a member may be in some cases; None if it may be anything else."""
+    found = set[Any]()
+    for case in cases:
+        asked = conjuncts(case.properties.get(name, EVERYTHING), frozenset(), owner.meaning)
+        listed = next((keys for part in asked if (keys := _keys(part)) is not None), None)
+        if listed is None:
+            return None
+        found |= listed
+    return found
+
+
+def _keys(formula: Formula) -> AbstractSet[Any] | None:
+    """The keys of the constants that a formula lists, of any kind or as strings; None if it does not list any."""
+    if formula.kind == "values":
+        listed: Mapping[Any, Any] = formula.subject
+        return listed.keys()
+    if formula.kind != "plain":
+        return None
+    normal: Normal = formula.subject
+    if normal.null or normal.booleans or normal.numbers or normal.arrays or normal.objects or normal.constants:
+        return None
+    found = set[str]()
+    for case in normal.strings:
+        if case.values is None:
+            return None
+        found |= case.values
+    return found

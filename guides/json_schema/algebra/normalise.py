@@ -34,9 +34,8 @@ from .cases import (
     String,
 )
 from .constants import as_case, constants
-from .exactly_one import exactly_one
 from .formula import EVERYTHING, NOTHING, BusyError, DeepError, Formula, Formulas
-from .meeting import meet
+from .meeting import exactly_one, meet
 from .membership import Membership
 from .names import NameSets
 from .strings import StringLanguage
