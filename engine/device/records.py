@@ -60,6 +60,10 @@ class News(NamedTuple):
     forgotten: bool
 
 
+MOST_LOOKED_AT = 3
+"""Texts that may have so many tokens more, or fewer, are looked at after each."""
+
+
 class Records:
     """Numbers for states, as many as there is room for. Lanes have one each for masks that hold once only.
 
@@ -140,9 +144,12 @@ class Records:
         if record == FREE:
             return
         key = self._states[record]
-        # Behind masks that leave room to finish, as many are left as the record says.
-        enough = key.guide_cache.enough(key.state) if key.left is None else key.left - 2
-        if enough is not None and enough > 1:
+        if key.left is None:
+            enough = key.guide_cache.enough(key.state)
+        else:
+            # Behind masks that leave room to finish, as many are left as the record says.
+            enough = key.left - 2 if key.left > MOST_LOOKED_AT else None
+        if enough is not None:
             self.enough[record] = min(self.enough[record], enough)
 
     def is_closing(self, record: int) -> bool:
