@@ -24,6 +24,8 @@ OFTEN = 4
 """After so many transitions met one by one, all those out of a record are asked for."""
 
 FAR = 1 << 30
+MOST_LOOKED_AT = 3
+"""Texts that may have so many tokens more, or fewer, are looked at after each."""
 
 
 class Key(NamedTuple):
@@ -58,10 +60,6 @@ class News(NamedTuple):
     dense: dict[int, tuple[int, NDArray[np.uint8], NDArray[np.int32]]]
     targets: list[tuple[int, int, int]]
     forgotten: bool
-
-
-MOST_LOOKED_AT = 3
-"""Texts that may have so many tokens more, or fewer, are looked at after each."""
 
 
 class Records:

@@ -44,7 +44,6 @@ MAX_WORDS = 1 << 20
 # Rows of 1 KiB; for 4 MiB NumPy would ask for huge pages, which take the system several milliseconds to clear.
 MAX_ROWS = 4080
 _NO_BYTES = np.zeros(0, np.uint8)
-_NO_WAYS = np.zeros(0, np.int32)
 
 Making = Callable[[], tuple[Graph, int]]
 
@@ -203,7 +202,9 @@ class ChartAutomaton:
 
         Hold the lock. The states are ready, and nobody is given them.
         """
-        after = self._chart.rows[self.run(fill_row, state)] if state != DEAD else _NO_WAYS
+        if state == DEAD:
+            return None
+        after = self._chart.rows[self.run(fill_row, state)]
         ways = np.flatnonzero(after != DEAD)
         return (ways.item(0), after.item(ways.item(0))) if len(ways) == 1 else None
 
