@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from numbers import Real
@@ -78,8 +78,12 @@ def texts_of(values: Any, what: str, each: str) -> list[str]:
 
 
 def items_of(values: Any) -> list[Any] | None:
-    """What is iterated over in one order; None for texts, mappings and sets, and for what is not iterated over."""
-    if isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(values, Iterable):
+    """What is iterated over in one order; None for texts, mappings and sets, and for what is not iterated over.
+
+    The keys of a dict, which are a set besides, have the dict's order.
+    """
+    has_order = isinstance(values, KeysView) or not isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet))
+    if not has_order or not isinstance(values, Iterable):
         return None
     try:
         return list(cast("Iterable[Any]", values))

@@ -60,7 +60,10 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
             )
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
-            raise OptionError(f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget}")
+            raise OptionError(
+                f"min_tokens={options.min_tokens}: an output of prompt {number} has at most {budget} tokens; ask for "
+                "fewer, or raise max_tokens"
+            )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
         # A text of no token would say nothing, and one that lacks a goal is none.
         is_last = forces_end and _is_free(job) and budget > max(needed, 1)

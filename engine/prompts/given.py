@@ -10,6 +10,7 @@ from ...checks import any_text_of, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
 
 Message = Mapping[str, Any]
+"""A message as templates take it; those of pydantic models, such as clients of chat APIs return, are made such."""
 Prompt = str | Sequence[int] | Sequence[Message]
 """A text, token ids, or a chat: messages such as {"role": "user", "content": "Hello"}."""
 
@@ -30,10 +31,10 @@ def prompts_of(value: Any) -> Prompts:
     """
     if isinstance(value, str):
         return Prompts([text_of(value, "the prompt")], True)
-    several = None if isinstance(value, Mapping) else items_of(value)
+    several = None if _is_message(value) else items_of(value)
     if several is None:
         return Prompts([prompt_of(value, "the prompt")], True)
-    if several and (isinstance(several[0], Mapping) or _is_id(several[0])):
+    if several and (_is_message(several[0]) or _is_id(several[0])):
         return Prompts([prompt_of(several, "the prompt")], True)
     return Prompts([prompt_of(each, f"prompt {number}") for number, each in enumerate(several)], False)
 
@@ -42,14 +43,14 @@ def prompt_of(value: Any, what: str) -> Prompt:
     """One prompt: a str, a tuple of ids, or a list of dicts. what: names it, as the beginning of a sentence."""
     if isinstance(value, str):
         return text_of(value, what)
-    if isinstance(value, Mapping):
+    if _is_message(value):
         raise OptionError(f"{what} is one message; a chat is a list of messages, such as {CHAT}")
     items = items_of(value)
     if items is None:
         return any_text_of(value, what, "a text, token ids, the messages of a chat, or a list of such prompts")
     if not items:
         raise OptionError(f"{what} is an empty list, neither token ids nor a chat; an empty text is ''")
-    if isinstance(items[0], Mapping):
+    if _is_message(items[0]):
         return [_message(each, f"{what}, message {number}") for number, each in enumerate(items)]
     strange = next((number for number, each in enumerate(items) if not _is_id(each)), None)
     if strange is not None:
@@ -80,7 +81,7 @@ def extras_of(values: Any, what: str) -> tuple[Any, ...]:
 
 def _message(value: Any, what: str) -> dict[str, Any]:
     """A message as a template takes it. Raises OptionError."""
-    if not isinstance(value, Mapping):
+    if not _is_message(value):
         raise OptionError(f"{what} is {shown(value)}; a chat is a list of messages, such as {CHAT}")
     message = cast("dict[str, Any]", _plain(value))
     for key in message:
@@ -150,9 +151,16 @@ _MOST = 1 << 20
 _OPEN = 0
 
 
+def _is_message(value: Any) -> bool:
+    """Whether a value has fields by name: a mapping, or an object of a pydantic model (which is not imported here)."""
+    return isinstance(value, Mapping) or hasattr(type(value), "model_dump")
+
+
 def _plain(value: Any) -> Any:
-    """A mapping as a dict, which is what templates know; anything else as it is."""
-    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else value
+    """What has fields by name as a dict, which is what templates know; anything else as it is."""
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    return value.model_dump(mode="json", exclude_none=True) if _is_message(value) else value
 
 
 def _is_id(value: Any) -> bool:

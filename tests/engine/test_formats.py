@@ -122,6 +122,7 @@ def test_choices_stand_for_values() -> None:
     assert generate.choice(model, Literal[1, True])("x") == 1
     assert generate.choice(model, ["yes", "no"])("x") == generate.choice(model, {"yes", "no"})("x") == "no"
     values = {"no": 1}
+    assert generate.choice(model, values.keys())("x") == "no"
     generator = generate.choice(model, values)
     values.clear()
     assert generator("x") == 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm import Beam, Generator, Greedy, OptionError, Sample, generate, models
+from trellm import Beam, Generator, Greedy, OptionError, Sample, Vocabulary, generate, models
 from trellm.engine.decode.repetition import repeated
 from trellm.engine.models.decoder import DecoderModel
 
@@ -95,3 +95,10 @@ def test_repetition_of_every_token_is_a_last_resort() -> None:
     model = models.from_function(lambda ids: [1.0, 2.0, 3.0, 4.0, 5.0, -9.0], VOCABULARY)
     result = generate.text(model).run("a", max_tokens=8, no_repeat_ngram_size=1, min_tokens=8)
     assert (result.text, result.overruled) == ("edcbeeee", ("no_repeat_ngram_size",))
+
+
+@pytest.mark.parametrize(("most", "has"), [(None, 256), (8, 8)])
+def test_more_than_the_budget_is_refused(most: int | None, has: int) -> None:
+    model = models.from_function(lambda ids: [0.0] * 257, Vocabulary.from_bytes())
+    with pytest.raises(OptionError, match=f"prompt 0 has at most {has} tokens; ask for fewer, or raise max_tokens"):
+        generate.text(model)("ab", max_tokens=most, min_tokens=257)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import BaseModel
 from tokenizers.processors import TemplateProcessing
 from trellm import Engine, OptionError, Vocabulary, generate, models
 from trellm.engine.prompts.given import prompts_of
@@ -139,6 +140,25 @@ def test_one_prompt_is_told_from_several(given: Any, single: bool, items: list[A
     found = prompts_of(given)
     assert found.is_single == single
     assert found.items == items
+
+
+class Answer(BaseModel):
+    """A message as clients of chat APIs return them."""
+
+    role: str
+    content: str | None
+    refusal: str | None = None
+    annotations: list[str] | None = None
+
+
+def test_messages_of_pydantic_models_are_those_that_they_dump() -> None:
+    answer = Answer(role="assistant", content="Hi.")
+    assert prompts_of([*HELLO, answer]).items == [[*HELLO, {"role": "assistant", "content": "Hi."}]]
+    assert prompts_of([[answer]]) == ([[{"role": "assistant", "content": "Hi."}]], False)
+    with pytest.raises(OptionError, match="the prompt is one message"):
+        prompts_of(answer)
+    with pytest.raises(OptionError, match="message 0 has no content"):
+        prompts_of([Answer(role="assistant", content=None)])
 
 
 @pytest.mark.parametrize(
