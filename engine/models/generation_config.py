@@ -98,6 +98,8 @@ def warn_of(model: Any, tokenizer: Any) -> None:
         top_k = [f"top_k={_TOP_K}"] if getattr(config, "top_k", None) is None else []
         options.insert(0, f"search=Sample({', '.join([*given, *top_k, *several])})")
     names = [*_MISSING, *(_MISSING_OF_SAMPLES if is_random else ()), *(_MISSING_OF_BEAMS if width > 1 else ())]
+    if width > 1 and is_random:  # beams of random tokens are nothing that there is
+        names = ["do_sample", *_OF_SAMPLES, *names]
     if not getattr(model.config, "is_encoder_decoder", False):
         names.append("forced_bos_token_id")
     if not forces_end(model, tokenizer):

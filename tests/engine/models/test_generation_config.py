@@ -144,6 +144,7 @@ def test_what_spells_nothing_costs_constraints_nothing(decoder: Callable[..., An
         ),
         ({"forced_eos_token_id": 7, "max_new_tokens": 99}, "give max_tokens=99 to.*; forced_eos_token_id=7 have no"),
         ({"do_sample": True, "num_return_sequences": 3}, r"Sample\(top_k=50, n=3\) to"),
+        ({"num_beams": 4, "do_sample": True, "top_p": 0.9}, r"Beam\(4\) to .*; do_sample=True, top_p=0\.9 have no"),
         ({"forced_bos_token_id": 4}, ": forced_bos_token_id=4 have no"),
         ({"cache_implementation": "quantized", "max_time": 2.0}, "max_time=2.0, cache_implementation='quantized' have"),
         ({"a_field_of_tomorrow": [3]}, r"a_field_of_tomorrow=\[3\] have no effect"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from trellm import Generator, OptionError, VocabularyError, generate, models
+from trellm import Generator, ModelError, OptionError, VocabularyError, generate, models
 from trellm.engine.models.blocks.masks import AttentionMasks
 from trellm.engine.models.blocks.reach import Reach, layer_kinds
 from trellm.engine.models.decoder import DecoderModel
@@ -90,6 +90,21 @@ def test_attention_that_cannot_be_run_from_a_cache_is_refused(tokenizer: Any, mo
     monkeypatch.setattr(type(model.model.layers[0].self_attn), "forward", leaning)
     with pytest.raises(OptionError, match=r"LlamaForCausalLM cannot be run from a cache \(other logits.*cache=False"):
         models.transformers(model, tokenizer)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_weights_that_are_not_numbers_are_named(cache: bool, tokenizer: Any) -> None:
+    model = build(transformers.LlamaConfig(intermediate_size=48, **SMALL, **NAMES))
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight[1, 2] = torch.nan
+    with pytest.raises(ModelError, match=r"LlamaForCausalLM gives .* NaN .*: some weights of model\.layers\.0"):
+        models.transformers(model, tokenizer, cache=cache)
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight[1, 2] = 0.0
+        model.model.norm.weight.fill_(3e38)
+        model.lm_head.weight *= 1e10
+    with pytest.raises(ModelError, match=r"NaN .*: too large for its type on the way; load it with dtype="):
+        models.transformers(model, tokenizer, cache=cache)
 
 
 def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable[[str], Any]) -> None:
