@@ -25,7 +25,7 @@ from .eos import eos_ids
 from .fused.reader import fused_reader
 from .generation_config import begin_of, forces_end, suppressed_of
 from .head import Head, find_head
-from .nearness import distance, is_rounding, tolerance
+from .nearness import check_numbers, distance, is_rounding, tolerance
 from .no_memory import NoMemory
 from .protocol import Memory
 from .quick.twin import Twin
@@ -92,8 +92,7 @@ class DecoderModel(Sendable):
         text = _LONGER_TEXT if self._keeps_states else _TEXT
         ids = torch.tensor([text], device=self.device)
         logits: Tensor = self.model(input_ids=ids, use_cache=False).logits[0]
-        if bool(logits.isnan().any()):
-            raise self._not_a_number()
+        check_numbers(self.model, logits)
         hidden: Any = getattr(self._body(input_ids=ids, use_cache=False), "last_hidden_state", None)
         self._width = logits.shape[-1]
         self._head = None if hidden is None else find_head(self.model, hidden[0], logits)
@@ -120,16 +119,6 @@ class DecoderModel(Sendable):
         raise OptionError(
             f"{type(self.model).__name__} cannot be run from a cache ({causes[-1]:.300}); "
             "pass cache=False to run it, slowly, without a cache"
-        )
-
-    def _not_a_number(self) -> ModelError:
-        """Why the model cannot be run at all."""
-        found = (name for name, weight in self.model.named_parameters() if not bool(weight.isfinite().all()))
-        name = next(found, None)
-        why = "too large for its type on the way" if name is None else f"some weights of {name} are NaN or infinite"
-        return ModelError(
-            f"{type(self.model).__name__} gives logits that are NaN where it reads its first few tokens: {why}; load "
-            + ("it with dtype=torch.float32 or bfloat16" if name is None else "weights that are whole")
         )
 
     def _ways(self) -> Iterator[Callable[[], Reader]]:

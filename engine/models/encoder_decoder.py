@@ -18,6 +18,7 @@ from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
 from .generation_config import forces_end, suppressed_of
 from .head import find_head
+from .nearness import check_numbers
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
 from .wrapped import entry_device
@@ -71,6 +72,7 @@ class EncoderDecoderModel(Sendable):
         whole: Tensor = self.model(
             input_ids=torch.tensor([source], device=self.device), decoder_input_ids=ids, use_cache=False
         ).logits[0]
+        check_numbers(self.model, whole)
         self._width = whole.shape[-1]
         storage = self.make_memory(1)
         table = BlockTable(self.encode([source])[0])

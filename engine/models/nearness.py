@@ -1,4 +1,4 @@
-"""Whether logits that were computed in two ways are the same but for rounding."""
+"""Whether logits that were computed in two ways are the same but for rounding, and whether they are numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ...errors import ModelError
 
 _COARSE = 5e-2
 _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: _COARSE}
@@ -56,3 +58,19 @@ def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def check_numbers(model: Any, logits: Tensor) -> None:
+    """Raise ModelError if some logits of a model are not numbers, with the first weights that are not."""
+    if not bool(logits.isnan().any()):
+        return
+    names = (name for name, weight in model.named_parameters() if not bool(weight.isfinite().all()))
+    name = next(names, None)
+    raise ModelError(
+        f"{type(model).__name__} gives logits that are NaN where it reads its first few tokens: "
+        + (
+            "they grow too large for its type; load it with dtype=torch.float32 or bfloat16"
+            if name is None
+            else f"some weights of {name} are NaN or infinite; load weights that are whole"
+        )
+    )

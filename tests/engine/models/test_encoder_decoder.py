@@ -11,7 +11,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import Unigram
-from trellm import Beam, Engine, Generator, Greedy, OptionError, Sample, generate, models
+from trellm import Beam, Engine, Generator, Greedy, ModelError, OptionError, Sample, generate, models
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.encoder_decoder import EncoderDecoderModel
 from trellm.engine.schedule import fits
@@ -217,3 +217,14 @@ def test_what_the_encoder_makes_of_a_prompt_counts(
     assert Generator(model)("on" * 10, max_tokens=3) is not None
     with pytest.raises(OptionError, match=r"1 beams and the prompt of \d+ tokens, encoded, take"):
         Generator(model)("on" * 30, max_tokens=3)
+
+
+def test_weights_that_are_not_numbers_are_named(tokenizer: Any) -> None:
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 128}
+    network = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=2))
+    with torch.no_grad():
+        network.encoder.block[0].layer[0].SelfAttention.q.weight[0, 0] = torch.nan
+    with pytest.raises(
+        ModelError, match=r"T5For.* NaN .*: some weights of encoder\.block\.0\.layer\.0\.SelfAttention\.q"
+    ):
+        models.transformers(network, tokenizer)
