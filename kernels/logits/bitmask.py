@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.aliases import Int, Ints, Longs
+from ..jit.aliases import Int, Ints, Longs, Words
 from ..jit.calling import call
 from ..jit.compiling import inner_njit, njit
 from ..jit.copying import clear_bytes, copy_bytes
@@ -23,14 +23,17 @@ FEW_COUNT, FEW_PLACES, FEW_WORDS, LISTED = 0, 1, 1 + FEW, 32
 MANY = -1
 LEAST_LISTED = 256
 """Rows of so many words or more are worth a list."""
+BLOCK = 128
+"""So many words are looked at together: a loop that counts is done by vectors, one that may stop is not."""
 
 
 def keep_row(masks: NDArray[np.uint32], few: Ints, row: int, mask: NDArray[np.uint32]) -> None:
     """Write a mask uint32 [W] to a row of masks uint32 [R, W], and list its words in that row of `few`, if it has any.
 
-    Raises ValueError for a row that is not there, and for a mask of another length.
+    What `few` says of the row before must be true, as it is of zeros beside zeros. Raises ValueError for a row that is
+    not there, and for a mask of another length.
     """
-    if call(keep_kernel, masks.view(np.int32), few, row, mask.view(np.int32)) < 0:
+    if call(keep_kernel, masks.view(np.int32), few, row, mask) < 0:
         raise ValueError(f"a mask of {mask.size} words cannot be row {row} of {masks.shape}")
 
 
@@ -76,24 +79,59 @@ def _not_there(rows: Ints, places: Ints, index: int) -> ValueError:
 
 
 @njit
-def keep_kernel(words: Ints, few: Ints, row: Int, mask: Ints) -> Int:
-    """Write a mask to a row, and list its words that are not 0; -1 for one that is out of range."""
+def keep_kernel(words: Ints, few: Ints, row: Int, mask: Words) -> Int:
+    """Write a mask to a row, and list its words that are not 0; -1 for one that is out of range.
+
+    Where few words are in the place of few, no others are touched: the row is in no cache, and the mask mostly is.
+    """
     if row < 0 or row >= words.shape[0] or mask.size != words.shape[1] or 0 < few.shape[0] <= row:
         return -1
-    copy_bytes(words.ctypes.data + 4 * row * words.shape[1], mask.ctypes.data, 4 * mask.size)
+    width = mask.size
+    target, source = words.ctypes.data + 4 * row * width, mask.ctypes.data
     if few.shape[0] == 0:
+        copy_bytes(target, source, 4 * width)
         return 0
-    count = 0
-    for place in range(mask.size):
-        if mask[place] != 0:
-            if count == FEW:
-                few[row, FEW_COUNT] = MANY
-                return 0
-            few[row, FEW_PLACES + count] = place
-            few[row, FEW_WORDS + count] = mask[place]
-            count += 1
+    before = few[row, FEW_COUNT]
+    for word in range(before):
+        words[row, few[row, FEW_PLACES + word]] = 0
+    count = _list_places(mask, few, row)
+    if count == MANY:
+        copy_bytes(target, source, 4 * width)
+    elif before == MANY:
+        clear_bytes(target, 4 * width)
+    for word in range(count):
+        place = np.int64(few[row, FEW_PLACES + word])
+        copy_bytes(target + 4 * place, source + 4 * place, 4)
+        few[row, FEW_WORDS + word] = words[row, place]
     few[row, FEW_COUNT] = count
     return 0
+
+
+@inner_njit
+def _list_places(mask: Words, few: Ints, row: Int) -> Int:
+    """Write to a row of `few` where a mask has words that are not 0; how many, or MANY. Most are passed in blocks."""
+    count, whole = 0, mask.size // BLOCK * BLOCK
+    for begin in range(0, whole, BLOCK):
+        more = 0
+        for place in range(begin, begin + BLOCK):
+            more += mask[place] != 0
+        if count + more > FEW:
+            return MANY
+        if more:
+            count = _list_some(mask, begin, begin + BLOCK, few, row, count)
+    return _list_some(mask, whole, mask.size, few, row, count)
+
+
+@inner_njit
+def _list_some(mask: Words, begin: Int, end: Int, few: Ints, row: Int, count: Int) -> Int:
+    """Add where mask[begin:end] is not 0 to the places that are listed; how many there are then, or MANY."""
+    for place in range(begin, end):
+        if mask[place] != 0:
+            if count == FEW:
+                return MANY
+            few[row, FEW_PLACES + count] = place
+            count += 1
+    return count
 
 
 @njit

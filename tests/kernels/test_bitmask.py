@@ -6,9 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.kernels.logits.bitmask import FEW, FEW_PLACES, FEW_WORDS, LISTED, MANY, copy_rows, keep_row, renew_rows
+from trellm.kernels.logits.bitmask import (
+    BLOCK,
+    FEW,
+    FEW_PLACES,
+    FEW_WORDS,
+    LISTED,
+    MANY,
+    copy_rows,
+    keep_row,
+    renew_rows,
+)
 
-WORDS = 40
+WORDS = BLOCK + 40
 
 
 def some_masks(random: np.random.Generator, rows: int) -> np.ndarray:
@@ -33,19 +43,41 @@ def listed(masks: np.ndarray) -> np.ndarray:
 
 
 def test_rows_are_kept_and_their_words_listed() -> None:
-    masks = some_masks(np.random.default_rng(0), 24)
-    found, rows = np.full((24, LISTED), 77, np.int32), np.zeros_like(masks)
-    for row, mask in enumerate(masks):
-        keep_row(rows, found, row, mask)
-    np.testing.assert_array_equal(rows, masks)
+    """In the place of zeros, and of all kinds of masks."""
+    random = np.random.default_rng(0)
+    masks = some_masks(random, 24)
+    found, rows = np.zeros((24, LISTED), np.int32), np.zeros_like(masks)
+    for _ in range(8):
+        for row, mask in enumerate(masks):
+            keep_row(rows, found, row, mask)
+        np.testing.assert_array_equal(rows, masks)
+        for few, expected in zip(found, listed(masks), strict=True):
+            count = few[0]
+            assert count == expected[0]
+            for begin in (FEW_PLACES, FEW_WORDS):
+                places = slice(begin, begin + max(count, 0))
+                np.testing.assert_array_equal(few[places], expected[places])
+        random.shuffle(masks)
     for row, mask in ((24, masks[0]), (-1, masks[0]), (0, masks[0, 1:])):
         with pytest.raises(ValueError, match="cannot be row"):
             keep_row(rows, found, row, mask)
-    for few, expected in zip(found, listed(masks), strict=True):
-        count = few[0]
-        assert count == expected[0]
-        for begin in (FEW_PLACES, FEW_WORDS):
-            np.testing.assert_array_equal(few[begin : begin + max(count, 0)], expected[begin : begin + max(count, 0)])
+
+
+def test_long_rows_are_listed_wherever_their_words_are() -> None:
+    """Of words in the first block and the last, at ends of blocks, and beyond whole blocks."""
+    for width in (3 * BLOCK, 3 * BLOCK + 7):
+        rows, found = np.zeros((1, width), np.uint32), np.zeros((1, LISTED), np.int32)
+        places = [0, BLOCK - 1, BLOCK, 2 * BLOCK + 5, 3 * BLOCK - 1, width - 1]
+        for chosen in ([each] for each in places):
+            mask = np.zeros(width, np.uint32)
+            mask[chosen] = 2**32 - 1
+            keep_row(rows, found, 0, mask)
+            np.testing.assert_array_equal(rows[0], mask)
+            assert found[0, 0] == 1 and found[0, FEW_PLACES] == chosen[0] and found[0, FEW_WORDS] == -1
+        mask[:] = 1
+        keep_row(rows, found, 0, mask)
+        np.testing.assert_array_equal(rows[0], mask)
+        assert found[0, 0] == MANY
 
 
 def written(masks: np.ndarray, memory: np.ndarray, rows: Any, places: Any, stride: int, span: int) -> None:
