@@ -218,23 +218,23 @@ class LiftedGuide(TableGuide):
         with self._lock:
             if not self._tables.spells_all_bytes or self._kept is not self._automaton.kept:
                 return self._made_row(state)
-            mask = np.empty(self._tables.words, np.uint32)
-            code = self._quick.begin(state, mask)
+            masks = np.empty((2, self._tables.words), np.uint32)
+            code = self._quick.begin(state, masks)
             if code < 0:
-                return self._made_row(state, code, mask)
-            row = self._quick.row(code, mask)
+                return self._made_row(state, code, masks)
+            row = self._quick.row(code, masks)
             return self._made_row(state) if row is None else self._noted(state, code, row)
 
     @paused
-    def _made_row(self, state: int, code: int = UNREADY, mask: Mask | None = None) -> int:
+    def _made_row(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
         """As `row`, with all that may have to be done before; after an attempt that answered with a code."""
         spent = 0 if code == UNREADY else self._meter.spent
         with self._lock, self._meter:
             self._meter.spend(spent)
             self._prepare(state)
-            if mask is not None and state != DEAD:
-                signature = self._quick.finish(state, code, mask)
-                row = None if signature < 0 else self._quick.row(signature, mask)
+            if masks is not None and state != DEAD:
+                signature = self._quick.finish(state, code, masks)
+                row = None if signature < 0 else self._quick.row(signature, masks)
                 if row is not None:
                     return self._noted(state, signature, row)
             return self._compute(state)

@@ -15,7 +15,7 @@ from ...checks import whole
 from ...kernels.chart.ways import TokenBytes
 from ...kernels.jit.calling import call
 from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate
-from ...kernels.trie.loop_slice import LoopSlice, divide
+from ...kernels.trie.loop_slice import DEPTH, LoopSlice, divide
 from ...kernels.trie.preorder import find_parents, find_reach
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..given import vocabulary_of
@@ -55,6 +55,8 @@ class VocabularyTables:
         self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
         # How often a loop was walked, until it is divided; None if it is not worth while
         self._slices: OrderedDict[Loop, LoopSlice | int | None] = OrderedDict()
+        # The slice that was wanted last, or one of no loop: most texts need but one
+        self.last_slice = no_slice(self.words)
         # Wanted by the first masks; here they do not hold up a text.
         _ = self.branches, self.branch_numbers, self.reach
 
@@ -84,7 +86,10 @@ class VocabularyTables:
             self._slices[loop] = known
             if len(self._slices) > MAX_SLICES:
                 self._slices.popitem(last=False)
-            return known if isinstance(known, LoopSlice) else None
+            if not isinstance(known, LoopSlice):
+                return None
+            self.last_slice = known
+            return known
 
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
         """A packed mask of the tokens below a node, all or the chosen ones of them in the order of `trie.ids`."""
@@ -161,7 +166,8 @@ class VocabularyTables:
         trie = self.trie
         stay_chars = np.empty(len(trie.byte), np.int32)
         exit_chars = np.empty(len(trie.byte), np.int32)
-        divide(trie, np.array(loop, np.uint64), stay_chars, exit_chars)
+        characters = np.array(loop, np.uint64)
+        divide(trie, characters, stay_chars, exit_chars)
         exits = np.flatnonzero(exit_chars >= 0)
         exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
         first = trie.token_start[exits]
@@ -174,6 +180,7 @@ class VocabularyTables:
         row = np.zeros(32 * self.words, np.bool_)
         row[trie.ids[order]] = True
         return LoopSlice(
+            characters,
             np.packbits(row, bitorder="little").view(np.uint32),
             trie.ids[order],
             chars[order],
@@ -212,6 +219,16 @@ class VocabularyTables:
         children = np.arange(branches.first.item(0), branches.first.item(1))
         root[branches.byte[children]] = children
         return branches, root
+
+
+def no_slice(words: int) -> LoopSlice:
+    """A slice of no characters, for masks of so many words."""
+    none, trie = np.zeros(0, np.int32), Trie.build([b""])
+    way = np.zeros((0, DEPTH + 1), np.int32)
+    nowhere = np.full(256, -1, np.int32)
+    start = np.zeros(257, np.int32)
+    row, loop = np.zeros(words, np.uint32), np.zeros(3, np.uint64)
+    return LoopSlice(loop, row, none, none, none, none, none, start, way, branches_of(trie), nowhere)
 
 
 def by_level(trie: Trie | TokenTrie) -> NDArray[np.intp]:

@@ -43,6 +43,7 @@ NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
 class LoopSlice(Arrays):
     """How the tokens of a vocabulary divide at one set of looping characters.
 
+    loop: uint64 [3], the ASCII characters in two words, and the lead bytes, as in Chart.loops
     row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
     exit_node, exit_chars: int32 [m], where a token leaves (a node of Branches) and after how many characters, by byte
     and then characters; exit_reach: int32 [m], the length of the longest token there; exit_start: int32 [257], where
@@ -53,6 +54,7 @@ class LoopSlice(Arrays):
     after each byte, -1 if there is none
     """
 
+    loop: Vector[np.uint64]
     row: Vector[np.uint32]
     ids: Vector[np.int32]
     chars: Vector[np.int32]

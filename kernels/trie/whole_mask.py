@@ -1,8 +1,9 @@
-"""Masks of states in one call: the kernel that finds out that a state's mask is not known yet mostly walks at once.
+"""Masks of states in one call: the kernel that finds out that a state's mask is not known yet mostly makes it at once.
 
 A call of a kernel from Python takes as long as many walks. So there is one for what is usual: `find_mask` looks a state
-up by its signature, and walks at once where no state had that before and there is no shortcut. Where there is one, the
-caller has what it takes, and one more call makes the mask: `mask_beside` or `mask_at_loop`.
+up by its signature, and where no state had that before makes its mask, and that of its usual state if that is not known
+either. It is handed the slice that was used last, since most texts need but one; where another is wanted, or the mask
+of the usual state may be in the table, it says so, and the caller has it.
 
 Kernels answer as kernels/answers.py says.
 """
@@ -16,17 +17,20 @@ from ..chart.interning import HI, LO, WORDS
 from ..chart.layout import ACCEPTING, KEPT, SIGNATURE, STATES, Chart, Graph
 from ..chart.return_sets import signature
 from ..jit.aliases import Bits, Int, Truth, Words
-from ..jit.wide import inner_njit, njit
+from ..jit.wide import inner_njit, njit, shared_njit
 from .branches import Branches
-from .loop_slice import LoopSlice, walk_slice, walk_span
-from .shortcut import BESIDE, HIGH, KIND, LOOP, LOW, NONE, USUAL, find_shortcut
+from .loop_slice import UNSLICEABLE, LoopSlice, walk_slice, walk_span
+from .shortcut import BESIDE, HIGH, KIND, LOOP, LOW, NONE, OF_LEADS, SPANNED, USUAL, find_shortcut
 from .walk import walk, walk_beside
 
-# Further kinds of what `find_mask` found: the mask itself; nothing, since another state had the signature before.
-MADE, MET = 4, 5
-# Where it says that the signature is new and what that of the usual state is, after the fields of a `Shortcut`; how
+# Further kinds of what `find_mask` found: the mask itself; nothing, since another state had the signature before; the
+# masks of the state and of its usual one.
+MADE, MET, BOTH = 4, 5, 6
+# Where it says that the signature is new and what that of the usual state is, after the fields of a `Shortcut`; and
+# whether that is new, too (HAS_MASK: the usual state's mask is written already); and as what a state is walked. How
 # many numbers that makes.
-IS_NEW, OF_USUAL, FOUND = 5, 6, 7
+IS_NEW, OF_USUAL, USUAL_IS_NEW, WALKED, FOUND = 5, 6, 7, 8, 9
+HAS_MASK = 2
 # No loop has so many ASCII characters.
 NO_LOOP = 129
 
@@ -48,16 +52,71 @@ def are_few(low: Int, high: Int, least: Int) -> Truth:
     return count < least
 
 
+@inner_njit
+def has_slice(loop_slice: LoopSlice, found: Bits) -> Truth:
+    """Whether a slice is that of the loop that was found."""
+    loop = loop_slice.loop
+    return loop[0] == found[LOW] and loop[1] == found[HIGH] and loop[2] == found[OF_LEADS]
+
+
+@inner_njit
+def find_kind(graph: Graph, chart: Chart, loop_slice: LoopSlice, state: Int, least: Int, found: Bits) -> Int:
+    """What shortcut there is to the mask of a state, as found[KIND] of `find_mask` says; MADE if it can be made."""
+    kind = find_shortcut(graph, chart, state, found)
+    if kind < 0 or kind == BESIDE:
+        return kind
+    if kind == NONE or are_few(found[LOW], found[HIGH], least):
+        found[WALKED] = NONE
+        return MADE
+    found[WALKED] = kind
+    return MADE if has_slice(loop_slice, found) else kind
+
+
+@shared_njit
+def write_mask(
+    graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, kind: Int, state: Int, ending: Words, out: Words
+) -> Int:
+    """Write the mask of a state to `out`; 0 or a code.
+
+    kind: LOOP or SPANNED, of the slice's characters, or NONE; a loop that turns out not to be uniform is walked as any
+    other state
+    """
+    code = UNSLICEABLE
+    out[:] = 0
+    if kind == LOOP:
+        code = walk_slice(graph, chart, trie, loop_slice, state, out)
+    elif kind == SPANNED:
+        code = walk_span(graph, chart, trie, loop_slice, state, out)
+    if code > 0:
+        if kind != NONE:
+            out[:] = 0
+        code = walk(graph, chart, trie, state, 0, out)
+    if code >= 0:
+        end(chart, state, ending, out)
+    return code
+
+
 @njit
 def find_mask(
-    graph: Graph, chart: Chart, trie: Branches, state: Int, least: Int, ending: Words, found: Bits, out: Words
+    graph: Graph,
+    chart: Chart,
+    trie: Branches,
+    loop_slice: LoopSlice,
+    state: Int,
+    least: Int,
+    ending: Words,
+    found: Bits,
+    out: Words,
 ) -> Int:
     """The signature of a state, or a code; UNREADY for what is none. What is known of its mask, in found[KIND].
 
-    MADE: it is in `out`; MET: look it up by the signature; else what shortcut there is, as `probe` has it
-    least: loops of fewer ASCII characters are walked as any other state; ending: uint32 [words], the tokens that end a
-    text; found: uint64 [FOUND], in which IS_NEW is 0, unless the mask is known not to be there, as of a state that this
-    kernel named
+    MADE: it is in out[0]; BOTH: and that of the usual state in out[1]; MET: look it up by the signature; BESIDE: look
+    that of the usual state up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and
+    found[OF_LEADS]
+    loop_slice: any; least: loops of fewer ASCII characters are walked as any other state
+    ending: uint32 [words], the tokens that end a text; out: uint32 [2, words]
+    found: uint64 [FOUND], in which IS_NEW and USUAL_IS_NEW are 0, unless the mask is known not to be there, as of
+    states that this kernel named
     """
     states = chart.states
     is_given = found[IS_NEW] == 0
@@ -74,29 +133,53 @@ def find_mask(
     if found[IS_NEW] == 0:
         found[KIND] = MET
         return number
-    kind = find_shortcut(graph, chart, state, found)
-    if kind < 0:
-        return kind
-    if kind != NONE and kind != BESIDE and are_few(found[LOW], found[HIGH], least):
-        kind = NONE
-    if kind == BESIDE:
-        usual = signature(graph, chart, found[USUAL])
-        if usual < 0:
-            return usual
-        found[OF_USUAL] = usual
-    if kind == NONE:
-        out[:] = 0
-        code = walk(graph, chart, trie, state, 0, out)
-        if code < 0:
-            return code
-        end(chart, state, ending, out)
-        kind = MADE
+    kind = find_kind(graph, chart, loop_slice, state, least, found)
+    code = min(kind, 0)
+    if kind == MADE:
+        code = write_mask(graph, chart, trie, loop_slice, np.int64(found[WALKED]), state, ending, out[0])
+    elif kind == BESIDE:
+        usual, used = np.int64(found[USUAL]), chart.sizes[WORDS]
+        code = signature(graph, chart, usual)
+        found[OF_USUAL] = max(code, 0)
+        if chart.sizes[WORDS] > used:
+            found[USUAL_IS_NEW] = 1
+        if code >= 0 and found[USUAL_IS_NEW]:
+            kind = make_both(graph, chart, trie, loop_slice, state, usual, least, ending, found, out)
+            code = kind
+    if code < 0:
+        return code
     found[KIND] = kind
     return number
 
 
-@njit
-def mask_beside(
+@inner_njit
+def make_both(
+    graph: Graph,
+    chart: Chart,
+    trie: Branches,
+    loop_slice: LoopSlice,
+    state: Int,
+    usual: Int,
+    least: Int,
+    ending: Words,
+    found: Bits,
+    out: Words,
+) -> Int:
+    """Write the masks of a state and of its usual one to `out`: BOTH; or the kind of the slice wanted, or a code."""
+    if found[USUAL_IS_NEW] != HAS_MASK:
+        kind = find_kind(graph, chart, loop_slice, usual, least, found)
+        if kind != MADE:
+            return kind
+        code = write_mask(graph, chart, trie, loop_slice, np.int64(found[WALKED]), usual, ending, out[1])
+        if code < 0:
+            return code
+        found[USUAL_IS_NEW] = HAS_MASK
+    code = write_beside(graph, chart, trie, state, usual, out[1], ending, out[0])
+    return code if code < 0 else BOTH
+
+
+@inner_njit
+def write_beside(
     graph: Graph, chart: Chart, trie: Branches, state: Int, usual: Int, known: Words, ending: Words, out: Words
 ) -> Int:
     """Write the mask of a state to `out`, from the mask `known` of the state `usual`; 0 or a code."""
@@ -109,21 +192,8 @@ def mask_beside(
 
 
 @njit
-def mask_at_loop(
-    graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, kind: Int, state: Int, ending: Words, out: Words
+def mask_beside(
+    graph: Graph, chart: Chart, trie: Branches, state: Int, usual: Int, known: Words, ending: Words, out: Words
 ) -> Int:
-    """Write the mask of a state that loops or spans to `out`; 0 or a code.
-
-    kind: LOOP or SPANNED; a loop that turns out not to be uniform is walked as any other state
-    """
-    out[:] = 0
-    if kind == LOOP:
-        code = walk_slice(graph, chart, trie, loop_slice, state, out)
-    else:
-        code = walk_span(graph, chart, trie, loop_slice, state, out)
-    if code > 0:
-        out[:] = 0
-        code = walk(graph, chart, trie, state, 0, out)
-    if code >= 0:
-        end(chart, state, ending, out)
-    return code
+    """Write the mask of a state to out[0], from the mask `known` of the state `usual`; 0 or a code."""
+    return write_beside(graph, chart, trie, state, usual, known, ending, out[0])
