@@ -25,6 +25,7 @@ from ..given import MOST_LEFT
 from .mask_table import Cache, Mask
 from .tables import MIN_LOOP, VocabularyTables
 
+_DONE = (MADE, MET, BOTH)
 _ASK_AGAIN = 1  # no code
 
 
@@ -78,7 +79,7 @@ class QuickMasks:
         while True:
             number = call(find_mask, trie, loop_slice, state, least, ending, found, masks)
             kind = view[KIND]
-            if number < 0 or kind == MADE or kind == MET or kind == BOTH:
+            if number < 0 or kind in _DONE:
                 return number
             call = self._automaton.attempt_more
             if kind == BESIDE:
