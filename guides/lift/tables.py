@@ -15,18 +15,18 @@ from ...checks import whole
 from ...kernels.chart.ways import TokenBytes
 from ...kernels.jit.calling import call
 from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate
-from ...kernels.trie.loop_slice import DEPTH, LoopSlice, divide
+from ...kernels.trie.loop_slice import LoopSlice
 from ...kernels.trie.preorder import find_parents, find_reach
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..given import vocabulary_of
 from ..graph.utf8 import TEXT_BYTES
 from ..locks import new_lock
 from .mask_table import Cache, Mask, MaskTable
+from .slices import Slicing
 
 Loop = tuple[int, int, int]
 
 MAX_SLICES = 32
-MAX_LEAVING = 16_384
 MIN_LOOP = 24
 WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
@@ -53,12 +53,12 @@ class VocabularyTables:
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
         self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
-        # How often a loop was walked, until it is divided; None if it is not worth while
-        self._slices: OrderedDict[Loop, LoopSlice | int | None] = OrderedDict()
+        # How often a loop was walked, until it is divided
+        self._slices: OrderedDict[Loop, LoopSlice | int] = OrderedDict()
+        # What the first masks want is made here, where it does not hold up a text.
+        self._slicing = Slicing(self.trie, self.branches, self.branch_numbers, self.parents, self.reach, self.words)
         # The slice that was wanted last, or one of no loop: most texts need but one
-        self.last_slice = no_slice(self.words)
-        # Wanted by the first masks; here they do not hold up a text.
-        _ = self.branches, self.branch_numbers, self.reach
+        self.last_slice = self._slicing.none()
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
@@ -73,8 +73,8 @@ class VocabularyTables:
     def loop_slice(self, loop: Loop, at_once: bool = False) -> LoopSlice | None:
         """How tokens divide at a loop.
 
-        None for a small loop, for one that too many tokens leave, and at the first calls unless wanted `at_once`:
-        dividing takes as long as some walks, and those of loops that only have some ASCII characters are short.
+        None for a small loop, and at the first calls unless wanted `at_once`: dividing takes as long as some walks, and
+        those of loops that only have some ASCII characters are short.
         """
         if loop[0].bit_count() + loop[1].bit_count() < MIN_LOOP:
             return None
@@ -82,7 +82,7 @@ class VocabularyTables:
             known = self._slices.pop(loop, 0)
             if isinstance(known, int):
                 soon = not at_once and known < (WALKS_OF_WIDE if loop[2] else WALKS_OF_NARROW)
-                known = known + 1 if soon else self._divide(loop)
+                known = known + 1 if soon else self._slicing.divided(loop)
             self._slices[loop] = known
             if len(self._slices) > MAX_SLICES:
                 self._slices.popitem(last=False)
@@ -161,74 +161,6 @@ class VocabularyTables:
         places = np.zeros(32 * self.words, np.int32)
         places[self.trie.ids] = np.arange(len(self.trie.ids))
         return places
-
-    def _divide(self, loop: Loop) -> LoopSlice | None:
-        trie = self.trie
-        stay_chars = np.empty(len(trie.byte), np.int32)
-        exit_chars = np.empty(len(trie.byte), np.int32)
-        characters = np.array(loop, np.uint64)
-        divide(trie, characters, stay_chars, exit_chars)
-        exits = np.flatnonzero(exit_chars >= 0)
-        exits = exits[np.lexsort((exit_chars[exits], trie.byte[exits]))]
-        first = trie.token_start[exits]
-        counts = trie.token_start[trie.skip[exits]] - first
-        if counts.sum() > MAX_LEAVING:
-            return None
-        chars = np.repeat(stay_chars, np.diff(trie.token_start))
-        order = np.argsort(chars.astype(np.int16), kind="stable")  # by radix, which is quicker
-        order = order[np.searchsorted(chars[order], 0) :]
-        row = np.zeros(32 * self.words, np.bool_)
-        row[trie.ids[order]] = True
-        return LoopSlice(
-            characters,
-            np.packbits(row, bitorder="little").view(np.uint32),
-            trie.ids[order],
-            chars[order],
-            self.branch_numbers[exits].astype(np.int32),
-            exit_chars[exits],
-            self.reach[exits].astype(np.int32),
-            np.searchsorted(trie.byte[exits], np.arange(257)).astype(np.int32),
-            self._way_to(np.sort(exits)),
-            *self._tails(trie.depth[exits] - 1, first, counts),
-        )
-
-    def _way_to(self, exits: NDArray[np.intp]) -> NDArray[np.int32]:
-        """`LoopSlice.way` for exits in preorder: every node that has an exit at or below it."""
-        trie = self.trie
-        before = np.zeros(len(trie.byte) + 1, np.int32)
-        before[exits + 1] = 1
-        is_exit = before[1:] == 1
-        np.cumsum(before, out=before)
-        on_way = np.flatnonzero(before[trie.skip] > before[:-1])[1:]
-        after = np.searchsorted(on_way, trie.skip[on_way])
-        columns = [self.branch_numbers[on_way], after, is_exit[on_way], trie.byte[on_way], trie.depth[on_way]]
-        return np.stack(columns, axis=1).astype(np.int32)
-
-    def _tails(
-        self, depth: NDArray[np.int32], first: NDArray[np.int32], counts: NDArray[np.int32]
-    ) -> tuple[Branches, NDArray[np.int32]]:
-        """`LoopSlice.tails` and `tail_root`, from where the tokens of each exit are, and how long what they keep."""
-        data, start = self.bytes.data.tobytes(), self.bytes.start
-        begins: NDArray[np.int64] = first - np.cumsum(counts) + counts
-        tokens = self.trie.ids[np.repeat(begins, counts) + np.arange(counts.sum())]
-        leaving = start[tokens] + np.repeat(depth, counts)
-        texts = [data[at:end] for at, end in zip(leaving.tolist(), start[tokens + 1].tolist(), strict=True)]
-        tails = Trie.build(texts)
-        branches = branches_of(tails._replace(ids=tokens[tails.ids]))
-        root = np.full(256, -1, np.int32)
-        children = np.arange(branches.first.item(0), branches.first.item(1))
-        root[branches.byte[children]] = children
-        return branches, root
-
-
-def no_slice(words: int) -> LoopSlice:
-    """A slice of no characters, for masks of so many words."""
-    none, trie = np.zeros(0, np.int32), Trie.build([b""])
-    way = np.zeros((0, DEPTH + 1), np.int32)
-    nowhere = np.full(256, -1, np.int32)
-    start = np.zeros(257, np.int32)
-    row, loop = np.zeros(words, np.uint32), np.zeros(3, np.uint64)
-    return LoopSlice(loop, row, none, none, none, none, none, start, way, branches_of(trie), nowhere)
 
 
 def by_level(trie: Trie | TokenTrie) -> NDArray[np.intp]:

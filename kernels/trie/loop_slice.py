@@ -15,7 +15,6 @@ from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, ROW, ST
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
-    FIRST_LEAD,
     NO_SHIFT,
     PENDING,
     ROOM,
@@ -27,11 +26,10 @@ from ..chart.rows import (
     open_row,
     step,
 )
-from ..jit.aliases import Bits, Int, Ints, Words
+from ..jit.aliases import Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
-from ..utf8 import FIRST_NEXT, utf8_step
-from .branches import OWN, SUBTREE_END, Branches, TokenTrie, refuse
+from .branches import OWN, SUBTREE_END, Branches, refuse
 from .loops import loop_leads, loop_target
 from .walk import leave
 
@@ -49,9 +47,10 @@ class LoopSlice(Arrays):
     and then characters; exit_reach: int32 [m], the length of the longest token there; exit_start: int32 [257], where
     the exits of each byte begin
     way: int32 [k, 5], the nodes on the way to an exit, in preorder: the node of Branches, the place in `way` after its
-    subtree, whether it is an exit, its byte and its depth (here as well, since the trie does not fit the caches)
+    subtree, whether it is an exit, its byte and its depth (here as well, since the trie does not fit the caches).
+    None are listed where there are too many exits
     tails: the trie of what tokens have from the byte on with which they leave; tail_root: int32 [256], its node
-    after each byte, -1 if there is none
+    after each byte, -1 if there is none, or if too many tokens leave by it for that
     """
 
     loop: Vector[np.uint64]
@@ -65,40 +64,6 @@ class LoopSlice(Arrays):
     way: Table[np.int32]
     tails: Branches
     tail_root: Vector[np.int32]
-
-
-@njit
-def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> None:
-    """Mark the trie nodes: stay_chars (int32 [n]) or exit_chars is the characters begun, both -1 where neither.
-
-    loop: uint64 [3], the looping ASCII bytes in two words, and the looping lead bytes, as in Chart.loops. A node stays
-    if the bytes to it stay in the loop; it is an exit if only its last byte leaves, at a character's boundary.
-    """
-    stay_chars[:] = -1
-    exit_chars[:] = -1
-    within = np.zeros(trie.deepest + 1, np.int32)
-    begun = np.zeros(trie.deepest + 1, np.int32)
-    node: Int = 1
-    while node < len(trie.byte):
-        level: Int = trie.depth[node]
-        byte = np.int32(trie.byte[node])
-        place = within[level - 1]
-        after = -1
-        if place > 0:
-            after = utf8_step(place, byte)
-        elif byte < FIRST_NEXT or byte >= FIRST_LEAD:
-            bits = loop[byte >> 6] if byte < FIRST_NEXT else loop[2]
-            if bits >> np.uint64(byte & 63) & np.uint64(1):
-                after = utf8_step(place, byte)
-        if after < 0:
-            if place == 0:
-                exit_chars[node] = begun[level - 1]
-            node = trie.skip[node]
-            continue
-        within[level] = after
-        begun[level] = begun[level - 1] + (1 if place == 0 else 0)
-        stay_chars[node] = begun[level]
-        node += 1
 
 
 @inner_njit
@@ -216,8 +181,6 @@ def walk_slice(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice
     row = fill_row(graph, chart, state)
     if row < 0:
         return row
-    if spend(chart, len(loop_slice.exit_node)) < 0:
-        return EXHAUSTED
     room = np.int64(chart.loops[row, ROOM] >> ROOM_SHIFT)
     rows = np.full(trie.deepest + 1, -1, np.int32)
     rows[0] = row
@@ -228,6 +191,7 @@ def walk_slice(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice
     target = loop_target(chart, rows[settled])
     if target >= 0 and target != state and is_shift(graph, chart, state, target) != SHIFTED:
         return UNSLICEABLE
+    full = DEAD
     if room < trie.deepest:
         full = row_at(graph, chart, rows, state, room, room, settled)
         if full < DEAD:
@@ -235,22 +199,56 @@ def walk_slice(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice
         if full == DEAD or goes_on(chart, row, full):
             return UNSLICEABLE
     for byte in range(256):
-        first, end = loop_slice.exit_start[byte], loop_slice.exit_start[byte + 1]
-        if first == end:
-            continue
         common = chart.rows[rows[settled], byte]
-        if common >= 0:
-            code = leave(graph, chart, loop_slice.tails, loop_slice.tail_root[byte], common, out)
-            if code < 0:
-                return code
-        if settled == 0 and room >= trie.deepest:
+        if common < 0 and not leaves_elsewhere(chart, rows, settled, full, byte):
             continue
-        for at in range(first, end):
-            place = loop_slice.exit_chars[at]
-            if place >= settled and loop_slice.exit_reach[at] <= room:
-                continue
-            node = loop_slice.exit_node[at]
-            if common >= 0:
+        code = walk_exits(graph, chart, trie, loop_slice, rows, state, byte, room, settled, out)
+        if code < 0:
+            return UNSLICEABLE if code == DEAD else code
+    stay(loop_slice, room, out)
+    return 0
+
+
+@inner_njit
+def leaves_elsewhere(chart: Chart, rows: Ints, settled: Int, full: Int, byte: Int) -> bool:
+    """Whether a byte leads on from a row before rows[settled], or from that of a full loop, if there is one."""
+    if full >= 0 and chart.rows[full, byte] >= 0:
+        return True
+    for place in range(settled):  # noqa: SIM110
+        if chart.rows[rows[place], byte] >= 0:
+            return True
+    return False
+
+
+@inner_njit
+def walk_exits(
+    graph: Graph,
+    chart: Chart,
+    trie: Branches,
+    loop_slice: LoopSlice,
+    rows: Ints,
+    state: Int,
+    byte: Int,
+    room: Int,
+    settled: Int,
+    out: Words,
+) -> Int:
+    """Allow what leaves a loop by a byte, as `walk_slice` says; 0, DEAD where the loop is not uniform, or a code."""
+    first, end = loop_slice.exit_start[byte], loop_slice.exit_start[byte + 1]
+    root, common = loop_slice.tail_root[byte], chart.rows[rows[settled], byte]
+    if first == end:
+        return 0
+    if spend(chart, end - first) < 0:
+        return EXHAUSTED
+    together = common >= 0 and root >= 0
+    if together:
+        code = leave(graph, chart, loop_slice.tails, root, common, out)
+        if code < 0 or (settled == 0 and room >= trie.deepest):
+            return min(code, 0)
+    for at in range(first, end):
+        node, place, after = loop_slice.exit_node[at], loop_slice.exit_chars[at], common
+        if place < settled or loop_slice.exit_reach[at] > room:
+            if together:
                 refuse(trie, trie.tokens[node, OWN], trie.tokens[node, SUBTREE_END], out)
             if place > room:
                 continue
@@ -258,13 +256,14 @@ def walk_slice(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice
             if place > settled:
                 there = row_at(graph, chart, rows, state, place, room, settled)
                 if there < 0:
-                    return UNSLICEABLE if there == DEAD else there
+                    return there
             after = chart.rows[there, byte]
-            if after >= 0:
-                code = leave(graph, chart, trie, node, after, out)
-                if code < 0:
-                    return code
-    stay(loop_slice, room, out)
+        elif together:
+            continue
+        if after >= 0:
+            code = leave(graph, chart, trie, node, after, out)
+            if code < 0:
+                return code
     return 0
 
 
@@ -320,12 +319,14 @@ def majorities(way: Ints, afters: Ints) -> Ints:
 
 @njit
 def walk_span(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
-    """The mask of a state from which every text of the slice's characters can be read; 0 or a code.
+    """The mask of a state from which every text of the slice's characters can be read; 0, UNSLICEABLE, or a code.
 
     The tails of all exits with one byte are walked together, for the state that most of them lead to; then those
     of the others by themselves.
     """
     way = loop_slice.way
+    if len(way) == 0 and len(loop_slice.exit_node) > 0:
+        return UNSLICEABLE
     if spend(chart, len(way)) < 0:
         return EXHAUSTED
     afters = np.full(len(way), DEAD, np.int32)
@@ -334,6 +335,8 @@ def walk_span(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice,
         return missing
     common = majorities(way, afters)
     for byte in range(256):
+        if loop_slice.tail_root[byte] < 0:
+            common[byte] = DEAD
         if common[byte] >= 0:
             code = leave(graph, chart, loop_slice.tails, loop_slice.tail_root[byte], common[byte], out)
             missing = min(missing, code)
