@@ -7,7 +7,7 @@ TrellmError                     catch this for all of them
 │   ├── PatternError            a regular expression
 │   └── GrammarError            a grammar
 ├── SchemaError                 a JSON Schema; has the JSON pointer
-├── LimitError                  a constraint larger than a limit; names the option that raises it
+├── LimitError                  a constraint larger than a limit; names the option that raises it, has a pointer
 ├── Cancelled                   a call that another thread stopped
 ├── StateError                  a number that names no state of the guide it was given to
 ├── LanguageError               a language that has no text, or none that the vocabulary can spell
@@ -96,7 +96,28 @@ class SchemaError(TrellmError, ValueError):
 
 
 class LimitError(TrellmError):
-    """A constraint larger than a limit allows; the message names the limit and the option that raises it."""
+    """A constraint larger than a limit allows; the message names the limit and the option that raises it.
+
+    `pointer` is the JSON pointer of the part of a JSON Schema that is too large, as a fragment (`#/properties/a`): of
+    what the schema takes in all, such as its work, the part that was looked at when it was too much. None where that
+    is not known, and of other constraints.
+    """
+
+    def __init__(self, reason: str, pointer: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.pointer: str | None = None
+        if pointer is not None:
+            self.locate(pointer)
+
+    def locate(self, pointer: str) -> None:
+        """Say where it is; what is known already stays, as that is the innermost place."""
+        if self.pointer is None:
+            self.pointer = pointer
+            self.args = (f"{self.reason} (at {pointer})",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.pointer)
 
 
 class Cancelled(TrellmError):  # noqa: N818

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..checks import one_of, switch
 from ..errors import GrammarError, OptionError
@@ -36,6 +36,19 @@ from .quoting.source import Span
 Syntax = Literal["lark", "gbnf"]
 
 _SYNTAXES = ("lark", "gbnf")
+
+
+class _Rule(NamedTuple):
+    """A rule that the grammar's author wrote."""
+
+    known_as: str
+
+    def name(self) -> str:
+        """Its name, as the grammar has it."""
+        return render_name(self.known_as)
+
+    def pointer(self) -> None:
+        """No place in a schema."""
 
 
 class CFGGuide(LiftedGuide, Drawable):
@@ -152,7 +165,7 @@ def graph_of(grammar: Grammar, graph: Graph | None = None, *, marked: bool = Fal
         if name not in starts:
             starts[name] = start = graph.lazy(lambda _: define(name), lambda: shortest()[name])
             if name in written or name in quotes:
-                graph.names[start] = lambda: render_name(name)
+                graph.names[start] = _Rule(name)
         return starts[name]
 
     around = sum(map(len, marks(0))) if marked else 0

@@ -274,8 +274,8 @@ def _enforceable(
             schema = CompiledSchema(value, dict(resources), options, contexts=quotes)
             schema.check_has_instance()
             return Enforced(schema, check(schema, form), left_out, given, options.formats)
-        except SchemaError as error:
-            pointer = separable(error.pointer) if unenforced == "allow" else None
+        except (SchemaError, LimitError) as error:
+            pointer = separable(error.pointer or "") if unenforced == "allow" else None
             left = None if pointer is None else without(_loaded((value, {}))[0], pointer)
             if pointer is None or left is None or len(left_out) == MOST_LEFT_OUT:
                 raise

@@ -114,6 +114,8 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
     said = _told(error)
     if isinstance(error, SchemaError):
         return ApiError(said, place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
+    if isinstance(error, LimitError) and place and error.pointer is not None:
+        return ApiError(said, place, code="constraint_too_large", pointer=error.pointer.lstrip("#"))
     if isinstance(error, TextSyntaxError):
         code = "invalid_regex" if isinstance(error, PatternError) else "invalid_grammar"
         code = code if isinstance(error, PatternError | GrammarError) else "invalid_constraint"

@@ -244,6 +244,16 @@ class TestSchemas:
         assert main(["explain", "--schema", str(file), "--limit", "1"]) == 0
         assert capsys.readouterr().out.endswith("and 1 more of their parts\n")
 
+    def test_what_is_too_large_is_told_with_its_place(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        lists = {"uniqueItems": True, "items": {"type": "number"}, "minItems": 101}
+        file = tmp_path / "schema.json"
+        file.write_text(json.dumps({"properties": {"a": lists}}))
+        assert "(at #/properties/a/uniqueItems)" in refused(capsys, "check", "--schema", str(file), "-t", "1")
+        branches = [{"prefixItems": [True] * count} for count in range(1, 20)]
+        file.write_text(json.dumps({"items": {"unevaluatedItems": False, "anyOf": branches}}))
+        assert "(at #/items)" in refused(capsys, "explain", "--schema", str(file))
+        assert "(at #/items)" in refused(capsys, "explain", "--schema", str(file), "--keywords")
+
     def test_generate(self, schema: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["generate", "-m", model, "-p", "On ", "--whitespace", "compact", "--max-tokens", "12"]
         assert main([*command, "--schema", schema]) == 0

@@ -62,12 +62,12 @@ class _Reader:
         todo: list[Site] = [(rule, origin)]
         for rule, origin in todo:
             if rule in self._graph.names:
-                found[self._graph.names[rule]()] = None
+                found[self._graph.names[rule].name()] = None
             elif origin != ROOT:
                 for target, outer in self._callers(rule, origin):
                     named = [callee for callee in self._called_before(target) if callee in self._graph.names]
                     for callee in named:
-                        found[self._graph.names[callee]()] = None
+                        found[self._graph.names[callee].name()] = None
                     site = (int(self._nodes[target, RULE]), outer)
                     if not named and site not in todo:
                         todo.append(site)

@@ -32,7 +32,7 @@ from ...kernels.chart.sets import BITS
 from ...kernels.jit.calling import call
 from .array_graph import ArrayGraph, Link
 from .fragment import Fragment
-from .later import Later
+from .later import Later, Named
 
 Edge = tuple[int, int, int]
 
@@ -46,10 +46,11 @@ class Graph(ArrayGraph):
         self._lazy: list[int] = []
         self._also: list[int] = []
         self._terminals: list[tuple[int, int, str]] = []
+        self._outer: dict[int, int] = {}  # the rules that were current where others were begun
 
     @property
-    def names(self) -> dict[int, Callable[[], str]]:
-        """What the rules that people know are called, by start node; asked for only when a state is described."""
+    def names(self) -> dict[int, Named]:
+        """What people know rules by, by start node; asked for only when a state is described, or one is too large."""
         return self._later.names
 
     def define(self, node: int, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
@@ -113,7 +114,9 @@ class Graph(ArrayGraph):
     def new_rule(self) -> Generator[int]:
         """A rule to be built inside the block, beside the current one; gives its start node."""
         outer = self.rule, self.counter
-        yield self.begin_rule()
+        start = self.begin_rule()
+        self._outer[start] = outer[0]
+        yield start
         self.rule, self.counter = outer
 
     def name_nodes(self, first: int, name: str) -> None:
@@ -194,7 +197,7 @@ class Graph(ArrayGraph):
 
         So are those that whoever comes to these comes to before a byte is read: a closure that asked for them one
         after the other would begin as often. Nodes that are defined are passed over. After an exception the graph is
-        of no use any more.
+        of no use any more. LimitError says where, if that is known.
         """
         outer = self.rule, self.counter
         expanders = self._later.expanders
@@ -205,13 +208,26 @@ class Graph(ArrayGraph):
                     continue
                 self.rule = self._nodes.flat[8 * node + RULE]
                 self.counter = self._nodes.flat[8 * node + COUNTER]
-                expanders[node](node)
+                try:
+                    expanders[node](node)
+                except LimitError as error:
+                    self._locate(error, node)
+                    raise
                 del expanders[node]
                 self._nodes.flat[8 * node + FLAGS] |= LOOKED
                 wanted += self._also
                 self._also.clear()
             wanted = self._ahead(wanted)
         self.rule, self.counter = outer
+
+    def _locate(self, error: LimitError, node: int) -> None:
+        """Say in an error at a node where its rule is, or that around it."""
+        rule: int | None = int(self._nodes.flat[8 * node + RULE])
+        while rule is not None and rule not in self.names:
+            rule = self._outer.get(rule)
+        pointer = None if rule is None else self.names[rule].pointer()
+        if pointer is not None:
+            error.locate(pointer)
 
     def expand_too(self, node: int) -> None:
         """Asked for by an expander: a lazy node that whoever comes to its own will come to soon."""
@@ -226,14 +242,18 @@ class Graph(ArrayGraph):
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
         """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, with all bits of their
-        set and without, and up to which node."""
+        set and without, and up to which node. LimitError says where, if that is known."""
         later = self._later
         found: list[tuple[int, int, int, int]] = []
         for at in range(bisect_left(self._lazy, first), bisect_left(self._lazy, last)):
             node = self._lazy[at]
             promise = later.promises[node]
             if not isinstance(promise, int):
-                promise = later.promises[node] = promise()
+                try:
+                    promise = later.promises[node] = promise()
+                except LimitError as error:
+                    self._locate(error, node)
+                    raise
             found.append((node, promise, later.lacking.get(node, promise), later.targets.get(node, -1)))
         return found
 

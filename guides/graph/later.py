@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Named(Protocol):
+    """What people know a rule by."""
+
+    def name(self) -> str:
+        """What it is called when a state is described."""
+        ...
+
+    def pointer(self) -> str | None:
+        """The JSON pointer of the part of a schema that it is of; None of other constraints."""
+        ...
 
 
 class Later:
@@ -18,4 +31,4 @@ class Later:
         self.targets: dict[int, int] = {}
         self.lacking: dict[int, int] = {}
         self.weights: list[Callable[[], list[int]]] = []
-        self.names: dict[int, Callable[[], str]] = {}
+        self.names: dict[int, Named] = {}

@@ -62,12 +62,20 @@ def _status(place: Subschema, key: str, formats: bool) -> Status:
 def separable(pointer: str) -> str | None:
     """The pointer of what is to be left out in place of a keyword that cannot be enforced; None if nothing may be."""
     keys = pointer.split("/")
-    if keys[0] != "#" or keys[-1] not in SEPARABLE:
+    words = _keywords(keys)
+    if keys[0] != "#" or len(keys) - 1 not in words or keys[-1] not in SEPARABLE:
         return None
+    turned = next((index for index in words if keys[index] in TURNED), len(keys) - 1)
+    return "/".join(keys[: turned + 1])
+
+
+def _keywords(keys: list[str]) -> list[int]:
+    """The steps of a JSON pointer that are no members' names, such as `not` of `#/properties/not`."""
+    found: list[int] = []
     for index in range(1, len(keys)):
-        if keys[index] in TURNED and keys[index - 1] not in NAMED:
-            return "/".join(keys[: index + 1])
-    return pointer
+        if not found or found[-1] != index - 1 or keys[index - 1] not in NAMED:
+            found.append(index)
+    return found
 
 
 def without(value: Any, pointer: str) -> Any:

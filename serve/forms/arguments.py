@@ -205,11 +205,12 @@ def _json_guide(
             return _json_guide(tool, _without_unique(schema), vocabulary, limits, plain, path)
         check_guide(guide)
         return guide
-    except SchemaError as error:
-        at = error.pointer.removeprefix("#/") if error.pointer.startswith("#") and not path else path
+    except (SchemaError, LimitError) as error:
+        pointer = error.pointer or ""
+        at = pointer.removeprefix("#/") if pointer.startswith("#") and not path else path
         where = "/".join(part for part in (tool.pointer, at.strip("#")) if part)
         raise ToolError(error.reason, where) from error
-    except (LimitError, LanguageError, OptionError) as error:
+    except (LanguageError, OptionError) as error:
         raise ToolError(str(error), f"{tool.pointer}/{path}".rstrip("/")) from error
 
 

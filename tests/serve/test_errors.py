@@ -199,6 +199,19 @@ def test_what_only_callers_of_python_can_set_is_not_named(server: Running) -> No
     assert answer.status_code == 400 and "put what it refers to under $defs" in said and "resources=" not in said
 
 
+def test_a_schema_that_is_too_large_is_told_with_its_place(server: Running) -> None:
+    schema = {"properties": {"a": {"uniqueItems": True, "items": {"type": "number"}, "minItems": 101}}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    answer = server.post(CHAT, {"model": "small", "messages": HELLO, "response_format": wanted})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "constraint_too_large")
+    assert error["param"] == "response_format.json_schema.schema"
+    assert error["pointer"] == "/response_format/json_schema/schema/properties/a/uniqueItems"
+    tool = {"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}
+    answer = server.post(CHAT, {"model": "small", "messages": HELLO, "tools": [tool], "tool_choice": "required"})
+    assert answer.status_code == 400 and answer.json()["error"]["pointer"].endswith("/properties/a/uniqueItems")
+
+
 def test_limits_are_named_as_the_server_has_them() -> None:
     with pytest.raises(LimitError) as refused:
         RegexGuide("(a|b){1,900}" * 3, Vocabulary.from_bytes(), limits=Limits(work=1000))

@@ -102,6 +102,10 @@ class Formulas:
         first = self._place.get(formula)
         return [] if first is None else [first, *self._further.get(formula, ())]
 
+    def is_placed(self, formula: Formula) -> bool:
+        """Whether a formula itself stands somewhere in the schema, and not only its parts."""
+        return formula.kind == "schema" or formula in self._place
+
     def pointer_of(self, formula: Formula) -> str:
         """The JSON pointer of the first place that a formula or part of it stands at."""
         waiting = [formula]

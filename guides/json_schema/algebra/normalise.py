@@ -82,7 +82,7 @@ class Normaliser:
         """The normal form; alternatives without an instance may be left in it.
 
         Raises SchemaError for a reference loop without progress, LimitError where too many alternatives
-        or nested combinators arise.
+        or nested combinators arise; both with the place.
         """
         known = self._known.get(formula)
         if known is not None:
@@ -110,6 +110,9 @@ class Normaliser:
                     raise self._loop(formula) from None
                 waiting[error.args[0]] = None
                 continue
+            except LimitError as error:
+                error.locate(self.formulas.pointer_of(last))
+                raise
             del waiting[last]
             if not waiting:
                 return result
@@ -119,6 +122,10 @@ class Normaliser:
         self._busy[formula] = None
         try:
             result = self._work_out(formula)
+        except LimitError as error:
+            if self.formulas.is_placed(formula):
+                error.locate(self.formulas.pointer_of(formula))
+            raise
         finally:
             del self._busy[formula]
         self._known[formula] = result
@@ -212,6 +219,13 @@ class Normaliser:
 
     def _read(self, formula: Formula) -> Formula:
         place = self.place(formula)
+        try:
+            return self._read_at(place)
+        except LimitError as error:
+            error.locate(place.schema.pointer)
+            raise
+
+    def _read_at(self, place: translate.ScopedSchema) -> Formula:
         if place.schema.resource.dialect.ref_alone and place.has("$ref"):
             return self.formulas.all_of(translate.references(place))
         if place.has("unevaluatedItems") or place.has("unevaluatedProperties"):

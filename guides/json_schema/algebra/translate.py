@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal, NamedTuple
 
+from ....errors import LimitError
 from ...limits import spend
 from ..read.dialects import TYPES, exact, is_array, is_number, only_strings, type_of
 from ..read.documents import Documents
@@ -81,13 +82,17 @@ class ScopedSchema(NamedTuple):
         return self.enter(self.documents.at(schema)) if schema else EVERYTHING
 
     def enter(self, place: Subschema | bool) -> Formula:
-        """The formula of a schema that is entered from here."""
+        """The formula of a schema that is entered from here. LimitError says where."""
         if isinstance(place, bool):
             return EVERYTHING if place else NOTHING
         scope = self._scope_in(place)
         found = self.formulas.entered(place, scope)
         if found is None:
-            found = _read(self._at(place, scope))
+            try:
+                found = _read(self._at(place, scope))
+            except LimitError as error:
+                error.locate(place.pointer)
+                raise
             self.formulas.enter(place, scope, found)
         return found
 

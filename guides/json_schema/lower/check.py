@@ -55,20 +55,17 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
     seen = set(todo)
     while todo and len(seen) < MAX_CHECKED:
         formula = todo.pop()
-        normal = schema.cases(formula)
-        for case in normal.strings:
-            _check_strings(strings, case)
-        for array in normal.arrays:
-            watch = _check_unique(schema, array, formula, watch)
-            negated += _negated(schema, array)
-        for object_ in normal.objects:
-            watch = _check_names(schema, object_, strings, formula, watch)
-        for number in normal.numbers:
-            _check_multiples(schema, number, formula, form)
-        for part in _parts(schema, normal, strings):
-            if part not in seen and not (part.kind == "schema" and id(part.subject[0].value) not in looked_into):
-                seen.add(part)
-                todo.append(part)
+        try:
+            normal = schema.cases(formula)
+            watch = _check_cases(schema, normal, strings, form, formula, watch)
+            negated += (part for array in normal.arrays for part in _negated(schema, array))
+            for part in _parts(schema, normal, strings):
+                if part not in seen and not (part.kind == "schema" and id(part.subject[0].value) not in looked_into):
+                    seen.add(part)
+                    todo.append(part)
+        except LimitError as error:
+            error.locate(schema.formulas.pointer_of(formula))
+            raise
     if schema.mentions(frozenset(("uniqueItems",))):
         watch = watch._replace(items=True, repeating=True) if todo else watch
         _check_equal(schema, strings, negated, seen)
@@ -81,6 +78,20 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
                 "uniqueItems over many values cannot be enforced where another alternative allows equal items",
                 schema.formulas.pointer_of(found),
             )
+    return watch
+
+
+def _check_cases(
+    schema: CompiledSchema, normal: Normal, strings: StringLowering, form: Form, formula: Formula, watch: Watch
+) -> Watch:
+    """Check the alternatives of one formula; what is to be watched so far, with them."""
+    _check_texts(schema, strings, normal, formula)
+    for array in normal.arrays:
+        watch = _check_unique(schema, array, formula, watch)
+    for object_ in normal.objects:
+        watch = _check_names(schema, object_, strings, formula, watch)
+    for number in normal.numbers:
+        _check_multiples(schema, number, formula, form)
     return watch
 
 
@@ -103,11 +114,15 @@ def _check_equal(schema: CompiledSchema, strings: StringLowering, formulas: list
         if formula in seen:
             continue
         seen.add(formula)
-        normal = schema.cases(formula)
-        for array in normal.arrays:
-            _refuse_equal(schema, array, formula)
-            formulas += _negated(schema, array)
-        formulas += _parts(schema, normal, strings)
+        try:
+            normal = schema.cases(formula)
+            for array in normal.arrays:
+                _refuse_equal(schema, array, formula)
+                formulas += _negated(schema, array)
+            formulas += _parts(schema, normal, strings)
+        except LimitError as error:
+            error.locate(schema.formulas.pointer_of(formula))
+            raise
 
 
 def _refuse_equal(schema: CompiledSchema, array: Array, formula: Formula) -> None:
@@ -149,6 +164,16 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
                 yield rule.formula
 
 
+def _check_texts(schema: CompiledSchema, strings: StringLowering, normal: Normal, formula: Formula) -> None:
+    """Raise LimitError, with the place of a pattern, for strings under conditions that are too many."""
+    try:
+        for case in normal.strings:
+            _check_strings(strings, case)
+    except LimitError as error:
+        error.locate(schema.formulas.keyword_of(formula, "pattern"))
+        raise
+
+
 def _check_strings(strings: StringLowering, case: String) -> None:
     """Raise LimitError for strings under conditions that are too many.
 
@@ -177,7 +202,12 @@ def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch:
     _refuse_equal(schema, array, formula)
     if not is_watched(schema, array):
         return watch
-    check_watched(schema, array, formula, schema.formulas.keyword_of(formula, "uniqueItems"))
+    pointer = schema.formulas.keyword_of(formula, "uniqueItems")
+    try:
+        check_watched(schema, array, formula, pointer)
+    except LimitError as error:
+        error.locate(pointer)
+        raise
     return watch._replace(items=True, repeating=watch.repeating or array.min_items > 1)
 
 

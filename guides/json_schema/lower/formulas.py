@@ -94,7 +94,7 @@ class FormulaLowering:
         if rule is None:
             lazy = kind(self, formula, depth)
             rule = known[formula, depth] = self.graph.lazy(lazy.define, lazy.promise)
-            self.graph.names[rule] = lazy.name
+            self.graph.names[rule] = lazy
         return rule
 
     def shortest(self, formula: Formula, depth: int = 0) -> int:
@@ -257,6 +257,10 @@ class LazyValue:
     def name(self) -> str:
         """What people know the rule by."""
         return self._lowering.schema.formulas.place_of(self._formula)
+
+    def pointer(self) -> str:
+        """Where the formula stands in the schema."""
+        return self._lowering.schema.formulas.pointer_of(self._formula)
 
 
 class LazyMember(LazyValue):

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag
 
 from ....checks import brief
-from ....errors import LanguageError, OptionError, SchemaError
+from ....errors import LanguageError, LimitError, OptionError, SchemaError
 from ...limits import spend
 from ...quoting.quotation import Quote
 from . import metaschemas
@@ -181,34 +181,40 @@ class Documents:
         waiting = [root]
         while waiting:
             place = waiting.pop()
-            value = place.value
-            if id(value) in self._places:
-                self._repeated.append(place)
+            try:
+                self._scan_one(place, waiting)
+            except LimitError as error:
+                error.locate(place.pointer)
+                raise
+
+    def _scan_one(self, place: Subschema, waiting: list[Subschema]) -> None:
+        value = place.value
+        if id(value) in self._places:
+            self._repeated.append(place)
+            return
+        self._places[id(value)] = place
+        if "$schema" in value or place.resource.dialect.id_keyword in value or "$id" in value:
+            self._enter_resource(place)
+        keywords = place.resource.dialect.keywords
+        if "$ref" in value and place.resource.dialect.ref_alone:
+            keywords = {key: keywords[key] for key in ("$ref", "definitions")}
+        elif "$anchor" in value or "$dynamicAnchor" in value or "$recursiveAnchor" in value:
+            self._enter_anchors(place)
+        spend(100 + 30 * len(value))
+        for key, content in value.items():
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise place.error(f"the names of keywords are strings, not {show(key)}")
+            rule = keywords.get(key)
+            if rule is None:
                 continue
-            self._places[id(value)] = place
-            keywords = place.resource.dialect.keywords
-            if "$schema" in value or place.resource.dialect.id_keyword in value or "$id" in value:
-                self._enter_resource(place)
-                keywords = place.resource.dialect.keywords
-            if "$ref" in value and place.resource.dialect.ref_alone:
-                keywords = {key: keywords[key] for key in ("$ref", "definitions")}
-            elif "$anchor" in value or "$dynamicAnchor" in value or "$recursiveAnchor" in value:
-                self._enter_anchors(place)
-            spend(100 + 30 * len(value))
-            for key, content in value.items():
-                if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    raise place.error(f"the names of keywords are strings, not {show(key)}")
-                rule = keywords.get(key)
-                if rule is None:
-                    continue
-                if rule.kind == "plain":
-                    expected = rule.check(content)
-                    if expected is not None:
-                        raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
-                    if key == "pattern":
-                        self._check(place, content, key)
-                else:
-                    self._enter(place, key, rule, content, waiting)
+            if rule.kind == "plain":
+                expected = rule.check(content)
+                if expected is not None:
+                    raise place.error(f"{key} is to be {expected}, not {show(content)}", key)
+                if key == "pattern":
+                    self._check(place, content, key)
+            else:
+                self._enter(place, key, rule, content, waiting)
 
     def _enter(self, place: Subschema, key: str, rule: Keyword, content: Any, waiting: list[Subschema]) -> None:
         kind = rule.kind
@@ -245,9 +251,13 @@ class Documents:
             self._references.append((place, key))
 
     def _check(self, place: Subschema, pattern: str, *keys: str) -> None:
-        reason = self._check_pattern(pattern)
-        if reason is not None:
-            raise place.error(f"the pattern {show(pattern)} cannot be used: {reason}", *keys)
+        try:
+            if (reason := self._check_pattern(pattern)) is None:
+                return
+        except LimitError as error:
+            error.locate(place.pointer_to(*keys))
+            raise
+        raise place.error(f"the pattern {show(pattern)} cannot be used: {reason}", *keys)
 
     def _enter_schema(
         self, place: Subschema, keys: tuple[str | int, ...], schema: Any, waiting: list[Subschema]

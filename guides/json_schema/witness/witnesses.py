@@ -12,6 +12,7 @@ from dataclasses import replace
 from operator import is_
 from typing import Any
 
+from ....errors import LimitError
 from ...limits import spend
 from ..algebra import numbers, objects
 from ..algebra.cases import Array, Normal, Object, String
@@ -74,7 +75,11 @@ class Witnesses:
                 return NO_INSTANCE
 
             spend(1000)
-            witness = self._of_normal(self.normaliser.normal(formula), ask)
+            try:
+                witness = self._of_normal(self.normaliser.normal(formula), ask)
+            except LimitError as error:
+                error.locate(self.normaliser.formulas.pointer_of(formula))
+                raise
             if witness is not NO_INSTANCE:
                 self._known[formula] = witness
                 waiting.extend(dependents.pop(formula, ()))
@@ -86,17 +91,24 @@ class Witnesses:
         """The normal form without the alternatives that have no instance."""
         known = self._cases.get(formula)
         if known is None:
-            normal = self.normaliser.normal(formula)
-            spread = self._spread(normal.objects)
-            strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
-            arrays = tuple(case for case in normal.arrays if self.has_array(case))
-            objects = tuple(case for case in spread if self.has_object(case))
-            kept = (*strings, *arrays, *objects)
-            before = (*normal.strings, *normal.arrays, *normal.objects)
-            if len(kept) != len(before) or not all(map(is_, kept, before)):
-                normal = replace(normal, strings=strings, arrays=arrays, objects=objects)
-            known = self._cases[formula] = normal
+            try:
+                known = self._cases[formula] = self._left(self.normaliser.normal(formula))
+            except LimitError as error:
+                error.locate(self.normaliser.formulas.pointer_of(formula))
+                raise
         return known
+
+    def _left(self, normal: Normal) -> Normal:
+        """A normal form without the alternatives that have no instance."""
+        spread = self._spread(normal.objects)
+        strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
+        arrays = tuple(case for case in normal.arrays if self.has_array(case))
+        objects = tuple(case for case in spread if self.has_object(case))
+        kept = (*strings, *arrays, *objects)
+        before = (*normal.strings, *normal.arrays, *normal.objects)
+        if len(kept) == len(before) and all(map(is_, kept, before)):
+            return normal
+        return replace(normal, strings=strings, arrays=arrays, objects=objects)
 
     def _spread(self, cases: tuple[Object, ...]) -> Iterator[Object]:
         """The alternatives of objects that tell what they must have; groups are kept where names tell them apart."""
