@@ -231,6 +231,7 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
             remembers_names=found.watch.names,
             canonical=form.escapes == "canonical",
             by_bytes=by_bytes,
+            told_by_byte=found.watch.told_by_byte,
         )
 
     @property

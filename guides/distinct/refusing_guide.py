@@ -40,11 +40,9 @@ FEW = 4000
 class RefusingGuide(RememberingGuide):
     """The masks of a `DistinctGuide`: those of the chart, without the tokens that must not come."""
 
-    def watch(
-        self, items: set[int], names: set[int], *, remembers_names: bool, canonical: bool, by_bytes: bool
-    ) -> None:
+    def watch(self, items: set[int], names: set[int], **told: bool) -> None:
         """As `RememberingGuide.watch`."""
-        super().watch(items, names, remembers_names=remembers_names, canonical=canonical, by_bytes=by_bytes)
+        super().watch(items, names, **told)
         # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
         self._lacking: dict[tuple[int, Refused], int] = {}
         self._own_keys = count(NO_SIGNATURE - 1, -1)

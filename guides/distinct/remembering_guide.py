@@ -5,12 +5,11 @@ from __future__ import annotations
 from ...errors import LimitError, SchemaError
 from ...gc_pause import paused
 from ...kernels.answers import DEAD
-from ...kernels.chart.interning import HI, LO
-from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
 from ...kernels.distinct.layout import FIRST_FLAT
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
+from .beginnings import Beginnings
 from .effects import Effects
 from .flat import Flat
 from .frames import Trail
@@ -35,7 +34,14 @@ class RememberingGuide(LiftedGuide):
     refuses_goals = "it remembers what has been written and must differ, items or names, too many states"
 
     def watch(
-        self, items: set[int], names: set[int], *, remembers_names: bool, canonical: bool, by_bytes: bool
+        self,
+        items: set[int],
+        names: set[int],
+        *,
+        remembers_names: bool,
+        canonical: bool,
+        by_bytes: bool,
+        told_by_byte: bool = False,
     ) -> None:
         """Begin to remember; before the first use.
 
@@ -43,6 +49,7 @@ class RememberingGuide(LiftedGuide):
         there once only, also those that are made later
         remembers_names: whether there may be any of the latter; canonical: whether every string has one spelling
         by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
+        told_by_byte: whether the first byte of the first item tells an array to be watched from others
         Raises SchemaError where the vocabulary has no tokens for some bytes.
         """
         if not self._tables.spells_all_bytes:
@@ -51,12 +58,12 @@ class RememberingGuide(LiftedGuide):
                 "vocabulary with tokens for all single bytes",
                 "#",
             )
-        self._marks = items
-        self._name_marks = names
+        self._items = Beginnings(self._automaton, items, by_byte=told_by_byte)
+        self._names = Beginnings(self._automaton, names)
         self._heads = Heads.of(self.vocabulary)
         self._twins = self._heads.twins
         self._trails = Trails(self._heads, canonical=canonical, with_names=remembers_names)
-        self._ways = Ways(self._automaton, self._trails, self._differs, self._closing)
+        self._ways = Ways(self._automaton, self._trails, self._items.begins, self._closing)
         self._chart_steps = Steps(self._automaton, self._tables.bytes, self._prepare)
         self._effects = Effects(
             self._automaton, self._trails, self._ways, self._heads, self.vocabulary, self._chart_steps
@@ -71,8 +78,6 @@ class RememberingGuide(LiftedGuide):
         )
         self._given: list[Trail] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
-        self._begins: dict[int, bool] = {}
-        self._names_begin: dict[int, bool] = {}
 
     def _place(self, state: int) -> Place:
         """The chart's state and the trail of a state. Raises StateError."""
@@ -149,25 +154,11 @@ class RememberingGuide(LiftedGuide):
 
     def _differs(self, state: int) -> bool:
         """Whether an item of a watched array may begin in a state of the chart."""
-        return self._returns_to(self._marks, state, self._begins)
+        return self._items.may_be(state)
 
     def _must_differ(self, state: int) -> bool:
         """Whether a name that must be there once only may begin in a state of the chart."""
-        return self._trails.with_names and self._returns_to(self._name_marks, state, self._names_begin)
-
-    def _returns_to(self, marks: set[int], state: int, noted: dict[int, bool]) -> bool:
-        """Whether a rule that is called in a state of the chart returns to one of some nodes."""
-        known = noted.get(state)
-        if known is None:
-            if len(noted) >= MAX_STEPS:
-                noted.clear()
-            state = self._automaton.ready(state)
-            chart = self._automaton.chart
-            return_set = chart.words.item(chart.states.item(state, LO) + OWN_RETURN_SET)
-            first, last = chart.return_sets.item(return_set, LO), chart.return_sets.item(return_set, HI)
-            targets = chart.words[first + ENTRY_TARGET : last : ENTRY].tolist()
-            known = noted[state] = not marks.isdisjoint(targets)
-        return known
+        return self._trails.with_names and self._names.may_be(state)
 
     def _may_begin(self, state: int, data: bytes) -> bool:
         """Whether something to be remembered may begin in `data`, from a state of the chart."""
@@ -219,7 +210,7 @@ class RememberingGuide(LiftedGuide):
         """The trail before a byte that begins the first item of a watched array, or a name; None elsewhere."""
         if byte == 0x22 and self._must_differ(state):
             return self._trails.begin_names()
-        return self._trails.begin() if byte != 0x5D and self._differs(state) else None
+        return self._trails.begin() if byte != 0x5D and self._items.begins(state, byte) else None
 
     def _read(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None] | None:
         """As `_entered`, from within what is remembered."""
@@ -233,9 +224,9 @@ class RememberingGuide(LiftedGuide):
 
     def _read_on(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None, int]:
         """As `Trails.read`, in a state of the chart before `data`."""
-        read = self._automaton.read
+        read, begins = self._automaton.read, self._items.begins
         spend(EACH_READ)
-        return self._trails.read(trail, data, at, lambda i: self._differs(read(state, data[:i]) if i else state))
+        return self._trails.read(trail, data, at, lambda i: begins(read(state, data[:i]) if i else state, data[i]))
 
     def advance(self, state: int, token: int) -> int:
         """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""

@@ -38,10 +38,10 @@ _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 class Variety:
     """What states of one guide's chart may come to; hold the automaton's lock.
 
-    differ: whether the items of the array that begins in a state of the chart must differ
+    differ: whether the items of an array must differ of which the first begins in a state of the chart with a byte
     """
 
-    def __init__(self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int], bool]) -> None:
+    def __init__(self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int, int], bool]) -> None:
         self._automaton = automaton
         self._trails = trails
         self._differ = differ
@@ -73,7 +73,7 @@ class Variety:
 
     def read(self, state: int, trail: Trail, byte: int) -> tuple[Trail | None, int]:
         """As `Trails.read`, of a byte."""
-        return self._trails.read(trail, bytes((byte,)), 0, lambda _: self._differ(state))
+        return self._trails.read(trail, bytes((byte,)), 0, lambda _: self._differ(state, byte))
 
     def after(self, state: int) -> tuple[list[int], list[int]]:
         """The bytes that may follow a state, and the states after them, which stay."""

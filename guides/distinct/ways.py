@@ -75,12 +75,12 @@ class Steps:
 class Ways:
     """Searches from states of one guide; hold the automaton's lock.
 
-    differ: whether the items of the array that begins in a state of the chart must differ
+    differ: whether the items of an array must differ of which the first begins in a state of the chart with a byte
     closing: the distances of the chart's states, as far as it knows
     """
 
     def __init__(
-        self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int], bool], closing: Closing
+        self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int, int], bool], closing: Closing
     ) -> None:
         self._automaton = automaton
         self._trails = trails

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from ...limits import spend
 from .cases import ANY_ARRAY, Array, Contains
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
@@ -12,8 +15,12 @@ def item(case: Array, index: int) -> Formula:
     return case.prefix[index] if index < len(case.prefix) else case.rest
 
 
-def intersect(a: Array, b: Array, formulas: Formulas) -> Array | None:
-    """What is in both sets; None if nothing is, as far as lengths and impossible items tell."""
+Clashes = Callable[[Formula, Formula], bool]
+"""Whether no value satisfies two formulas, as far as a short look shows."""
+
+
+def intersect(a: Array, b: Array, formulas: Formulas, clashes: Clashes) -> Array | None:
+    """What is in both sets; None if nothing is, as far as lengths and items tell at first sight."""
     if a is ANY_ARRAY:
         return b
     if b is ANY_ARRAY:
@@ -30,7 +37,18 @@ def intersect(a: Array, b: Array, formulas: Formulas) -> Array | None:
     contains = a.contains + tuple(part for part in b.contains if part not in a.contains)
     unique = a.unique if b.unique is None else b.unique
     rest = formulas.all_of((a.rest, b.rest))
-    return tidy(Array(prefix, rest, max(a.min_items, b.min_items), max_items, contains, unique))
+    case = tidy(Array(prefix, rest, max(a.min_items, b.min_items), max_items, contains, unique))
+    return case and _without_clashes(case, a, b, clashes)
+
+
+def _without_clashes(case: Array, a: Array, b: Array, clashes: Clashes) -> Array | None:
+    """What is in both of two cases, up to the first item that cannot be in both; None if that must be there."""
+    last = len(case.prefix) + 1 if case.max_items is None else min(len(case.prefix) + 1, case.max_items)
+    for index in range(last):
+        ours, theirs = item(a, index), item(b, index)
+        if ours is not EVERYTHING and theirs is not EVERYTHING and ours is not theirs and clashes(ours, theirs):
+            return tidy(replace(case, max_items=index))
+    return case
 
 
 def tidy(case: Array) -> Array | None:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ...limits import spend
 from . import arrays, numbers, objects, strings
 from .absorption import union
-from .cases import ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, Normal, Object
+from .cases import ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, Array, Normal, Object
 from .formula import EVERYTHING, Formula, Formulas, conjuncts
 from .strings import StringLanguage
 
@@ -56,7 +56,7 @@ def meet(a: Normal, b: Normal, owner: Intersecting) -> bool:
     if any(strings.intersect(one, other, owner.language) is not None for one in a.strings for other in b.strings):
         return True
     spend(STEPS_PER_PAIR * len(a.arrays) * len(b.arrays))
-    if any(arrays.intersect(one, other, owner.formulas) is not None for one in a.arrays for other in b.arrays):
+    if any(_arrays_meet(one, other, owner) for one in a.arrays for other in b.arrays):
         return True
     return any(_objects_meet(one, other, owner) for one in a.objects for other in b.objects)
 
@@ -64,6 +64,10 @@ def meet(a: Normal, b: Normal, owner: Intersecting) -> bool:
 def _any(a: tuple[object, ...], b: tuple[object, ...], any_case: object) -> bool:
     """Whether one side has all values of a type, and the other some."""
     return bool(a and b) and (a[0] is any_case or b[0] is any_case)
+
+
+def _arrays_meet(one: Array, other: Array, owner: Intersecting) -> bool:
+    return arrays.intersect(one, other, owner.formulas, owner.clashes) is not None
 
 
 def _objects_meet(a: Object, b: Object, owner: Intersecting) -> bool:

@@ -360,7 +360,7 @@ class Normaliser:
         return strings.intersect(a, b, self.language)
 
     def _both_arrays(self, a: Array, b: Array) -> Array | None:
-        return arrays.intersect(a, b, self.formulas)
+        return arrays.intersect(a, b, self.formulas, self.clashes)
 
     def both_objects(self, a: Object, b: Object) -> Object | None:
         """What is in both cases, as far as it is seen at first sight whether there is anything."""

@@ -20,7 +20,7 @@ from .objects.free_names import SPARE, free_names
 from .objects.free_names import suits as may_matter
 from .objects.name_choice import suits as many_rules
 from .strings.lowering import StringLowering
-from .unique import NO_WATCH, Watch, check_watched, is_watched, unclear
+from .unique import NO_WATCH, Watch, check_told, check_watched, is_watched
 
 MAX_CHECKED = 20_000
 FEW_REMAINDERS = 1000
@@ -72,12 +72,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
     if todo and schema.mentions(NEEDING):
         watch = watch._replace(names=True, spare=max(watch.spare, SPARE))
     if watch.items:
-        found = unclear(schema)
-        if found is not None:
-            raise SchemaError(
-                "uniqueItems over many values cannot be enforced where another alternative allows equal items",
-                schema.formulas.pointer_of(found),
-            )
+        watch = watch._replace(told_by_byte=check_told(schema))
     return watch
 
 

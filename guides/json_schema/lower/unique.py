@@ -7,7 +7,7 @@ these are, and that each item has a value that is left, whatever came before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ....errors import LimitError, SchemaError
@@ -23,6 +23,8 @@ from .objects.name_choice import suits as many_rules
 MOST_ITEMS = 100
 """How many items may have to be there."""
 MAX_GROUPS = 20_000
+NUMBER = "0"
+"""In place of any byte that a number begins with."""
 
 
 class Watch(NamedTuple):
@@ -30,12 +32,14 @@ class Watch(NamedTuple):
 
     items: whether there are arrays; repeating: whether items must be there in one, so that a shortest text repeats them
     names: whether there are objects; spare: how many bytes longer than a shortest name one is that must be there
+    told_by_byte: whether some of the arrays are told from others by the first byte of their first item
     """
 
     items: bool = False
     repeating: bool = False
     names: bool = False
     spare: int = 0
+    told_by_byte: bool = False
 
     @property
     def any(self) -> bool:
@@ -118,8 +122,12 @@ def _length(value: Any) -> int:
     return Measures(None, uniform=True).of(value).length
 
 
-def unclear(schema: CompiledSchema) -> Formula | None:
-    """A formula of arrays of which no text tells whether their items must differ; None if there is none."""
+def check_told(schema: CompiledSchema) -> bool:
+    """Raise SchemaError for arrays of which no text tells whether their items must differ.
+
+    Whether that takes the first byte of their first item.
+    """
+    by_byte = False
     todo = [frozenset((schema.root,))]
     seen = set(todo)
     while todo:
@@ -129,16 +137,50 @@ def unclear(schema: CompiledSchema) -> Formula | None:
         cases = [case for normal in normals for case in normal.arrays]
         watched = [is_watched(schema, case) for case in cases]
         if any(watched):
-            free = any(case.unique is None and case.max_items not in (0, 1) for case in cases)
-            if free or any(_has_twins(constant) for normal in normals for constant in normal.constants):
-                return next(iter(group))
+            free = [case for case in cases if case.unique is None and case.max_items not in (0, 1)]
+            must = [case for case, is_one in zip(cases, watched, strict=True) if is_one]
+            if any(_has_twins(constant) for normal in normals for constant in normal.constants):
+                raise _unclear(schema, group)
+            if free:
+                by_byte = True
+                if not _told_by_first(schema, must, free):
+                    raise _unclear(schema, group)
         for part in _below(schema, cases, normals):
             if part and part not in seen:
                 if len(seen) >= MAX_GROUPS:
-                    return next(iter(group))
+                    raise _unclear(schema, group)
                 seen.add(part)
                 todo.append(part)
-    return None
+    return by_byte
+
+
+def _unclear(schema: CompiledSchema, group: Iterable[Formula]) -> SchemaError:
+    return SchemaError(
+        "uniqueItems over many values cannot be enforced where another alternative allows equal items",
+        schema.formulas.pointer_of(next(iter(group))),
+    )
+
+
+def _told_by_first(schema: CompiledSchema, watched: list[Array], free: list[Array]) -> bool:
+    """Whether the first items of arrays begin with other bytes than those of others.
+
+    No number, which may be complete after its first byte: what is open then does not tell which array it is in.
+    """
+    ours, theirs = (
+        {byte for case in cases for byte in _first_bytes(schema.cases(arrays.item(case, 0)))}
+        for cases in (watched, free)
+    )
+    return NUMBER not in ours and ours.isdisjoint(theirs)
+
+
+def _first_bytes(normal: Normal) -> Iterator[str]:
+    """What the texts of values begin with."""
+    yield from ("n",) if normal.null else ()
+    yield from ("t" if value else "f" for value in normal.booleans)
+    yield from (NUMBER,) if normal.numbers else ()
+    yield from ('"',) if normal.strings else ()
+    yield from ("[",) if normal.arrays or any(map(is_array, normal.constants)) else ()
+    yield from ("{",) if normal.objects or any(map(is_object, normal.constants)) else ()
 
 
 def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) -> Iterator[frozenset[Formula]]:
