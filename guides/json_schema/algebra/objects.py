@@ -159,9 +159,12 @@ def asks_for(formula: Formula, other: Formula) -> bool:
 
 
 def tells_by_names(case: Object) -> bool:
-    """Whether an object with groups asks only which members there are and what their values satisfy."""
+    """Whether an object with groups asks only which members there are and what those of given names satisfy."""
     parts = (case, *(one for group in case.either for one in group))
-    return not any(one.some or one.min_properties or one.max_properties is not None for one in parts)
+    return not any(
+        one.min_properties or one.max_properties is not None or any(rule.formula is not EVERYTHING for rule in one.some)
+        for one in parts
+    )
 
 
 def requiring(names: Iterable[str]) -> Object:

@@ -154,6 +154,8 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
             yield from (both((formula, rule.formula)) for rule in some)
         for one in (one for group in object_.either for one in group):
             yield from (both((schema.member(object_, name), schema.member(one, name))) for name in one.properties)
+            for rule in one.some:
+                _check_strings(strings, rule.names)
             for rule in one.rules:
                 _check_strings(strings, rule.names)
                 yield rule.formula

@@ -47,6 +47,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "not": {"not": {"anyOf": [{"required": ["a", "b"]}, {"properties": {"c": {"const": 1}}, "required": ["c"]}]}},
     "nothing left": {"allOf": [when("a", {"maxProperties": 0}, {}), when("b", {}, {"required": ["a"]})]},
     "circle": {"dependentRequired": {"a": ["b"], "b": ["c"], "c": ["a"]}},
+    "not closed": {"not": {"anyOf": [
+        {"properties": {"a": True, "b": {"const": 1}}, "additionalProperties": False},
+        {"properties": {"b": True, "c": {"type": "integer"}}, "additionalProperties": False, "required": ["b"]},
+        {"properties": {"a": True}, "additionalProperties": False},
+    ]}},
     "nested": {"anyOf": [{"properties": {"a": {"properties": {"a": {"const": 1}}}}}, {"required": ["b"]}],
     "oneOf": [{"required": ["a"]}, {"required": ["c"]}]},
 }  # fmt: skip
@@ -90,7 +95,7 @@ def test_groups_say_what_jsonschema_says(name: str, order: Any, monkeypatch: pyt
         assert order == "schema" or all(read) == any(read)
 
 
-@pytest.mark.parametrize("name", ["conditions", "one of", "patterns alone", "circle", "nested"])
+@pytest.mark.parametrize("name", ["conditions", "one of", "patterns alone", "circle", "not closed", "nested"])
 def test_groups_obey_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     laws.check(held(closed(name), monkeypatch))
 
@@ -183,3 +188,60 @@ def test_patterns_tell_alternatives_apart(tail: str) -> None:
     assert reads(guide, json.dumps({"a": 1, "kind": f"k07{end}", "k07": None}))
     assert not reads(guide, json.dumps({"kind": f"k40{end}"}))
     assert not reads(guide, json.dumps({"kind": f"k07{end}", "b": 1}))
+
+
+def none_of_closed(random: Random, count: int) -> dict[str, Any]:
+    """Objects that are none of some which may have no other members than theirs."""
+    names = [f"k{number}" for number in range(12)]
+    kinds: list[Any] = [
+        {"type": "string"},
+        {"type": "integer"},
+        {"enum": ["a", "b"]},
+        {"minimum": 0, "maximum": 9},
+        True,
+    ]
+    parts: list[dict[str, Any]] = []
+    for _ in range(count):
+        own = random.sample(names, random.randrange(1, 6))
+        part: dict[str, Any] = {
+            "properties": {name: random.choice(kinds) for name in own},
+            "required": random.sample(own, random.randrange(0, len(own) + 1)),
+            "additionalProperties": False,
+        }
+        parts.append(part)
+    outer: dict[str, Any] = {"properties": {"k0": {"type": ["string", "integer"]}}}
+    if count <= 10 and random.random() < 0.3:
+        outer |= {"properties": dict.fromkeys(names[:6], True), "additionalProperties": False}
+    if random.random() < 0.3:
+        outer["required"] = ["k1"]
+    return {"type": "object", **outer, "not": {"anyOf": parts}}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_none_of_many_closed_objects(seed: int) -> None:
+    """Each of which some member with another name refutes: that would multiply."""
+    random = Random(seed)
+    schema = none_of_closed(random, (3, 10, 30)[seed % 3])
+    guide = JSONGuide(schema, BYTES, whitespace="compact")
+    validator: Any = Draft202012Validator(schema)
+    seen = {True: 0, False: 0}
+    parts = schema["not"]["anyOf"]
+    for _ in range(200):
+        part = random.choice(parts)["properties"]
+        names = random.sample(sorted(part), random.randrange(len(part) + 1)) + random.choice(
+            [[], ["k0"], ["k1", "x"], ["y"]]
+        )
+        value = {name: random.choice(["a", "c", 3, 12, None]) for name in names}
+        expected = validator.is_valid(value)
+        seen[expected] += 1
+        assert expected == reads(guide, json.dumps(value, separators=(",", ":"))), value
+    assert seen[True] > 5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_objects_with_some_member_obey_the_laws(seed: int) -> None:
+    schema = none_of_closed(Random(seed), 12)
+    guide = JSONGuide(schema, BYTES, order=("any", "schema")[seed % 2])
+    laws.check(guide, seed=seed, texts=3)
+    validator: Any = Draft202012Validator(schema)
+    assert validator.is_valid(guide.schema.minimal_instance(guide.schema.root))

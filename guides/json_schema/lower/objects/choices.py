@@ -15,10 +15,10 @@ from typing import NamedTuple
 from .....errors import LimitError
 from ....automata.atoms import bits as bits_of
 from ....limits import spend
-from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object, Rule
+from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
 from ..protocol import MemberLowering
-from .member_names import MemberNames
+from .alternatives import in_groups, names_of, numbered
 from .members import MemberPlace, Members, NextMember
 
 Alive = tuple[int, ...]
@@ -28,18 +28,6 @@ Cell = tuple[Formula, frozenset[Formula]]
 FEW_LITERALS = 4
 MAX_WAYS = 4096
 """How many ways to read one member are too many."""
-
-
-def names_of(owner: MemberLowering, case: Object, depth: int) -> MemberNames:
-    """The names that an object or any of its alternatives tells apart."""
-    alternatives = [one for group in case.either for one in group]
-    properties = dict(case.properties)
-    for one in alternatives:
-        for name in one.properties:
-            properties.setdefault(name, EVERYTHING)
-    rules = dict.fromkeys(rule.names for one in alternatives for rule in one.rules)
-    apart = tuple(Rule(names, EVERYTHING) for names in rules)
-    return MemberNames(owner, Object(properties, case.rules, case.required), depth, apart)
 
 
 class Completion(NamedTuple):
@@ -53,15 +41,17 @@ class Choices(Members):
     """One object case with groups at one depth, in the current rule, before the node `target`."""
 
     def __init__(self, owner: MemberLowering, case: Object, depth: int, target: int) -> None:
-        super().__init__(owner, case, names_of(owner, case, depth), depth, target)
-        self._groups = [self._numbered(group) for group in case.either]
+        case = in_groups(case)
+        names = names_of(owner, case, depth)
+        super().__init__(owner, case, names, depth, target)
+        self._groups = [numbered(group, names, owner.schema) for group in case.either]
         self._asked: dict[int, list[list[tuple[Formula, ...] | None]]] = {}
         self._ways: dict[tuple[int, Alive], list[tuple[Formula, Lost]]] = {}
         self._concerned: dict[int, Lost] = {}
         self._cells_of: dict[int, list[Cell] | None] = {}
         self._blocked: dict[int, Alive] = {}
-        # What must come, by the members that may be missing: the names that an alternative requires. With all that are
-        # left, or with those that were chosen; and in which order the alternatives of a group are tried.
+        # What must come, by the members that may be missing: those that an alternative needs. With all that are left,
+        # or with those that were chosen; and in which order the alternatives of a group are tried.
         self._wanted = self._required
         for group in self._groups:
             for _, required in group:
@@ -70,16 +60,6 @@ class Choices(Members):
         self._hints: dict[tuple[int, Alive], tuple[int, Completion]] = {}
         self._chosen: dict[tuple[int, tuple[tuple[int, int], ...]], dict[int, Formula] | None] = {}
         self._orders: dict[tuple[int, int, int], tuple[int, ...]] = {}
-
-    def _numbered(self, group: tuple[Object, ...]) -> list[tuple[Object, int]]:
-        """The alternatives of a group that no required name rules out, each with its required names as bits."""
-        number = {name: index for index, name in enumerate(self._names)}
-        found: list[tuple[Object, int]] = []
-        for one in group:
-            spend(200 + 50 * len(one.required))
-            if all(name in number for name in one.required):
-                found.append((one, sum(1 << number[name] for name in one.required)))
-        return found
 
     def _start(self) -> MemberPlace:
         return MemberPlace(0, 0, 0, tuple((1 << len(group)) - 1 for group in self._groups))
@@ -104,7 +84,15 @@ class Choices(Members):
             if not place.used >> index & 1:
                 yield from self._named(index, place)
         for index in range(len(self._regions)):
-            yield from self._read(-1 - index, place, 0, self._in_order)
+            yield from self._free(-1 - index, place)
+
+    def _free(self, index: int, place: MemberPlace) -> list[NextMember]:
+        """The ways to read a member of a region."""
+        return self._read(index, place, self._bit(index) & self._wanted, self._in_order)
+
+    def _bit(self, index: int) -> int:
+        """The bit of a name, or of a region behind these."""
+        return 1 << (index if index >= 0 else len(self._names) - 1 - index)
 
     def _named(self, index: int, place: MemberPlace) -> list[NextMember]:
         """The ways to read the member of a name."""
@@ -277,7 +265,7 @@ class Choices(Members):
         if not all(alive[group] >> bit & 1 for group, bit in chosen):
             return None
         left = {index: formula for index, formula in needed.items() if index != came}
-        if not all(missing >> index & 1 for index in left) or self._undecided(missing, alive, left, chosen) >= 0:
+        if not all(missing & self._bit(index) for index in left) or self._undecided(missing, alive, left, chosen) >= 0:
             return None
         return Completion(left, chosen)
 
@@ -315,7 +303,7 @@ class Choices(Members):
     ) -> int:
         """Of the groups that are to be decided now that with the fewest alternatives left; -1 if there is none."""
         decided = {group for group, _ in chosen}
-        blocked = self._blocked_by(missing & ~sum(1 << index for index in needed))
+        blocked = self._blocked_by(missing & ~sum(map(self._bit, needed)))
         speaking: dict[int, int] = {}
         for index in needed:
             for group, bits in self._concerned_by(index):
@@ -374,9 +362,10 @@ class Choices(Members):
                 return None
         while missing:
             index = (missing & -missing).bit_length() - 1
+            index = index if index < len(self._names) else len(self._names) - 1 - index
             missing &= missing - 1
             spend(100 + 50 * len(chosen))
-            if index not in known and not self._add(found, index, self._formulas[index], chosen):
+            if index not in known and not self._add(found, index, self._base(index), chosen):
                 return None
         return found
 
@@ -393,7 +382,9 @@ class Choices(Members):
     def _nearest(self, place: MemberPlace) -> NextMember:
         """The next member on a short way to the end."""
         needed = self._to_come(place)
-        found = self._named(min(needed), place) if needed else list(self._choices(place))
+        first = min(needed, key=lambda index: (index < 0, index)) if needed else 0
+        way = self._named if first >= 0 else self._free
+        found = way(first, place) if needed else list(self._choices(place))
         found.sort(key=self._length)
         missing = len(needed or ())
         for choice in found:
