@@ -97,8 +97,9 @@ def begin_rows(
     going = resumed & (record >= 0) & (limit > 0)
     width = tl.where(resumed, going.to(tl.int32), limit)
     # Guesses begin where one was told of the token that is the last now, if that was right.
-    shift = start - tl.load(told + _START)
-    guessed = tl.where(resumed & (shift >= 0), tl.load(told + _GUESSED), 0)
+    ahead = start - tl.load(told + _START)
+    guessed = tl.where(resumed & (ahead >= 0), tl.load(told + _GUESSED), 0)
+    shift = tl.maximum(ahead, 0)
     first = tl.load(told + _HEADER + shift, mask=shift < guessed, other=-1)
     guessed = tl.where((first >= 0) & (first == tl.load(last + lane)), guessed, 0)
     for place in tl.static_range(1, WIDTH):

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from .watched import watched
 
-@pytest.fixture(autouse=os.environ.get("TRITON_INTERPRET") == "1")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@pytest.fixture(autouse=INTERPRETED)
+def nothing_beside_tensors() -> Iterator[None]:
+    """Launches are looked after."""
+    with watched():
+        yield
+
+
+@pytest.fixture(autouse=INTERPRETED)
 def bfloat16_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton's interpreter keeps bfloat16 as integers, which it multiplies as such: products are to be of numbers."""
     import triton.language as tl

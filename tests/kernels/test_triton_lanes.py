@@ -131,6 +131,19 @@ def test_what_lanes_read_and_where_they_go(lanes: int, width: int, most: int) ->
     assert lanes < 33 or width == 1 or seen >= {"guessed", "fell"}
 
 
+@needs_triton
+@pytest.mark.parametrize("width", [1, 8])
+def test_a_lane_that_is_far_before_its_guesses_reads_none(width: int) -> None:
+    from trellm.kernels.lanes import triton_lanes
+
+    rng = np.random.default_rng(0)
+    rows, known = told(rng, 1, width, 5), random_knowledge(rng)
+    rows[0, [RESUME, WIDTH, START, GUESSED]] = 1, width, 60, room_of(width)
+    kept = Kept(*(np.array([number], np.int32) for number in (3, FREE, 2)))
+    found = triton_lanes.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, moved(known), moved(kept))
+    assert found.widths.tolist() == host.begin(rows, width, ROOM, known, kept).widths.tolist() == [1]
+
+
 def test_random_numbers_are_those_of_ordinary_steps() -> None:
     rng = np.random.default_rng(0)
     rows = told(rng, 40, 8, 3)
