@@ -118,9 +118,10 @@ def test_small_budgets(pair: Any, tokens: int) -> None:
 def test_what_is_known_goes_on_without_the_host(pair: Any) -> None:
     model = pair[1]
     generator = generate.json(model, SCHEMA)
-    generator.run(PROMPTS[:4], max_tokens=100)
-    model.launches = []
-    generator.run(PROMPTS[:4], max_tokens=100)
+    # Where prompts are new they are read in an ordinary step, and so the device does not see where first tokens lead.
+    for _ in range(3):
+        model.launches = []
+        generator.run(PROMPTS[:4], max_tokens=100)
     resumed = sum(int((launch.rows[:, 0] != 0).sum()) for launch in model.launches)
     read = sum(int((launch.rows[:, 1] != 0).sum()) for launch in model.launches)
     assert resumed > 0.5 * read
