@@ -14,6 +14,9 @@ from ..metrics import Metrics
 from .run import Ended, News, Run
 
 SHUT_DOWN = "the server is being shut down"
+GATHERED = 0.005
+"""Seconds between two messages about texts that only grow: to wake the event loop takes as long as a small model does
+for a token, and nobody reads so fast. A text's beginning and its end are told at once."""
 Found = Sequence[tuple[Run, Sequence[News], bool]]
 
 
@@ -21,7 +24,7 @@ class Relay:
     """Watches the runs of an engine that has been started. Made on the event loop.
 
     The engine's thread collects (`_stepped`), the event loop hands out (`_deliver`): one call between threads a step,
-    however many texts there are. writing: how many texts are on their way
+    however many texts there are, and none for each of several quick steps. writing: how many texts are on their way
     """
 
     def __init__(self, engine: Engine, metrics: Metrics) -> None:
@@ -30,6 +33,7 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._runs: set[Run] = set()
         self.writing = 0
+        self._told = 0.0
         self._lock = threading.Lock()
         engine.watch(self._stepped)
 
@@ -81,16 +85,19 @@ class Relay:
         self._collect()
 
     def _collect(self) -> None:
-        """Look what is new of all runs."""
+        """Look what is new of all runs, if there is something that is to be told now."""
         now = perf_counter()
         with self._lock:
             for run in self._runs:
                 if not run.has_begun and run.call.begun:
                     run.has_begun = True
                     self._metrics.queue_seconds.observe(now - run.entered)
+            if now - self._told < GATHERED and not any(_is_urgent(run) for run in self._runs):
+                return
             found = [(run, news, run.call.done) for run in self._runs if (news := self._news_of(run))]
             self._forget([run for run, _, is_over in found if is_over])
             if found:  # under the lock, so that what was found first is told first
+                self._told = now
                 self._loop.call_soon_threadsafe(self._deliver, found)
 
     def _forget(self, runs: Sequence[Run]) -> None:
@@ -120,3 +127,12 @@ class Relay:
             run.tell(news)
             if is_over:
                 run.end()
+
+
+def _is_urgent(run: Run) -> bool:
+    """Whether news of a run does not wait for more: a text is done, or is the first of them to begin."""
+    if run.call.outcomes:
+        return True
+    if run.known or not run.is_streamed:
+        return False
+    return any(isinstance(entry.work, Row) and entry.work.tokens for entry in list(run.call.entries.values()))

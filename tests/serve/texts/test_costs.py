@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from trellm.serve.connection import HEAD, Joined
+from trellm.serve.texts import relay
 
 from ..conftest import Running
 
@@ -107,3 +108,21 @@ def test_no_thread_is_begun_to_watch_a_compilation(server: Running, monkeypatch:
         server.text("Write a word.", regex=f"[a-y]{{{length}}}", max_tokens=9)
     assert server.service.compiler.begun == before + 3
     assert all(each.name.startswith("trellm compiler") for each in begun)
+
+
+@pytest.mark.parametrize("body", [{}, {"regex": "[a-z ]{40}"}], ids=["free", "regex"])
+def test_tokens_of_quick_steps_are_told_together(
+    server: Running, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"max_tokens": 40, "min_tokens": 40, **body}
+    whole = server.text("Write.", **asked)
+    asked |= {"model": "small", "prompt": "Write.", "temperature": 0}
+
+    def texts(seconds: float) -> list[str]:
+        monkeypatch.setattr(relay, "GATHERED", seconds)
+        return [event["choices"][0]["text"] for event in server.events("/v1/completions", asked)]
+
+    each, few = texts(0.0), texts(1e9)
+    assert "".join(each) == "".join(few) == whole
+    assert len(each) > 3 and len(few) <= 3, "the beginning, what came after it, and the end"
+    assert few[0] == each[0], "nobody waits for the beginning"
