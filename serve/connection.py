@@ -1,20 +1,12 @@
-"""A client's connection: requests that never come to an end are not waited for, and what is no HTTP is told so."""
+"""A client's connection, whatever parses it: requests that never come to an end are not waited for."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Any, ClassVar
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from .errors import ApiError
-
-COMING = (h11.IDLE, h11.SEND_BODY)
-"""What a client is at while a request is on its way from it."""
-
 
 HEAD = b"HTTP/1.1 "
 """What the head of an answer begins with."""
@@ -55,52 +47,25 @@ class Joined:
             self._transport.write(head)
 
 
-class Connection(H11Protocol):
-    """Closes itself where a request takes too long to come, from its first byte to its last, or none comes at all.
+class Watched(asyncio.Protocol):
+    """What connections have in common: they close themselves where a request takes too long to come, from its first
+    byte to its last, or none comes at all. Goes before a protocol of uvicorn's.
 
     seconds: how long that may take, and how long a client may read nothing of what waits for it; how long an answer
         takes is another thing
     """
 
     seconds: ClassVar[float] = 60.0
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
     _coming: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client is there."""
-        joined: Any = Joined(transport, self.loop)
+        joined: Any = Joined(transport, self.loop)  # type: ignore[arg-type]
         super().connection_made(joined)
         self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """More of a request, or of several."""
-        super().data_received(data)
-        if self.conn.their_state not in COMING:
-            self._wait_no_more()
-        elif self._coming is None:
-            self._wait()
-
-    def on_response_complete(self) -> None:
-        """An answer is sent; of a request that came with the one before it, the rest may be missing."""
-        super().on_response_complete()
-        has_begun = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
-        if has_begun and self.conn.their_state in COMING and self._coming is None:
-            self._wait()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP as other mistakes are answered, where no answer is under way."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            fault = sys.exc_info()[1]  # what h11 says, for which this is called
-            status = fault.error_status_hint if isinstance(fault, h11.RemoteProtocolError) else 400
-            reason = str(fault or msg).partition(":")[0]  # behind it stands what the client sent
-            said = "the headers are too large" if status == 431 else f"what came is no request of HTTP: {reason}"
-            code = "headers_too_large" if status == 431 else "invalid_http"
-            body = json.dumps(ApiError(said, code=code).body).encode()
-            headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
-            answer = h11.Response(status_code=status, headers=list(headers.items()))
-            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
@@ -136,7 +101,9 @@ class Connection(H11Protocol):
             self._reading = None
 
     def _wait(self) -> None:
-        self._coming = self.loop.call_later(self.seconds, self.transport.close)
+        """Close the connection after a while, if it is not waited for already."""
+        if self._coming is None:
+            self._coming = self.loop.call_later(self.seconds, self.transport.close)
 
     def _wait_no_more(self) -> None:
         if self._coming is not None:
@@ -144,6 +111,17 @@ class Connection(H11Protocol):
             self._coming = None
 
 
-def connection_of(seconds: float) -> type[Any]:
-    """The class of connections that wait so long for requests."""
-    return type("Connection", (Connection,), {"seconds": seconds})
+def too_large() -> ApiError:
+    """What is said of headers that never end."""
+    return ApiError("the headers are too large", status=431, code="headers_too_large")
+
+
+def no_http(reason: str, status: int = 400) -> ApiError:
+    """What is said of what is no HTTP."""
+    return ApiError(f"what came is no request of HTTP: {reason}", status=status, code="invalid_http")
+
+
+def answer_to(error: ApiError) -> tuple[dict[str, str], bytes]:
+    """The headers and the body that answer it; then the connection is closed."""
+    body = json.dumps(error.body).encode()
+    return {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}, body

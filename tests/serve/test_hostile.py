@@ -13,10 +13,9 @@ import pytest
 from starlette.applications import Starlette
 from trellm import models
 from trellm.serve.bodies import MOST_MISTAKES, parse, place_in
-from trellm.serve.connection import connection_of
 from trellm.serve.errors import ApiError
 from trellm.serve.requests.chat import Chat
-from trellm.serve.server import listen, run
+from trellm.serve.server import connection_of, listen, run
 from trellm.serve.texts.run import AT_ONCE, Run
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -236,11 +235,11 @@ def test_what_stays_is_kept_from_the_collector(monkeypatch: pytest.MonkeyPatch) 
     """A full collection through torch and a model takes a second, in which nobody is answered."""
     frozen: list[int] = []
 
-    def seen(work: Any) -> None:
+    def seen(_: asyncio.Runner, work: Any) -> None:
         work.close()
         frozen.append(gc.get_freeze_count())
 
-    monkeypatch.setattr(asyncio, "run", seen)
+    monkeypatch.setattr(asyncio.Runner, "run", seen)
     with listen("127.0.0.1", 0) as listening:
         try:
             run(Starlette(), SETTINGS, listening)

@@ -1,0 +1,168 @@
+"""Connections that httptools parses: llhttp, the parser of Node.js, in C."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .connection import HEAD, Watched, answer_to, no_http, too_large
+from .errors import ApiError
+from .guard import HEADER_BYTES
+
+
+class At(Enum):
+    """Where a client is: between requests, in the head of one, or behind that."""
+
+    BETWEEN = 0
+    HEAD = 1
+    BODY = 2
+
+
+class HttptoolsConnection(Watched, HttpToolsProtocol):
+    """A connection; see `Watched`. Requests that come before the one in front of them is answered wait in `pipeline`.
+
+    llhttp has no limit of headers, and reads on behind a request that is being answered: both are seen to here.
+    """
+
+    transport: asyncio.Transport
+    _at = At.BETWEEN
+    _heads = 0
+    _head_bytes = 0
+    _answering: Any = None
+    _fault: ApiError | None = None
+    _is_again = False
+
+    def data_received(self, data: bytes) -> None:
+        """More of a request, or of several."""
+        if self._fault is not None:
+            return
+        self._unset_keepalive_if_required()
+        self._heads = 0
+        was_at = self._at
+        self._feed(data)
+        if self._at is At.HEAD and self._fault is None:
+            # Of what came with requests in front of it nobody knows where it begins.
+            if self._heads == (0 if was_at is At.HEAD else 1) and was_at is not At.BODY:
+                self._head_bytes += len(data)
+            if self._head_bytes > HEADER_BYTES:
+                self._refuse(too_large())
+        self._look()
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        if self._is_again:
+            return
+        self._at = At.HEAD
+        self._heads += 1
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """What is asked for."""
+        if not self._is_again:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field; one behind the body is none of the head's, and nobody asks for it."""
+        if self._at is At.HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is there; the request is answered, or waits."""
+        if self._is_again:
+            self._is_again = False
+            return
+        self._at = At.BODY
+        is_answering = self._is_answering
+        super().on_headers_complete()
+        if not is_answering:
+            self._answering = self.cycle
+
+    def on_message_complete(self) -> None:
+        """All of a request is there."""
+        if self.parser.should_upgrade():
+            return
+        self._at = At.BETWEEN
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is sent; of a request that came with the one before it, the rest may be missing."""
+        self._answering = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
+        if self._answering is None and self._fault is not None:
+            self._tell(self._fault)
+        elif self._at is not At.BETWEEN:
+            self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP as other mistakes are answered."""
+        self._refuse(no_http(msg))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone; so are the requests that wait."""
+        waiting = [cycle for cycle, _ in self.pipeline]
+        self.pipeline.clear()
+        for cycle in [self._answering, *waiting]:
+            if cycle is not None:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as found:
+            self._go_on(data[found.args[0] :])
+        except httptools.HttpParserError as fault:
+            self.send_400_response(str(fault))
+
+    def _go_on(self, data: bytes) -> None:
+        """Read the body of a request whose client could speak another protocol too, of which llhttp has read the head
+        alone: as that of the same request without the field that says so."""
+        kept = (b"content-length", b"transfer-encoding")
+        fields = [name + b": " + value + b"\r\n" for name, value in self.scope["headers"] if name in kept]
+        self.parser = httptools.HttpRequestParser(self)
+        self._is_again = True
+        self._feed(b"".join([b"POST / HTTP/1.1\r\n", *fields, b"\r\n", data]))
+
+    @property
+    def _is_answering(self) -> bool:
+        return self._answering is not None and not self._answering.response_complete
+
+    def _look(self) -> None:
+        """Wait for the rest of a request, unless it is there, or those in front of it are answered first."""
+        is_own = self._at is At.BODY and self._answering is self.cycle
+        if self._is_answering and not is_own:
+            self._wait_no_more()
+        elif not self.transport.is_closing():
+            self._wait()
+
+    def _refuse(self, error: ApiError) -> None:
+        """Say what is wrong with a request, when those in front of it are answered."""
+        self._fault = error
+        if self._at is At.BODY and self.pipeline:
+            self.pipeline.popleft()
+        elif self._at is At.BODY and self._is_answering:  # what came is this request's own
+            assert self._answering is not None
+            if self._answering.response_started:
+                self.transport.close()
+                return
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+            self._answering = None
+        if self._is_answering:
+            self.flow.pause_reading()
+        else:
+            self._tell(error)
+
+    def _tell(self, error: ApiError) -> None:
+        headers, body = answer_to(error)
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        status = f"{error.status} {HTTPStatus(error.status).phrase}\r\n"
+        self.transport.write(HEAD + "".join([status, *lines, "\r\n"]).encode() + body)
+        self.transport.close()

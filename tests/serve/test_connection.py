@@ -1,0 +1,209 @@
+"""Connections, by both parsers: what comes one behind the other, in pieces, broken off or never ends."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import uvicorn
+from trellm.serve.guard import HEADER_BYTES, Guard
+from trellm.serve.metrics import Metrics
+from trellm.serve.server import connection_of, listen
+
+SECONDS = 0.5
+
+
+class Echo:
+    """An application that says what it was asked; at /slow it waits for its client to go away, at /soon it does not
+    wait for a body. gone: how many did"""
+
+    def __init__(self) -> None:
+        self.gone = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while scope["path"] != "/soon":
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.gone += 1
+                return
+            body += message["body"]
+            if not message["more_body"] and scope["path"] != "/slow":
+                break
+        names = [name.decode() for name, _ in scope["headers"]]
+        said = json.dumps({"path": scope["path"], "body": body.decode(), "names": names}).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
+        await send({"type": "http.response.body", "body": said})
+
+
+class Asking:
+    """A server on a port of its own."""
+
+    def __init__(self, parser: str) -> None:
+        self.echo = Echo()
+        guard = Guard(self.echo, (), (), Metrics())
+        kind: Any = connection_of(SECONDS, parser)
+        config = uvicorn.Config(
+            guard, http=kind, ws="none", lifespan="off", log_level="error", h11_max_incomplete_event_size=HEADER_BYTES
+        )
+        self._server = uvicorn.Server(config)
+        self._listening = listen("127.0.0.1", 0)
+        self.port = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.run(self._server._serve(sockets=[self._listening]))
+
+    def line(self) -> socket.socket:
+        """A connection to it."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    def close(self) -> None:
+        """End it."""
+        self._server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture(params=["h11", "httptools"])
+def asking(request: pytest.FixtureRequest) -> Iterator[Asking]:
+    if find_spec(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    made = Asking(request.param)
+    yield made
+    made.close()
+
+
+def post(path: str, body: str = "", *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: a", f"Content-Length: {len(body)}", *headers, "", body]
+    return "\r\n".join(lines).encode()
+
+
+LAST = post("/last", "", "Connection: close")
+
+
+def answers(line: socket.socket) -> list[tuple[int, dict[str, Any]]]:
+    """All that comes until the server closes the connection: status and body of each."""
+    found, several = b"", list[tuple[int, dict[str, Any]]]()
+    while part := line.recv(1 << 16):
+        found += part
+    while found:
+        head, _, found = found.partition(b"\r\n\r\n")
+        sizes = [row for row in head.decode().lower().split("\r\n") if row.startswith("content-length: ")]
+        size = int(sizes[0].partition(": ")[2])
+        several.append((int(head.split()[1]), json.loads(found[:size])))
+        found = found[size:]
+    return several
+
+
+def said(asking: Asking, *sent: bytes, pause: float = 0.0) -> list[tuple[int, str]]:
+    """What comes of bytes that are sent one after the other: status, and path and body or the error's code."""
+    with asking.line() as line:
+        for each in sent:
+            line.sendall(each)
+            time.sleep(pause)
+        found = answers(line)
+    return [
+        (status, f"{body['path']} {body['body']}" if status == 200 else body["error"]["code"]) for status, body in found
+    ]
+
+
+def test_requests_one_behind_the_other(asking: Asking) -> None:
+    sent = post("/1", "a") + post("/2", "b") + LAST
+    assert said(asking, sent) == [(200, "/1 a"), (200, "/2 b"), (200, "/last ")]
+    bytewise = [sent[at : at + 1] for at in range(len(sent))]
+    assert said(asking, *bytewise) == [(200, "/1 a"), (200, "/2 b"), (200, "/last ")]
+    assert said(asking, post("/1", "a"), post("/2", "b"), LAST, pause=0.05) == said(asking, sent)
+
+
+def test_what_is_no_http_behind_a_request(asking: Asking) -> None:
+    """Those in front of it are answered first."""
+    assert said(asking, post("/1", "a") + b"\x16\x03\x01\r\n\r\n") == [(200, "/1 a"), (400, "invalid_http")]
+    assert said(asking, post("/1") + post("/2") + b"(\r\n\r\n")[2:] == [(400, "invalid_http")]
+    broken = b"POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"
+    assert said(asking, broken) == [(400, "invalid_http")]
+    assert said(asking, post("/1", "a") + broken) == [(200, "/1 a"), (400, "invalid_http")]
+
+
+def test_bodies_in_chunks(asking: Asking) -> None:
+    """What stands behind one is no header."""
+    head = b"POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = b"2\r\nab\r\n1;x=y\r\nc\r\n0\r\nAuthorization: b\r\n\r\n"
+    assert said(asking, head + chunks + LAST) == [(200, "/c abc"), (200, "/last ")]
+    with asking.line() as line:
+        line.sendall(head + chunks + LAST)
+        assert answers(line)[0][1]["names"] == ["host", "transfer-encoding"]
+
+
+def test_heads_without_an_end(asking: Asking) -> None:
+    filled = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * (HEADER_BYTES + 9)
+    assert said(asking, filled) == [(431, "headers_too_large")]
+    assert said(asking, filled + b"\r\n\r\n") == [(431, "headers_too_large")]
+    assert said(asking, post("/1", "a"), filled, pause=0.1) == [(200, "/1 a"), (431, "headers_too_large")]
+    many = b"".join(b"X%d: a\r\n" % number for number in range(HEADER_BYTES // 8))
+    assert said(asking, b"GET / HTTP/1.1\r\nHost: a\r\n" + many) == [(431, "headers_too_large")]
+    large = post("/1", "a" * 200_000)
+    assert said(asking, large + LAST[:20], LAST[20:], pause=0.1)[1:] == [(200, "/last ")], "no head is large here"
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /1", post("/1", "abc")[:-1], post("/1") + b"POST /2"])
+def test_what_never_ends(asking: Asking, sent: bytes) -> None:
+    begin = time.monotonic()
+    assert len(said(asking, sent)) == sent.count(b"HTTP/1.1\r\nHost: a\r\nContent-Length: 0")
+    assert time.monotonic() - begin < 20 * SECONDS
+
+
+def test_bodies_that_nobody_waits_for(asking: Asking) -> None:
+    """Neither does the connection for ever."""
+    assert said(asking, post("/soon", "abc")[:-1])[:1] == [(200, "/soon ")]
+
+
+@pytest.mark.parametrize("hosts", [[], ["Host: a", "Host: b"]])
+def test_hosts(asking: Asking, hosts: list[str]) -> None:
+    sent = "\r\n".join(["GET / HTTP/1.1", *hosts, "", ""]).encode()
+    assert said(asking, sent) == [(400, "invalid_http")]
+
+
+def test_older_and_other_protocols(asking: Asking) -> None:
+    """A client may say that it could speak another; nobody does."""
+    assert said(asking, b"GET /old HTTP/1.0\r\n\r\n") == [(200, "/old ")]
+    upgrade = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+    for body in ("abc", ""):
+        sent = post("/1", body, *upgrade) + LAST
+        assert said(asking, sent) == [(200, f"/1 {body}"), (200, "/last ")]
+        pieces = [sent[at : at + 7] for at in range(0, len(sent), 7)]
+        assert said(asking, *pieces, pause=0.001) == said(asking, sent)
+
+
+def test_bodies_that_wait_to_be_asked_for(asking: Asking) -> None:
+    with asking.line() as line:
+        head, _, body = post("/1", "abc", "Expect: 100-continue", "Connection: close").rpartition(b"\r\n\r\n")
+        line.sendall(head + b"\r\n\r\n")
+        assert line.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+        line.sendall(body)
+        assert answers(line)[0][1]["body"] == "abc"
+
+
+@pytest.mark.parametrize("behind", [b"", post("/slow"), post("/slow") + post("/slow")], ids=["0", "1", "2"])
+def test_clients_that_go_away(asking: Asking, behind: bytes) -> None:
+    """Whoever waits for them is told, also where further requests came meanwhile."""
+    with asking.line() as line:
+        line.sendall(post("/slow") + behind)
+        time.sleep(0.1)
+    end = time.monotonic() + 20
+    while not asking.echo.gone and time.monotonic() < end:
+        time.sleep(0.01)
+    assert asking.echo.gone == 1
+
+
+def test_answers_that_take_longer_than_requests_may(asking: Asking) -> None:
+    with asking.line() as line:
+        line.sendall(post("/slow") + post("/1", "abc")[:-1])
+        time.sleep(3 * SECONDS)
+        assert not asking.echo.gone, "what comes behind it is not waited for meanwhile"
