@@ -51,7 +51,7 @@ class ArrayGraph:
         # What is to be written into the arrays, three numbers each; all at once is several times faster.
         self._pending_edges: list[int] = []
         self._pending_links: list[int] = []
-        self._copies: dict[ByteFragment, list[Copy]] = {}
+        self._copies: list[Copy] = []
         self._handed: GraphArrays | None = None
         self.rule = 0
         self.counter = 0
@@ -64,8 +64,8 @@ class ArrayGraph:
     @property
     def held_bytes(self) -> int:
         """How much memory the records in use take."""
-        records = (self._nodes, self._edges, self._links, self._counters, self._guards)
-        return sum(each.count * each.array.strides[0] for each in records)
+        numbers = 8 * self._nodes.count + 3 * (self._edges.count + self._links.count)
+        return 4 * (numbers + 2 * self._counters.count + 4 * self._guards.count)
 
     def arrays(self) -> GraphArrays:
         """The graph as it stands, for the kernels; valid until the next change."""
@@ -99,7 +99,7 @@ class ArrayGraph:
             self._pending_links = []
         if self._copies:
             make_copies(self._copies, self._nodes, self._edges, self._links)
-            self._copies.clear()
+            self._copies = []
 
     def reserve(self) -> int:
         """A new node of the current rule and counter, to be defined later."""
@@ -112,11 +112,10 @@ class ArrayGraph:
     def instantiate(self, byte_fragment: ByteFragment, target: int) -> int:
         """Copy a fragment, its ways out leading to `target`; its first node.
 
-        The nodes get their edges when the graph is next asked for: copies of one fragment are made together.
+        The nodes get their edges when the graph is next asked for, behind those that are pending now.
         """
-        size = len(byte_fragment.ends)
-        first = self._nodes.reserve(size)
-        self._copies.setdefault(byte_fragment, []).append((first, target, self.rule, self.counter))
+        first = self._nodes.reserve(len(byte_fragment.ends))
+        self._copies.append((byte_fragment, first, target, self.rule, self.counter))
         return first
 
     def insert(self, fragment: Fragment, given: Sequence[int] = (), start: int | None = None) -> int:

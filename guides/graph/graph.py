@@ -200,23 +200,25 @@ class Graph(ArrayGraph):
         of no use any more. LimitError says where, if that is known.
         """
         outer = self.rule, self.counter
-        expanders = self._later.expanders
+        expanders, records, also = self._later.expanders, self._nodes, self._also
         wanted = [node for node in nodes if node in expanders]
         while wanted:
             for node in wanted:
-                if node not in expanders:
+                expand = expanders.get(node)
+                if expand is None:
                     continue
-                self.rule = self._nodes.flat[8 * node + RULE]
-                self.counter = self._nodes.flat[8 * node + COUNTER]
+                self.rule = records.flat[8 * node + RULE]
+                self.counter = records.flat[8 * node + COUNTER]
                 try:
-                    expanders[node](node)
+                    expand(node)
                 except LimitError as error:
                     self._locate(error, node)
                     raise
                 del expanders[node]
-                self._nodes.flat[8 * node + FLAGS] |= LOOKED
-                wanted += self._also
-                self._also.clear()
+                records.flat[8 * node + FLAGS] |= LOOKED
+                if also:
+                    wanted += also
+                    also.clear()
             wanted = self._ahead(wanted)
         self.rule, self.counter = outer
 
@@ -236,9 +238,9 @@ class Graph(ArrayGraph):
     def _ahead(self, nodes: list[int]) -> list[int]:
         """The lazy nodes that links lead to, whatever is counted, from nodes that were just defined."""
         self._flush()
-        found = np.empty(self.node_count, np.int32)
+        found = np.empty(self._nodes.count, np.int32)
         count = call(look_ahead, self._nodes.array, self._links.array, np.array(nodes, np.int32), found)
-        return found[:count].tolist()
+        return found[:count].tolist() if count else []
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
         """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, with all bits of their

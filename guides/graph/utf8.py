@@ -13,27 +13,20 @@ from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LEAD, MORE
 from ..kept import kept
 from ..syntax import Ranges
 
+NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByteFragment:
     """A fragment of a graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
 
     An edge's target is a node of the fragment, or -1 for the way out. Node 0 is the entry. From the nodes in
-    exits (int32) the way out can be taken without reading a byte. starts: where each node's edges begin; ways_out: the
-    edges that lead out.
+    exits (int32) the way out can be taken without reading a byte.
     """
 
     ends: NDArray[np.int32]
     edges: NDArray[np.int32]
-    exits: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    starts: NDArray[np.int32] = field(init=False)
-    ways_out: NDArray[np.intp] = field(init=False)
-
-    def __post_init__(self) -> None:
-        starts = np.zeros_like(self.ends)
-        starts[1:] = self.ends[:-1]
-        object.__setattr__(self, "starts", starts)
-        object.__setattr__(self, "ways_out", np.flatnonzero(self.edges[:, 2] < 0))
+    exits: NDArray[np.int32] = field(default_factory=lambda: NO_EXITS)
 
 
 class Lead(NamedTuple):
@@ -70,9 +63,6 @@ TEXT_BYTES = frozenset(range(FIRST_NEXT)).union(CONTINUATION, *(range(lead.first
 def first_bytes(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Of each byte whether it is the first of a character."""
     return (data < CONTINUATION.start) | (data >= CONTINUATION.stop)
-
-
-NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
 def fragment_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> ByteFragment:

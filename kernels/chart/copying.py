@@ -106,6 +106,48 @@ def copy_piece(
 
 
 @njit
+def copy_bytes(
+    nodes: Ints,
+    edges: Ints,
+    links: Ints,
+    ends: Ints,
+    written: Ints,
+    exits: Ints,
+    begin: Int,
+    end: Int,
+    first: Int,
+    target: Int,
+    rule: Int,
+    counter: Int,
+    edge: Int,
+    link: Int,
+) -> None:
+    """Copy nodes begin ... end - 1 of a fragment of bytes into the arrays of a graph, in which there is room.
+
+    ends: int32 [nodes], where each node's edges end; written: int32 [n, 3], the edges, a target below 0 the way out;
+    exits: int32, the nodes among these from which the way out is taken without a byte
+    first: what its node 0 is there; target: where its ways out lead; rule, counter: what its nodes get; edge: where its
+    first edge goes, whichever nodes are copied; link: where the links of the exits go, one each
+    """
+    at = ends[begin - 1] if begin else 0
+    for node in range(begin, end):
+        there, last = first + node, ends[node]
+        nodes[there, EDGE_LO], nodes[there, EDGE_HI] = edge + at, edge + last
+        nodes[there, RULE], nodes[there, COUNTER] = rule, counter
+        while at < last:
+            after = written[at, EDGE_TARGET]
+            edges[edge + at, EDGE_FIRST] = written[at, EDGE_FIRST]
+            edges[edge + at, EDGE_LAST] = written[at, EDGE_LAST]
+            edges[edge + at, EDGE_TARGET] = target if after < 0 else first + after
+            at += 1
+    for number in range(len(exits)):
+        there = first + exits[number]
+        nodes[there, LINK_LO], nodes[there, LINK_HI] = link + number, link + number + 1
+        links[link + number, LINK_KIND], links[link + number, LINK_TARGET] = EPSILON, target
+        links[link + number, LINK_ARGUMENT] = 0
+
+
+@njit
 def lay_names(
     nodes: Ints,
     edges: Ints,

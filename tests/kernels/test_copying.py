@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
-from trellm.kernels.chart.copying import Piece, copy_piece, lay_names, lay_trie, look_ahead, measure_trie
+from trellm.kernels.chart.copying import Piece, copy_bytes, copy_piece, lay_names, lay_trie, look_ahead, measure_trie
 from trellm.kernels.chart.layout import CALL, EPSILON, GUARD, INCREMENT, LAZY, LEAVE, LOOKED
 
 Ints = NDArray[np.int32]
@@ -57,6 +57,35 @@ def test_a_copy_has_its_own_numbers(seed: int) -> None:
     for at, (kind, target, argument) in enumerate(piece.links.tolist()):
         expected_links[link + at] = [kind, node(target), (node if kind == CALL else counter)(argument)]
     copy_piece(nodes, edges, links, piece, given, start, shift, edge, link, counters)
+    assert nodes.tolist() == expected_nodes
+    assert edges.tolist() == expected_edges
+    assert links.tolist() == expected_links
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fragments_of_bytes_are_copied_whole_or_in_parts(seed: int) -> None:
+    generator = default_rng(seed)
+    counts = generator.integers(0, 4, int(generator.integers(1, 9)))
+    size, ends = len(counts), np.cumsum(counts).astype(np.int32)
+    written = [[*sorted(generator.integers(0, 256, 2)), generator.integers(-1, size)] for _ in range(ends[-1])]
+    fragment = np.array(written, np.int32).reshape(-1, 3)
+    exits = np.flatnonzero(generator.integers(0, 2, size)).astype(np.int32)
+    nodes, edges, links = np.zeros((40, 8), np.int32), room(generator, 40, 3), room(generator, 30, 3)
+    first, target, rule, counter, edge, link = 20, 33, 7, 2, 5, 6
+    expected_nodes, expected_edges, expected_links = (array.tolist() for array in (nodes, edges, links))
+    begin = 0
+    for node, end in enumerate(ends.tolist()):
+        number = exits.tolist().index(node) + link if node in exits else 0
+        expected_nodes[first + node] = [edge + begin, edge + end, number, number + (node in exits), 0, rule, counter, 0]
+        begin = end
+    for at, (low, high, after) in enumerate(fragment.tolist()):
+        expected_edges[edge + at] = [low, high, target if after < 0 else first + after]
+    for at in range(len(exits)):
+        expected_links[link + at] = [EPSILON, target, 0]
+    cut = int(generator.integers(size + 1))
+    arrays, numbers = (nodes, edges, links, ends, fragment), (first, target, rule, counter, edge, link)
+    copy_bytes(*arrays, exits[:0], 0, cut, *numbers)
+    copy_bytes(*arrays, exits, cut, size, *numbers)
     assert nodes.tolist() == expected_nodes
     assert edges.tolist() == expected_edges
     assert links.tolist() == expected_links

@@ -225,7 +225,8 @@ class FormulaLowering:
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""
         if case not in self._strings:
-            fragment = string_fragment(case, self.form.escapes)
+            # Few schemas have the same names that are none of these: to look for them takes as long as to make them.
+            fragment = None if case.excluded else string_fragment(case, self.form.escapes)
             if fragment is not None:
                 self._strings[case] = rule = self.graph.insert(fragment)
                 return rule

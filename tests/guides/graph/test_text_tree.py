@@ -15,6 +15,7 @@ from trellm.tokenizers_adapter import Vocabulary
 def texts_of(tree: ByteFragment) -> list[bytes]:
     """Every way through a template, sorted."""
     exits = set(tree.exits.tolist())
+    starts = [0, *tree.ends.tolist()]
     found: list[bytes] = []
     todo = [(0, b"")]
     while todo:
@@ -24,7 +25,7 @@ def texts_of(tree: ByteFragment) -> list[bytes]:
             continue
         if node in exits:
             found.append(text)
-        for low, high, target in tree.edges[tree.starts[node] : tree.ends[node]].tolist():
+        for low, high, target in tree.edges[starts[node] : tree.ends[node]].tolist():
             assert low == high
             todo.append((target, text + bytes([low])))
     return sorted(found)
