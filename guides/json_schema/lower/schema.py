@@ -78,6 +78,10 @@ class SchemaLowering(FormulaLowering):
         shift = self.graph.insert(stencil.fragment, [given[hole] for hole in stencil.holes], start)
         if members is not None and stencil.after:
             members.settle(given[NAMES, 0], stencil.after + shift, stencil.final + shift)
+            # One token of a mask reads the colon, brackets and the quote of the first name.
+            self.graph.expand_too(given[NAMES, 0])
+        if is_member and (ITEMS, 0) in given:
+            self.graph.expand_too(given[ITEMS, 0])
         if is_member:
             self.graph.promise(stencil.promising + shift, LazyValue(self, formula, depth).promise)
         return True
