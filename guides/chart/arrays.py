@@ -50,8 +50,8 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
         loops=np.empty((rows, LOOP), np.uint64),
         memo=np.zeros((MEMO_SLOTS, MEMO_HEADER + kernel.ITEM * MEMO_ITEMS), np.int32),
         set_words=np.empty(4096, np.int32),
-        sets=np.zeros((64, 2), np.int32),
-        set_index=np.full(256, -1, np.int32),
+        sets=np.zeros((256, 2), np.int32),
+        set_index=np.full(1024, -1, np.int32),
         set_sizes=set_sizes,
         sizes=sizes,
         missing=np.zeros(256, np.int32),
@@ -83,28 +83,23 @@ def scratch_bytes(size: int) -> int:
     return 4 * size * (3 * kernel.ITEM + 2 * kernel.ENTRY + 2 + 1 + 16)
 
 
-def reindexed(chart: Chart, *names: str) -> Chart:
-    """The chart with new indices of the named spans, of all if none is named."""
-    for name in names or SPANS:
-        spans = getattr(chart, name)
-        index = filled(4 * len(spans))
-        _index(chart.words, spans, index, int(chart.sizes[SPANS[name]]))
-        chart = replace(chart, **{f"{name[:-1]}_index": index})
-    return chart
+def reindexed(chart: Chart) -> Chart:
+    """The chart with new indices of its spans and of its large sets."""
+    indices = {
+        f"{name[:-1]}_index": index_of(chart.words, getattr(chart, name), int(chart.sizes[kind]))
+        for name, kind in SPANS.items()
+    }
+    sets = index_of(chart.set_words, chart.sets, int(chart.set_sizes[SETS]))
+    return replace(chart, **indices, set_index=sets)
 
 
-def with_sets_reindexed(chart: Chart) -> Chart:
-    """The chart with a new index of its large sets."""
-    index = filled(4 * len(chart.sets))
-    _index(chart.set_words, chart.sets, index, int(chart.set_sizes[SETS]))
-    return replace(chart, set_index=index)
-
-
-def _index(words: Any, spans: Any, index: Any, count: int) -> None:
-    """Fill an empty index, some spans at a time. Raises Cancelled in between."""
+def index_of(words: Any, spans: Any, count: int) -> Any:
+    """An index of the first `count` spans, with room for all, entered some at a time. Raises Cancelled in between."""
+    index = filled(4 * len(spans))
     for first in range(0, count, SPANS_AT_A_TIME):
         spend(0)
         call(reindex, words, spans, index, first, min(first + SPANS_AT_A_TIME, count))
+    return index
 
 
 def filled(length: int) -> Any:

@@ -28,13 +28,12 @@ from ..locks import new_lock
 from .arrays import (
     SPANS,
     held_bytes,
+    index_of,
     larger,
     new_chart,
-    reindexed,
     reserved_bytes,
     scratch,
     scratch_bytes,
-    with_sets_reindexed,
 )
 from .compaction import compacted
 
@@ -365,26 +364,29 @@ class ChartAutomaton:
                 "states= of its limits=Limits(...)"
             )
         self._check_memory()
+        more: dict[str, Any] = {}
         if sizes[kernel.ROWS] >= len(chart.rows):
             if len(chart.rows) >= self._max_rows and not self._dropped:
-                chart = self._without_rows()
+                more = self._without_rows()
             else:
                 count = min(4 * len(chart.rows), self._max_rows)
                 if count <= len(chart.rows):
                     count = 2 * len(chart.rows)
-                chart = replace(chart, rows=larger(chart.rows, count), loops=larger(chart.loops, count))
+                more = {"rows": larger(chart.rows, count), "loops": larger(chart.loops, count)}
         if 2 * sizes[WORDS] >= len(chart.words) or len(chart.words) < 4 * len(chart.buffer):
-            chart = replace(chart, words=larger(chart.words))
-            self.is_crowded = len(chart.words) > self._max_words
+            more["words"] = larger(chart.words)
+            self.is_crowded = len(more["words"]) > self._max_words
         for name, kind in SPANS.items():
             spans = getattr(chart, name)
             if 2 * sizes[kind] >= len(spans):
-                chart = reindexed(replace(chart, **{name: larger(spans)}), name)
+                more[name] = larger(spans)
+                more[f"{name[:-1]}_index"] = index_of(chart.words, more[name], int(sizes[kind]))
         if 2 * chart.set_sizes[WORDS] >= len(chart.set_words) or len(chart.set_words) < 4 * len(chart.buffer):
-            chart = replace(chart, set_words=larger(chart.set_words))
+            more["set_words"] = larger(chart.set_words)
         if 2 * chart.set_sizes[SETS] >= len(chart.sets):
-            chart = with_sets_reindexed(replace(chart, sets=larger(chart.sets)))
-        self._chart = chart
+            more["sets"] = larger(chart.sets)
+            more["set_index"] = index_of(chart.set_words, more["sets"], int(chart.set_sizes[SETS]))
+        self._chart = replace(chart, **more)
 
     def _check_memory(self) -> None:
         """Raise LimitError if there would be too much with what `_grow` is to double, and let the next text make room.
@@ -402,11 +404,11 @@ class ChartAutomaton:
             self.is_crowded = True
         self.meter.check_memory(held)
 
-    def _without_rows(self) -> Chart:
-        """The chart with no rows; within one call only once, since the call goes on with the rows it fills."""
+    def _without_rows(self) -> dict[str, Any]:
+        """The chart's rows, now that none is used; once within a call only, which goes on with those it fills."""
         chart = self._chart
         chart.states[: chart.sizes[kernel.STATES], kernel.ROW] = -1
         self._rows_written = len(chart.rows)
         chart.sizes[kernel.ROWS] = 0
         self._dropped = True
-        return replace(chart, rows=chart.rows[: self._max_rows], loops=chart.loops[: self._max_rows])
+        return {"rows": chart.rows[: self._max_rows], "loops": chart.loops[: self._max_rows]}

@@ -14,7 +14,7 @@ from ...kernels.chart.interning import HI
 from ...kernels.chart.layout import Chart, Graph
 from ...kernels.chart.rows import LOOP
 from ...kernels.chart.ways import grow_old, put_to_sleep
-from .arrays import reindexed, to_be_compacted, with_sets_reindexed
+from .arrays import reindexed, to_be_compacted
 
 # Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
 STRIDE = 64
@@ -59,6 +59,6 @@ def compacted(graph: Graph, old: Chart, most: int, max_words: int) -> Compacted:
         set_words=np.zeros_like(chart.set_words),
     )
     keep_sets(graph, replace(chart, set_words=old.set_words), chart.set_words)
-    chart = with_sets_reindexed(reindexed(chart))
+    chart = reindexed(chart)
     states = (chart.states[:count, kernel.KEPT] >= 0) & (chart.states[:count, HI] != kernel.ASLEEP)
     return Compacted(chart, states, signatures == 1)

@@ -85,7 +85,7 @@ def failing(owner: object, name: str, at: int) -> Iterator[list[int]]:
 
 
 PLACES = [(Graph, "reserve"), (Graph, "define"), (Graph, "expand"), (Graph, "arrays"), (Graph, "promises")]
-PLACES += [(automaton, "larger"), (automaton, "reindexed"), (automaton, "scratch"), (automaton, "begin")]
+PLACES += [(automaton, "larger"), (automaton, "index_of"), (automaton, "scratch"), (automaton, "begin")]
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -112,7 +112,7 @@ def test_an_exception_anywhere_changes_nothing(kind: str, place: tuple[object, s
 
 def test_making_room_is_done_or_not_done() -> None:
     expected = told(MAKERS["json"](copied()), 1, 30)
-    for name in ("to_be_compacted", "find_needed", "keep_needed", "keep_sets", "reindexed", "with_sets_reindexed"):
+    for name in ("to_be_compacted", "find_needed", "keep_needed", "keep_sets", "reindexed"):
         json_guide.remembered._values.clear()
         guide = MAKERS["json"](copied())
         assert told(guide, 1, 30) == expected
