@@ -41,10 +41,12 @@ class MaskTable:
         self.version = 0
         self.written: NDArray[np.int64] = np.zeros(self.max_rows, np.int64)
         self.evictions = 0
+        self._words = self.rows.view(np.int32)
         # Who has each row, and under which key. Two lists and not one of pairs, since Python's garbage collector would
         # have to look through these.
-        self._caches: list[Cache] = []
-        self._keys: list[int] = []
+        nobody: Cache = {}
+        self._caches = [nobody] * self.max_rows
+        self._keys = [0] * self.max_rows
         # The rows in use, the one that was longest unused first.
         self._used: OrderedDict[int, None] = OrderedDict()
         # Notes that a row is used now; no method of ours, since a seen mask takes little longer than that call
@@ -82,12 +84,12 @@ class MaskTable:
             if owner.get(known_as) == row:
                 owner.pop(known_as, None)
             self.evictions += 1
+            self.touch(row)
         # After Ctrl-C in between a key may be of the owner before, which has it no more.
-        self._caches[row : row + 1] = [cache]
-        self._keys[row : row + 1] = [key]
+        self._caches[row] = cache
+        self._keys[row] = key
         self._used[row] = None
-        keep_row(self.rows, self.few, row, mask)
-        self.touch(row)
+        keep_row(self._words, self.few, row, mask)
         self.version += 1
         self.written[row] = self.version
         cache[key] = row

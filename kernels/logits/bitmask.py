@@ -27,14 +27,14 @@ BLOCK = 128
 """So many words are looked at together: a loop that counts is done by vectors, one that may stop is not."""
 
 
-def keep_row(masks: NDArray[np.uint32], few: Ints, row: int, mask: NDArray[np.uint32]) -> None:
-    """Write a mask uint32 [W] to a row of masks uint32 [R, W], and list its words in that row of `few`, if it has any.
+def keep_row(words: Ints, few: Ints, row: int, mask: NDArray[np.uint32]) -> None:
+    """Write a mask uint32 [W] to a row of masks, seen as int32 [R, W], and list its words in that row of `few`, if any.
 
     What `few` says of the row before must be true, as it is of zeros beside zeros. Raises ValueError for a row that is
     not there, and for a mask of another length.
     """
-    if call(keep_kernel, masks.view(np.int32), few, row, mask) < 0:
-        raise ValueError(f"a mask of {mask.size} words cannot be row {row} of {masks.shape}")
+    if call(keep_kernel, words, few, row, mask) < 0:
+        raise ValueError(f"a mask of {mask.size} words cannot be row {row} of {words.shape}")
 
 
 def copy_rows(

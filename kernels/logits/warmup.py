@@ -30,7 +30,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
         ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
         ("allowed_ids", lambda: mask.allowed_ids(masks[0])),
-        ("keep_row", lambda: bitmask.keep_row(masks, few, 0, masks[0])),
+        ("keep_row", lambda: bitmask.keep_row(masks.view(np.int32), few, 0, masks[0])),
         ("copy_rows", lambda: bitmask.copy_rows(masks, few, zero, row, zero, 1, 1)),
         ("renew_rows", lambda: bitmask.renew_rows(masks, few, ones, zero, row, zero, 1, 1, np.zeros(1, np.int64), few)),
         ("popcount", lambda: mask.popcount(masks)),

@@ -49,7 +49,7 @@ def test_rows_are_kept_and_their_words_listed() -> None:
     found, rows = np.zeros((24, LISTED), np.int32), np.zeros_like(masks)
     for _ in range(8):
         for row, mask in enumerate(masks):
-            keep_row(rows, found, row, mask)
+            keep_row(rows.view(np.int32), found, row, mask)
         np.testing.assert_array_equal(rows, masks)
         for few, expected in zip(found, listed(masks), strict=True):
             count = few[0]
@@ -60,7 +60,7 @@ def test_rows_are_kept_and_their_words_listed() -> None:
         random.shuffle(masks)
     for row, mask in ((24, masks[0]), (-1, masks[0]), (0, masks[0, 1:])):
         with pytest.raises(ValueError, match="cannot be row"):
-            keep_row(rows, found, row, mask)
+            keep_row(rows.view(np.int32), found, row, mask)
 
 
 def test_long_rows_are_listed_wherever_their_words_are() -> None:
@@ -71,11 +71,11 @@ def test_long_rows_are_listed_wherever_their_words_are() -> None:
         for chosen in ([each] for each in places):
             mask = np.zeros(width, np.uint32)
             mask[chosen] = 2**32 - 1
-            keep_row(rows, found, 0, mask)
+            keep_row(rows.view(np.int32), found, 0, mask)
             np.testing.assert_array_equal(rows[0], mask)
             assert found[0, 0] == 1 and found[0, FEW_PLACES] == chosen[0] and found[0, FEW_WORDS] == -1
         mask[:] = 1
-        keep_row(rows, found, 0, mask)
+        keep_row(rows.view(np.int32), found, 0, mask)
         np.testing.assert_array_equal(rows[0], mask)
         assert found[0, 0] == MANY
 
