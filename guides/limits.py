@@ -198,7 +198,8 @@ class Meter:
         work = _local.work
         if self._is_timed or work.meter is not None or work.cancellation is not None or work.quick:
             return False
-        self._restore()
+        if self._usual:
+            self._restore()
         view = self._view
         view[SPENT] = view[STOPPED] = self.uncounted = 0
         return True

@@ -71,10 +71,9 @@ class Slicing:
     def _way_to(self, exits: Ints) -> Ints:
         """`LoopSlice.way`: every node that has an exit at or below it; none of too many."""
         trie = self._trie
-        flags = np.zeros(len(trie.byte), np.uint8)
-        is_exit = np.zeros(len(trie.byte), np.bool_)
+        flags, is_exit = np.zeros(len(trie.byte), np.bool_), np.zeros(len(trie.byte), np.bool_)
         if len(exits) <= MAX_LEAVING:
-            call(mark_way, self._parents, exits, flags)
+            call(mark_way, self._parents, exits, flags.view(np.uint8))
             is_exit[exits] = True
         on_way = np.flatnonzero(flags)
         after = np.searchsorted(on_way, trie.skip[on_way])

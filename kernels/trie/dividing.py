@@ -163,6 +163,15 @@ def add_children(
 
     places: int32 [257], all 0, and again afterwards
     """
+    if bounds[node + 1] - bounds[node] == 1:  # as most are: its children are in order
+        member, filled = members[bounds[node]], bounds[count]
+        for child in range(trie.first[member], trie.first[member + 1]):
+            tails.byte[count] = trie.byte[child]
+            members[filled] = child
+            filled += 1
+            count += 1
+            bounds[count] = filled
+        return count
     low, high = 256, -1
     for at in range(bounds[node], bounds[node + 1]):
         for child in range(trie.first[members[at]], trie.first[members[at] + 1]):
