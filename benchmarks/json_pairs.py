@@ -3,10 +3,11 @@
     python benchmarks/json_pairs.py [--pairs N] [--first SEED] [--seconds N] [--save]
 
 Schemas and values come from the small world of `tests/guides/json_schema/random_schemas.py`, 40 values to a schema,
-each written at random in one of the ways that JSON allows. For every pair the normal form of the schema and the guide,
-byte by byte, are asked. What is refused (by a limit, or as it cannot be enforced) is counted; a schema of which a guide
-says that it has no instance must have none among the values. A run goes through seeds from --first on until it has N
-pairs or took so many seconds of this process; every difference is printed with its seed.
+each written at random in one of the ways that JSON allows. The drafts take turns, and formats are asserted, those of
+the latest draft in all. For every pair the normal form of the schema and the guide, byte by byte, are asked. What is
+refused (by a limit, or as it cannot be enforced) is counted; a schema of which a guide says that it has no instance
+must have none among the values. A run goes through seeds from --first on until it has N pairs or took so many seconds
+of this process; every difference is printed with its seed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from recording import pin_to_one_core, save, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "guides" / "json_schema"))
 
-from random_schemas import random_schema, random_value
+from random_schemas import DRAFTS, random_document, random_value
 
 VALUES = 40
 
@@ -37,16 +38,16 @@ def written(random: Random, value: Any) -> str:
 
 def compared(seed: int, vocabulary: Any) -> dict[str, Any]:
     """What came of the schema of a seed: the pairs, the valid ones, and the differences."""
-    from jsonschema import Draft202012Validator
+    from jsonschema import FormatChecker
+    from jsonschema.validators import validator_for
     from trellm.errors import LimitError, SchemaError
     from trellm.guides import JSONGuide
     from trellm.guides.json_schema import CompiledSchema
 
     random = Random(seed)
-    schema = random_schema(random)
-    if isinstance(schema, bool):
+    schema = random_document(random, [*DRAFTS.values()][seed % len(DRAFTS)])
+    if schema is None:
         return {}
-    schema["$defs"] = {"d": random_schema(random, 2)}
     values = [random_value(random) for _ in range(VALUES)]
     try:
         compiled = CompiledSchema(schema)
@@ -59,7 +60,8 @@ def compared(seed: int, vocabulary: Any) -> dict[str, Any]:
         if error.reason != "no value satisfies this schema":
             return {"refused": 1}
         guide, ours = None, [False] * VALUES
-    oracle = Draft202012Validator(schema)
+    kind = validator_for(schema)
+    oracle = kind(schema, format_checker=FormatChecker())
     expected = [oracle.is_valid(value) for value in values]
     try:
         read = [guide is not None and reads(guide, written(random, value)) for value in values]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from trellm.guides import laws
 from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
@@ -163,7 +163,7 @@ def test_random_schemas_with_groups_accept_what_jsonschema_accepts(monkeypatch: 
             "type": "object",
             "allOf": [{"anyOf": parts}, {"oneOf": parts}, {"not": parts[0]}],
         }
-        compiled, validator = CompiledSchema(schema), Draft202012Validator(schema)
+        compiled, validator = CompiledSchema(schema), Draft202012Validator(schema, format_checker=FormatChecker())
         with_groups += any(case.either for case in compiled.normal(compiled.root).objects)
         for _ in range(20):
             value = random_value(random)
