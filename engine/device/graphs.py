@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from ...kernels.lanes import triton_lanes
 from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, HEADER, TOKENS, UNKNOWN, Begun, Kept, Known, room_of
-from ...kernels.logits.triton_mask import Rows
+from ...kernels.logits.triton_mask import Rows, on
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
 from ..models.blocks.devices import DeviceRows
@@ -20,6 +22,7 @@ from ..models.blocks.packed import PackedReader
 from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
 from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, Launch
+from .capturing import WaitsError, WithoutWaiting
 from .characters import charsets
 from .records import DENSE, News, Records
 
@@ -57,8 +60,8 @@ class GraphBackend:
     """Runs lanes of a packed model by CUDA graphs, one for each `Shape` that was met.
 
     Everything goes through one stream, in order: what is written for a launch is there when it runs, and blocks that a
-    row gave back are written by others only later. On a CPU, where Triton's interpreter takes the place of a GPU,
-    nothing is captured.
+    row gave back are written by others only later. A launch in which the model asks what lies on the device, as some do
+    that have experts, is run anew each time; so is each on a CPU, where Triton's interpreter takes a GPU's place.
     """
 
     def __init__(
@@ -90,16 +93,16 @@ class GraphBackend:
         self._graphs: dict[Shape, Graph] = {}
         self._baked: tuple[Any, ...] = ()
         self._pool: Any = None
-        self._is_captured = device.type == "cuda"
+        self._is_captured = _has_graphs(device)
         size = max(lanes * (TOKENS + 2 * width) for lanes, width in zip((LANES, FEW), WIDTHS, strict=True))
         self._answers = [torch.empty(size, dtype=torch.int32, pin_memory=self._is_captured) for _ in range(_RING)]
         self._events = [torch.cuda.Event() if self._is_captured else None for _ in range(_RING)]
         self._turn = 0
 
     def prepare(self) -> None:
-        """Drop graphs that were captured over weights, or blocks, which lie elsewhere now."""
+        """Drop graphs that were captured over weights, or blocks, which lie elsewhere now, or by other modules."""
         layers = ((layer.keys.data_ptr(), layer.values.data_ptr()) for layer in self._storage.layers)
-        baked = (*self._reader.baked, self._head.baked, *layers)
+        baked = (*self._reader.baked, *self._head.baked, *layers)
         if baked != self._baked:
             self._graphs.clear()
             self._pool = None  # which went with the last of them
@@ -107,10 +110,14 @@ class GraphBackend:
 
     def launch(self, launch: Launch) -> Begin:
         """Begin a launch, without waiting for it."""
+        with on(self._known.masks):  # events and graphs are made and recorded on the device that is the current one
+            return self._launch(launch)
+
+    def _launch(self, launch: Launch) -> Begin:
         lanes = len(launch.rows)
         blocks = launch.rows.shape[1] - HEADER - room_of(launch.width)
         shape = Shape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
-        graph = self._graphs.get(shape) or self._captured(shape)
+        graph = self._graphs.get(shape) or self._graphs.setdefault(shape, self._prepared(shape))
         self._turn = turn = (self._turn + 1) % _RING
         self._write(launch.news)
         graph.rows.copy_(self._staged(launch.rows), non_blocking=True)
@@ -172,32 +179,43 @@ class GraphBackend:
         staged.numpy()[...] = given
         return staged
 
-    def _captured(self, shape: Shape) -> Graph:
-        """Run such a launch, in which kernels are compiled, and capture it. No lane reads anything in either."""
+    def _prepared(self, shape: Shape) -> Graph:
+        """Such a launch, which is run, so that kernels are compiled, and captured. No lane reads anything in either."""
         columns = HEADER + room_of(shape.width) + shape.blocks
         rows = torch.zeros((shape.lanes, columns), dtype=torch.int32, device=self._device)
         choices = torch.zeros((4, shape.lanes), dtype=torch.float64, device=self._device)
         choices[TOP_K], choices[TOP_P] = self._size, 1
         if not self._is_captured:
-            answer = torch.empty((shape.lanes, TOKENS + 2 * shape.width), dtype=torch.int32)
-            found = Graph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
-            self._graphs[shape] = found
-            return found
+            return self._anew(rows, choices, shape)
         kept = Kept(*(each.clone() for each in self._kept))
-        stream = torch.cuda.Stream(self._device)
-        stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream):
+        now, beside = torch.cuda.current_stream(self._device), _beside(self._device)
+        beside.wait_stream(now)
+        with torch.cuda.stream(beside):
             for _ in range(2):
                 self._run(rows, choices, shape)
-        torch.cuda.current_stream(self._device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            answer = self._run(rows, choices, shape)
-        self._pool = graph.pool()
+        now.wait_stream(beside)
+        try:
+            found = self._captured(rows, choices, shape)
+        except WaitsError:
+            found = self._anew(rows, choices, shape)
         for mine, before in zip(self._kept, kept, strict=True):
             mine.copy_(before)
-        found = self._graphs[shape] = Graph(graph.replay, rows, choices, answer)
         return found
+
+    def _captured(self, rows: Tensor, choices: Tensor, shape: Shape) -> Graph:
+        graph = torch.cuda.CUDAGraph()
+        capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+        # One at a time: all captures go through one stream of torch's, and one begins by waiting for the whole device,
+        # which must not be waited for while something is captured.
+        with _capturing, capture, WithoutWaiting(self._device):
+            answer = self._run(rows, choices, shape)
+        self._pool = graph.pool()
+        return Graph(graph.replay, rows, choices, answer)
+
+    def _anew(self, rows: Tensor, choices: Tensor, shape: Shape) -> Graph:
+        """The same, not captured."""
+        answer = torch.empty((shape.lanes, TOKENS + 2 * shape.width), dtype=torch.int32, device=self._device)
+        return Graph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
 
     def _run(self, rows: Tensor, choices: Tensor, shape: Shape) -> Tensor:
         """The launch itself: begin, read, choose, advance."""
@@ -218,4 +236,15 @@ class GraphBackend:
         return triton_lanes.advance(tokens, begun, self._known, self._kept)
 
 
+def _has_graphs(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+@cache
+def _beside(device: torch.device) -> torch.cuda.Stream:
+    """Where launches are tried: one stream for a device, since cuBLAS keeps memory for each that it was used on."""
+    return torch.cuda.Stream(device)
+
+
+_capturing = Lock()
 _KINDS = {"uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "float64": torch.float64}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ...errors import OptionError
 
@@ -21,25 +22,15 @@ class Weights:
         network = getattr(model, "model", None)
         self._network = network if isinstance(network, nn.Module) else None
         self._kind: str | None = getattr(model, "weights_kind", None)
-        # What modules hold, in their own dictionaries, which are looked through before every text that comes alone.
-        self._children: list[dict[str, nn.Module | None]] = []
-        self._weights: list[dict[str, nn.Parameter | None]] = []
-        self._adapters: list[dict[str, Any]] = []
-        self._structure: list[int] = []
+        self._parts = None if self._network is None else Parts(self._network)
         self.check()
 
     def state(self) -> int:
         """A number that changes, but for accidents of hashing, when the weights do; some 50 us for 100 modules."""
-        if self._network is None:
+        if self._parts is None:
             return 0
-        if not self._structure or self._found() != self._structure:
-            modules = list(map(vars, self._network.modules()))
-            self._children = [module["_modules"] for module in modules if module["_modules"]]
-            self._weights = [module["_parameters"] for module in modules if module["_parameters"]]
-            self._adapters = [module for module in modules if "_disable_adapters" in module]
-            self._structure = self._found()
-        weights = [_written(each) for held in self._weights for each in held.values() if each is not None]
-        return hash((*self._structure, *weights, *map(_chosen, self._adapters)))
+        structure = self._parts.structure()
+        return hash((*structure, *map(_written, self._parts.weights), *self._parts.adapters))
 
     def check(self) -> None:
         """Raise OptionError where the weights are of another type, or elsewhere, than when the model was wrapped."""
@@ -49,6 +40,48 @@ class Weights:
                 f"the model's weights are {now} now, and were {self._kind} when it was wrapped, which its memory is "
                 "made for; wrap it again: models.transformers(model, tokenizer)"
             )
+
+
+class Parts:
+    """What the modules of a network hold, looked up in their own dictionaries: iterating over modules takes longer."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._children: list[dict[str, nn.Module | None]] = []
+        self._held: list[dict[str, nn.Parameter | None]] = []
+        self._buffers: list[dict[str, Tensor | None]] = []
+        self._adapted: list[dict[str, Any]] = []
+        self._structure: list[int] = []
+
+    def structure(self) -> list[int]:
+        """Which modules there are; what else is asked is of these."""
+        if not self._structure or self._found() != self._structure:
+            modules = list(map(vars, self._network.modules()))
+            self._children = [module["_modules"] for module in modules if module["_modules"]]
+            self._held = [module["_parameters"] for module in modules if module["_parameters"]]
+            self._buffers = [module["_buffers"] for module in modules if module["_buffers"]]
+            self._adapted = [module for module in modules if "_disable_adapters" in module]
+            self._structure = self._found()
+        return self._structure
+
+    @property
+    def weights(self) -> Iterator[nn.Parameter]:
+        """All parameters."""
+        return (each for held in self._held for each in held.values() if each is not None)
+
+    @property
+    def adapters(self) -> Iterator[tuple[bool, str, int]]:
+        """Which adapters are at work in each layer that has some."""
+        return map(_chosen, self._adapted)
+
+    def baked(self) -> tuple[Any, ...]:
+        """What changes when a captured graph holds no longer: modules, adapters, and where parameters and buffers lie.
+
+        What a module does by numbers of its own is not seen.
+        """
+        structure = self.structure()
+        buffers = (each for held in self._buffers for each in held.values() if each is not None)
+        return (*structure, *map(_place, self.weights), *map(_place, buffers), *self.adapters)
 
     def _found(self) -> list[int]:
         return [id(child) for held in self._children for child in held.values()]
@@ -60,10 +93,14 @@ def kind_of(network: nn.Module) -> str | None:
     return None if first is None or first.device.type == "meta" else f"{first.dtype} on {first.device}"
 
 
+def _place(weights: Tensor) -> int:
+    """Where numbers lie; quantised ones have types of their own, and no such place."""
+    return weights.data_ptr() if type(weights) in (nn.Parameter, Tensor) else id(weights)
+
+
 def _written(weights: nn.Parameter) -> tuple[int, int]:
-    """Where numbers lie, and how often they were written; quantised ones have types of their own, and no such place."""
-    place = weights.data_ptr() if type(weights) is nn.Parameter else id(weights)
-    return place, 0 if weights.is_inference() else weights._version
+    """Where numbers lie, and how often they were written."""
+    return _place(weights), 0 if weights.is_inference() else weights._version
 
 
 def _chosen(layer: dict[str, Any]) -> tuple[bool, str, int]:

@@ -40,9 +40,9 @@ class Head:
         self.sparse_head_limit = 0 if self._layer is not None else linear.out_features // 32
 
     @property
-    def baked(self) -> int:
-        """Where the weights lie."""
-        return self._weight.data_ptr()
+    def baked(self) -> tuple[int, ...]:
+        """Where weights and bias lie."""
+        return tuple(each.data_ptr() for each in (self._weight, self._bias) if each is not None)
 
     def raw(self, hidden: Tensor) -> Tensor:
         """Logits [n, V] in the type of the hidden states [n, hidden size]."""

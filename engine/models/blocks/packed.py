@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
+from ...memory.weights import Parts
 from ..wrapped import entry_device
 from .attention import Scoring, attend
 from .devices import DeviceRows
@@ -42,6 +43,7 @@ class PackedReader:
         found = {id(each): each for module in body.modules() if (each := getattr(module, "config", None)) is not None}
         self._configs: list[dict[str, Any]] = [vars(each) for each in found.values()]
         self._lock = _locks.setdefault(body, RLock())
+        self._parts = Parts(body)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is one of the copied model, with that one's configurations and a lock of its own."""
@@ -75,9 +77,9 @@ class PackedReader:
         return self._states(ids, positions, DeviceStep(storage.layers, self._reaches, rows))
 
     @property
-    def baked(self) -> tuple[int, ...]:
-        """Where the weights lie, which graphs that were captured rely on."""
-        return tuple(weights.data_ptr() for weights in self._body.parameters())
+    def baked(self) -> tuple[Any, ...]:
+        """What graphs that were captured rely on: where weights lie, and which modules and adapters read them."""
+        return self._parts.baked()
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
         """What attention has to know of chunks that are read together."""

@@ -26,8 +26,8 @@ _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 class PreparedBody(ABC):
     """Weights are laid out once, and the parameters of the model's modules become views of them: the model works as
     before, its memory is not doubled, and what is written into parameters (`load_state_dict`, an optimiser) is seen
-    here. What makes new ones (`to`, `deepcopy`) is noticed by `prepare`, and so are modules that are replaced. Hooks
-    that are registered later are not.
+    here. What makes new ones (`to`, `deepcopy`) is noticed by `prepare`, and so are modules and buffers that are
+    replaced. Hooks that are registered later are not.
     """
 
     def __init__(self, body: Any, config: Any) -> None:
@@ -97,7 +97,7 @@ class PreparedBody(ABC):
 
     @abstractmethod
     def _lay(self) -> Sequence[Link]:
-        """Look through the body, and lay its weights out; all modules and parameters of it. Raises UnknownBodyError."""
+        """Look through the body, and lay its weights out; all parts of it. Raises UnknownBodyError."""
 
     def _arrange(self) -> bool:
         """`_lay`; False if the body is none that is known."""

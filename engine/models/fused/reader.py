@@ -35,7 +35,7 @@ class FusedReader(PackedReader):
         return type(self), (self._body, self._config, self._run, self.fused)
 
     @property
-    def baked(self) -> tuple[int, ...]:
+    def baked(self) -> tuple[Any, ...]:
         """What changes when weights have moved, without a look at each module."""
         number = self.fused.prepare()
         return super().baked if number is None else (number,)

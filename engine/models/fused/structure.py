@@ -23,7 +23,7 @@ class UnknownBodyError(Exception):
 
 
 class Link(NamedTuple):
-    """Where a part of a body hangs: `holder[name]` is `part`."""
+    """Where a part of a body hangs: `holder[name]` is `part`, a module, a parameter or a buffer."""
 
     holder: dict[str, Any]
     name: str
@@ -48,7 +48,7 @@ class Layer(NamedTuple):
 class Structure(NamedTuple):
     """What a body is made of.
 
-    links: all modules and parameters of it, as they are reached
+    links: all modules, parameters and buffers of it, as they are reached
     """
 
     embedding: nn.Embedding
@@ -177,9 +177,10 @@ def check_calls(module: Any) -> None:
 
 
 def links_of(module: Any) -> Iterator[Link]:
-    """Where each module and parameter below one hangs."""
-    for name, parameter in module._parameters.items():
-        yield Link(module._parameters, name, parameter)
+    """Where each module, parameter and buffer below one hangs."""
+    for held in (module._parameters, module._buffers):
+        for name, tensor in held.items():
+            yield Link(held, name, tensor)
     for name, child in module._modules.items():
         yield Link(module._modules, name, child)
         yield from links_of(child)
