@@ -23,6 +23,7 @@ from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
 from .decode.after import After
 from .decode.guide_cache import GuideCache
+from .decode.healing import is_known
 from .decode.requests import Job
 from .decode.row import Row
 from .diagnostics import Diagnostics
@@ -223,6 +224,13 @@ class Generator(Copied, Generic[T]):
                 if self.guide.is_worn:
                     self._take(self.guide.renewed())
         return Job(prompt, self._including(goals) if goals else self._guide_cache)
+
+    def knows(self, ids: Sequence[int], *, heal: bool = True) -> bool:
+        """Whether a prompt with these tokens asks nothing of the constraint that was not asked before, so that to enter
+        it waits for nobody who is at the constraint. heal: as in the options"""
+        if self._guide_cache is None:
+            return True
+        return is_known(self.model, tuple(ids), self._guide_cache, heal=heal)
 
     def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
         """The constraint with goals; the last few are kept, since what is found out about them takes time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypedDict, cast
@@ -223,6 +224,12 @@ class Options:
     def extras(self) -> dict[str, tuple[Any, ...]]:
         """What the templates of chats are given besides messages."""
         return {name: values for name in EXTRAS if (values := getattr(self, name))}
+
+    def within(self, max_tokens: int | None) -> Self:
+        """The same with another budget that was checked."""
+        made = copy(self)
+        made._set("max_tokens", max_tokens)
+        return made
 
     def seeds(self, count: int) -> list[int]:
         """One seed for each prompt."""

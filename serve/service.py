@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from ..checks import conforms
-from ..engine.decode.requests import requests_of
+from ..engine.decode.requests import Job, requests_of
 from ..engine.decode.row import Request as RowRequest
 from ..engine.engine import Engine
-from ..engine.generator import Generator
+from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import Task
 from ..engine.models.protocol import Model, SourceModel
 from ..engine.options import Options
@@ -34,7 +35,7 @@ from .trimming import Trimmer
 T = TypeVar("T")
 ENTERING = 2
 SHORT = 2048
-"""A free text's prompt of fewer characters is taken to the engine where it is: that takes less than another thread."""
+"""A prompt of fewer characters is taken to the engine where it is: that takes less than another thread."""
 LARGE = 1 << 16
 """What has more characters, or an eighth as many values, is made into tokens apart; others do not wait for that."""
 MOST_ASIDE = 64
@@ -158,7 +159,7 @@ class Service:
         self.metrics.running.set(self.texts)
         return Ticket(self, texts)
 
-    async def generator(self, constraint: Constraint) -> Generator[Any]:
+    async def generator(self, constraint: Constraint) -> TextGenerator[Any]:
         """What generates texts of a constraint, compiled now or before. Raises ApiError."""
         try:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
@@ -195,10 +196,14 @@ class Service:
         """Let the texts of a request run. Raises ApiError, before anything runs."""
         if self.is_cut:
             raise of_request(Cancelled(SHUT_DOWN))
-        if _is_quick(task, work):
-            return self._enter(task, work)
+        ids: tuple[int, ...] | None = None
+        if _is_short(work):
+            with _told(work):
+                ids = self._ids(work.prompts[0], 0, work.options.extras, work.place, work.is_verbatim)
+            if _is_known(task, work, ids):
+                return self._enter(task, work, ids)
         pool = self._pool_of(work.prompts)
-        entering = asyncio.get_running_loop().run_in_executor(pool, self._enter, task, work)
+        entering = asyncio.get_running_loop().run_in_executor(pool, self._enter, task, work, ids)
         try:
             return await asyncio.shield(entering)
         except asyncio.CancelledError:
@@ -209,7 +214,7 @@ class Service:
         """The threads in which texts and tools are made into tokens."""
         return self._large if is_large(values, LARGE) else self._pool
 
-    def _maker(self, constraint: Constraint) -> Callable[[], Generator[Any]]:
+    def _maker(self, constraint: Constraint) -> Callable[[], TextGenerator[Any]]:
         return lambda: constraint.generator(self.model, self.settings.limits)
 
     def _drop(self, entering: asyncio.Future[Run]) -> None:
@@ -217,32 +222,30 @@ class Service:
         if not entering.cancelled() and entering.exception() is None:
             self.relay.cancel(entering.result())
 
-    def _enter(self, task: Task, work: Work) -> Run:
-        """Mostly in a thread of its own: prompts to tokens, and these to the engine."""
-        try:
-            requests, tokens = self._requests(task, work)
+    def _enter(self, task: Task, work: Work, ids: tuple[int, ...] | None) -> Run:
+        """Here or in a thread of its own: prompts to tokens, and these to the engine. ids: those of the only prompt"""
+        with _told(work):
+            requests, tokens = self._requests(task, work, ids)
             call = self.engine.enter(requests, 1 << 20)
-        except BudgetError as error:
-            raise of_request(error, (work.budget_field,)) from None
-        except TrellmError as error:
-            raise of_request(error, work.place if str(error).startswith("prompt ") else ()) from None
         run = Run(call, task, work.options, work.texts, work.is_streamed, tokens)
         self.metrics.prompt_tokens.inc(tokens)
         self.relay.add(run)
         return run
 
-    def _requests(self, task: Task, work: Work) -> tuple[list[RowRequest], int]:
-        """What the engine runs, and how many tokens the prompts have."""
+    def _requests(self, task: Task, work: Work, known: tuple[int, ...] | None) -> tuple[list[RowRequest], int]:
+        """What the engine runs, and how many tokens the prompts have. known: those of the only one"""
         found: list[RowRequest] = []
         total = 0
         for number, prompt in enumerate(work.prompts):
-            ids = self._ids(prompt, number, work.options.extras, work.place, work.is_verbatim)
+            ids = (
+                self._ids(prompt, number, work.options.extras, work.place, work.is_verbatim) if known is None else known
+            )
             total += len(ids)
             job = task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, work.options.include)
-            job = replace(job, ids=ids)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
-            options = replace(work.options, max_tokens=self._budget(work, len(ids), needed))
-            found += [replace(each, number=number) for each in requests_of(self.model, [job], options)]
+            options = work.options.within(self._budget(work, len(ids), needed))
+            made = requests_of(self.model, [Job(job.prompt, job.guide_cache, ids)], options)
+            found += [replace(each, number=number) for each in made] if number else made
         return found, total
 
     def _budget(self, work: Work, prompt: int, needed: int) -> int | None:
@@ -283,10 +286,25 @@ class Service:
             raise too_long(f"prompt {number} has {size:,} characters", context, place)
 
 
-def _is_quick(task: Task, work: Work) -> bool:
-    """Whether a request enters the engine in less than a millisecond: nothing is asked of a constraint, which another
-    thread may be at, no template is filled in, and there is little to be made tokens of."""
+@contextmanager
+def _told(work: Work) -> Generator[None]:
+    """What is wrong with a request, as its client is told."""
+    try:
+        yield
+    except BudgetError as error:
+        raise of_request(error, (work.budget_field,)) from None
+    except TrellmError as error:
+        raise of_request(error, work.place if str(error).startswith("prompt ") else ()) from None
+
+
+def _is_short(work: Work) -> bool:
+    """Whether a prompt is made tokens of in less than a millisecond: no template is filled in, and there is little."""
     prompt = work.prompts[0]
-    if len(work.prompts) > 1 or work.options.include or getattr(task, "guide", None) is not None:
+    return len(work.prompts) == 1 and isinstance(prompt, (str, tuple)) and len(prompt) < SHORT
+
+
+def _is_known(task: Task, work: Work, ids: tuple[int, ...]) -> bool:
+    """Whether it enters the engine as quickly: nothing is asked of a constraint, which another thread may be at."""
+    if work.options.include or not isinstance(task, TextGenerator):
         return False
-    return isinstance(prompt, (str, tuple)) and len(prompt) < SHORT
+    return task.knows(ids, heal=work.options.heal and isinstance(work.prompts[0], str))

@@ -23,7 +23,7 @@ from ...guides.lift.lifted_guide import LiftedGuide
 from ...guides.lift.tables import VocabularyTables
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
-from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, RowGuide, mask_within
+from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, Renewable, RowGuide, mask_within
 from ...kernels.logits.mask import allowed_ids
 from .arrays import as_list
 
@@ -177,12 +177,23 @@ class GuideCache:
         self._certain: dict[int, bytes] = {}
         self._advancing: dict[int, NDArray[np.int32]] = {}
         self._behind: OrderedDict[bytes, BehindPrompt] = OrderedDict()
+        self._distance: int | None = None
         self._lock = new_lock()
 
     @property
     def distance(self) -> int:
-        """Fewest tokens that complete a text."""
-        return self.guide.distance(self.guide.start)
+        """Fewest tokens that complete a text; remembered."""
+        if self._distance is None:
+            self._distance = self.guide.distance(self.guide.start)
+        return self._distance
+
+    def knows(self, tail: bytes) -> bool:
+        """Whether `behind` and the distance of what it gives, or without a tail this one's, ask nothing of the guide,
+        which another thread may be at for long."""
+        if conforms(self.guide, Renewable) and self.guide.is_worn:
+            return False
+        known = self._behind.get(tail) if tail else self
+        return known is not None and known._distance is not None
 
     @cached_property
     def crossings(self) -> Crossings | None:
@@ -190,15 +201,16 @@ class GuideCache:
         return Crossings(self.guide) if conforms(self.guide, ByteGuide) else None
 
     def behind(self, tail: bytes) -> BehindPrompt:
-        """This constraint behind a text that is to be spelt first; the last ones are remembered."""
+        """This constraint behind a text that is to be spelt first; those made last are remembered."""
+        found = self._behind.get(tail)
+        if found is not None:  # without the lock, under which another is made
+            return found
         with self._lock:
             found = self._behind.get(tail)
             if found is None:
                 found = self._behind[tail] = BehindPrompt(self, tail)
                 if len(self._behind) > _TAILS:
                     self._behind.popitem(last=False)
-            else:
-                self._behind.move_to_end(tail)
             return found
 
     def allowed(self, state: int) -> Allowed:

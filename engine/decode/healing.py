@@ -48,8 +48,28 @@ def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None) -> Start |
     kept = behind.crossings.cut(prompt)
     begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
     first = prompt[:kept] or (prompt[:1] if begin is None else (begin,))
-    tail = model.vocabulary.decode(prompt[kept if kept or begin is not None else 1 :])
+    tail = _tail(model, prompt, kept)
     return Start(first, behind.behind(tail), len(tail), guide_cache is None) if tail else None
+
+
+def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) -> bool:
+    """Whether where a text begins, and how many tokens it takes, was found out before: see `GuideCache.knows`."""
+    if getattr(model, "is_encoder_decoder", False):
+        return False
+    if not heal:
+        return guide_cache.knows(b"")
+    if "crossings" not in guide_cache.__dict__:  # made by the first prompt
+        return False
+    kept = 0 if guide_cache.crossings is None else guide_cache.crossings.known_cut(prompt)
+    if guide_cache.crossings is None or kept is None:
+        return kept is not None and guide_cache.knows(b"")
+    return guide_cache.knows(b"") and guide_cache.knows(_tail(model, prompt, kept))
+
+
+def _tail(model: Model, prompt: Ids, kept: int) -> bytes:
+    """What is generated again where so many tokens of a prompt are kept, or its first where there is no BOS."""
+    has_begin = getattr(model.tokenizer, "bos_token_id", None) is not None
+    return model.vocabulary.decode(prompt[kept if kept or has_begin else 1 :])
 
 
 def _free(model: Model) -> GuideCache:

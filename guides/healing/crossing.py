@@ -34,6 +34,10 @@ class TrieGuide(ByteGuide, Protocol):
         ...
 
 
+MOST_CUTS = 4096
+"""Ends of prompts, each of as many bytes as the longest token has, that are remembered."""
+
+
 class Crossings:
     """The tokens that lead from a literal text to a guide's start and beyond, by the trie node of the text.
 
@@ -49,6 +53,7 @@ class Crossings:
         self._rows: dict[int, int] = {}
         self._some: dict[int, bool] = {}
         self._distances: dict[int, int] = {}
+        self._cuts: dict[tuple[bytes, ...], int] = {}
 
     def some(self, node: int) -> bool:
         """Whether any token below the node can be read."""
@@ -90,6 +95,21 @@ class Crossings:
         on as the guide allows. Tokens without bytes, which special tokens are, are never cut.
         """
         pieces = self._last_pieces(ids)
+        left = self._cuts.get(pieces)
+        if left is None:
+            left = self._left(pieces)
+            if len(self._cuts) >= MOST_CUTS:
+                self._cuts.clear()
+            self._cuts[pieces] = left
+        return len(ids) - left
+
+    def known_cut(self, ids: Sequence[int]) -> int | None:
+        """As `cut`, where that asks nothing of the guide: with the lock held by others too. None where it may."""
+        left = self._cuts.get(self._last_pieces(ids))
+        return None if left is None else len(ids) - left
+
+    def _left(self, pieces: tuple[bytes, ...]) -> int:
+        """How many of these last tokens are behind that boundary."""
         data = np.frombuffer(b"".join(pieces), np.uint8)
         ends = np.empty(len(data), np.int32)
         call(end_nodes, self.tables.trie, data, ends)
@@ -97,10 +117,10 @@ class Crossings:
             for place in np.flatnonzero(ends >= 0).tolist():
                 if self.some(int(ends[place])):
                     starts = np.cumsum([0, *map(len, pieces)])
-                    return len(ids) - len(pieces) + int(np.searchsorted(starts, place, side="right")) - 1
-        return len(ids)
+                    return len(pieces) + 1 - int(np.searchsorted(starts, place, side="right"))
+        return 0
 
-    def _last_pieces(self, ids: Sequence[int]) -> list[bytes]:
+    def _last_pieces(self, ids: Sequence[int]) -> tuple[bytes, ...]:
         """The bytes of the last tokens, as many as one token may spell, up to one that has none."""
         pieces: list[bytes] = []
         room = self.tables.trie.deepest
@@ -110,7 +130,7 @@ class Crossings:
                 break
             pieces.append(piece)
             room -= len(piece)
-        return pieces[::-1]
+        return tuple(pieces[::-1])
 
     def _read(self, node: int) -> Iterator[tuple[int, int]]:
         """The tokens below a node that can be read, and the states they lead to."""

@@ -153,7 +153,8 @@ class Constraining(Asked):
             asked = self._written(asked)
         elif self.trellm.json_ is not None:
             raise ApiError("trellm.json says how JSON is written, and none was asked for", ("trellm", "json"))
-        return replace(asked, goals=goals_in(self.trellm.include))
+        goals = goals_in(self.trellm.include)
+        return replace(asked, goals=goals) if goals else asked
 
     def _written(self, asked: Constraint) -> Constraint:
         """JSON as the request wants it written."""

@@ -127,5 +127,6 @@ class Run:
 
     def result(self, row: Row) -> Generation[Any]:
         """What a finished row comes to; without the scores of its tokens where they were told as they came."""
-        options = replace(self.options, logprobs=False) if self.is_streamed else self.options
+        is_told = self.is_streamed and self.options.logprobs
+        options = replace(self.options, logprobs=False) if is_told else self.options
         return self.task.result(row, options)

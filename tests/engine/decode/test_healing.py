@@ -1,5 +1,6 @@
 """Prompts that end inside a token: their end is generated again, and outputs come without it."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +13,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, normalizers
 from tokenizers.models import BPE
 from trellm import AnyOf, Beam, BudgetError, Greedy, OptionError, Sample, Vocabulary, generate, models
+from trellm.engine.decode.requests import requests_of
 from trellm.engine.generator import Generator
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
+from trellm.engine.options import Options
+from trellm.engine.prompts.encoding import ids_of
 from trellm.guides import ChoiceGuide, FreeGuide
+from trellm.guides.lift.lifted_guide import LiftedGuide
 
 # Tokens that overlap in many ways, some of them with pieces of characters; EOS last, a special token before it.
 PIECES = [b"th", b"the", b"he", b" t", b" the", b"then", b"ab", b"bc", b"abc", b"cab", b"\xc3", b"\xa9\xc3", b"e\xc3"]
@@ -327,3 +332,34 @@ def test_a_trained_model_recovers_the_word_that_a_prompt_breaks(tokenizer: Any) 
             assert free(prompt, max_tokens=12, search=search).startswith(rest[:8])
             assert not free(prompt, max_tokens=12, search=search, heal=False).startswith(rest[:8])
         assert pattern(prompt).startswith(rest[:3]) and not pattern(prompt, heal=False).startswith(rest[:3])
+
+
+def test_prompts_that_a_constraint_has_seen_wait_for_nobody_who_is_at_it() -> None:
+    """Whoever takes requests to the engine may be the one thread that answers all."""
+    model = models.small()
+    task = generate.regex(model, r"[a-m ]{3,9}")
+    prompt, options = "Write a word", Options(max_tokens=12)
+    ids = ids_of(model, prompt, 0, {})
+    assert not task.knows(ids), "where it is cut back is not known"
+    expected = requests_of(model, [task.job(prompt)], options)
+    assert task.knows(ids) and not task.knows(ids_of(model, "Write a wor", 0, {}))
+    assert isinstance(task.guide, LiftedGuide)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with task.guide._lock:
+            held.set()
+            assert done.wait(60)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    held.wait(60)
+    found: list[Any] = []
+    entering = threading.Thread(target=lambda: found.extend(requests_of(model, [task.job(prompt)], options)))
+    entering.start()
+    entering.join(20)
+    assert found, "it waits for who has the lock"
+    done.set()
+    holding.join(60)
+    entering.join(60)
+    assert (found[0].start, found[0].budget) == (expected[0].start, expected[0].budget)

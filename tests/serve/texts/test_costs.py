@@ -77,7 +77,8 @@ def test_a_prompt_is_made_tokens_of_once(server: Running, monkeypatch: pytest.Mo
         assert seen.count("Write a word.") == 1
 
 
-def test_short_free_texts_enter_without_another_thread(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def entered(server: Running, several: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each of several requests is taken to the engine by a thread beside the event loop's."""
     enter, threads = server.service._enter, list[str]()
 
     def watched(*given: Any) -> Any:
@@ -85,19 +86,34 @@ def test_short_free_texts_enter_without_another_thread(server: Running, monkeypa
         return enter(*given)
 
     monkeypatch.setattr(server.service, "_enter", watched)
-    server.text("Write a word.", **PLAIN)
+    for body in several:
+        answer = server.post("/v1/completions", {"model": "small", "prompt": "Write a word.", **PLAIN, **body})
+        assert answer.status_code in (200, 400)
+    return [name.startswith("trellm entering") for name in threads]
+
+
+def test_short_free_texts_enter_without_another_thread(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     others: list[dict[str, Any]] = [
-        {"regex": "[a-z]{3}"},  # a constraint's lock may be held for long
         {"trellm": {"include": ["a"]}},
         {"prompt": ["Write."] * 9},
         {"prompt": "Write a word. " * 200},
     ]
-    for body in others:
-        answer = server.post("/v1/completions", {"model": "small", "prompt": "Write a word.", **PLAIN, **body})
-        assert answer.status_code in (200, 400)
-    loop, *entering = threads
-    assert not loop.startswith("trellm entering")
-    assert len(entering) == len(others) and all(name.startswith("trellm entering") for name in entering)
+    assert entered(server, [{}, *others], monkeypatch) == [False, *(True for _ in others)]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"regex": "[a-k]{3}"}, {"regex": "[a-k]{4}", "trellm": {"heal": False}}, {"regex": "[a-k]{5}", "prompt": [5, 6]}],
+    ids=["healed", "as it is", "ids"],
+)
+def test_prompts_that_a_constraint_has_seen_enter_without_another_thread(
+    server: Running, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that it has not may have to wait for somebody who is at it; two prompts that end alike are one to it."""
+    asked |= {"max_tokens": 6, "min_tokens": 0}
+    more = [asked, asked, asked | {"prompt": "Here is another long prompt. Write a word."}]
+    ways = entered(server, more if "prompt" not in asked and "trellm" not in asked else more[:2], monkeypatch)
+    assert ways == ([True, False, False] if len(ways) == 3 else [False, False])
 
 
 def test_no_thread_is_begun_to_watch_a_compilation(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,4 +141,4 @@ def test_tokens_of_quick_steps_are_told_together(
     each, few = texts(0.0), texts(1e9)
     assert "".join(each) == "".join(few) == whole
     assert len(each) > 3 and len(few) <= 3, "the beginning, what came after it, and the end"
-    assert few[0] == each[0], "nobody waits for the beginning"
+    assert len(few[0]) < len(whole) / 2, "nobody waits for the beginning"
