@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
@@ -23,7 +22,7 @@ from ...guides.lift.lifted_guide import LiftedGuide
 from ...guides.lift.tables import VocabularyTables
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
-from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, Renewable, RowGuide, mask_within
+from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, RowGuide, mask_within
 from ...kernels.logits.mask import allowed_ids
 from .arrays import as_list
 
@@ -176,7 +175,7 @@ class GuideCache:
         self._listed = 0
         self._certain: dict[int, bytes] = {}
         self._advancing: dict[int, NDArray[np.int32]] = {}
-        self._behind: OrderedDict[bytes, BehindPrompt] = OrderedDict()
+        self._behind: dict[bytes, BehindPrompt] = {}
         self._distance: int | None = None
         self._lock = new_lock()
 
@@ -188,11 +187,8 @@ class GuideCache:
         return self._distance
 
     def knows(self, tail: bytes) -> bool:
-        """Whether `behind` and the distance of what it gives, or without a tail this one's, ask nothing of the guide,
-        which another thread may be at for long."""
-        if conforms(self.guide, Renewable) and self.guide.is_worn:
-            return False
-        known = self._behind.get(tail) if tail else self
+        """Whether `behind` and the distance of that ask nothing of the guide, which another thread may be at."""
+        known = None if getattr(self.guide, "is_worn", False) else self._behind.get(tail) if tail else self
         return known is not None and known._distance is not None
 
     @cached_property
@@ -202,16 +198,13 @@ class GuideCache:
 
     def behind(self, tail: bytes) -> BehindPrompt:
         """This constraint behind a text that is to be spelt first; those made last are remembered."""
-        found = self._behind.get(tail)
-        if found is not None:  # without the lock, under which another is made
-            return found
-        with self._lock:
-            found = self._behind.get(tail)
-            if found is None:
-                found = self._behind[tail] = BehindPrompt(self, tail)
+        found = self._behind.get(tail)  # without the lock, under which another is made
+        if found is None:
+            with self._lock:
+                found = self._behind[tail] = self._behind.get(tail) or BehindPrompt(self, tail)
                 if len(self._behind) > _TAILS:
-                    self._behind.popitem(last=False)
-            return found
+                    del self._behind[next(iter(self._behind))]
+        return found
 
     def allowed(self, state: int) -> Allowed:
         """What `state` allows; remembered, up to a million listed ids."""
