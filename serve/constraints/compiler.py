@@ -7,17 +7,19 @@ more is given up.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ...errors import Cancelled, LimitError, TrellmError
 from ...guides.limits import Cancellation
 from ..errors import busy
 from ..metrics import Metrics
 from ..settings import Settings
+from .line import MOMENT, Line
 from .refusals import Refusals, key_bytes
 from .turns import Turns
 
@@ -32,24 +34,32 @@ BURST = 0.1
 
 
 class _Work(Generic[T]):
-    """Something that is being made, and for how many."""
+    """Something that is being made, and for how many. size: of what is asked for, in bytes; made: what comes of it"""
 
-    def __init__(self, make: Callable[[], T], seconds: float, turns: Turns, metrics: Metrics) -> None:
-        self.stop = Cancellation(turns.breathe)
+    def __init__(
+        self, make: Callable[[], T], size: int, seconds: float, turns: Turns, line: Line, metrics: Metrics
+    ) -> None:
+        self.size = size
         self.waiting = 0
-        self.future: asyncio.Future[T]
+        self.made: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self.made.set_running_or_notify_cancel()  # so that nobody cancels it beside us
+        self.future: asyncio.Future[T] = asyncio.wrap_future(self.made)
         self._make = make
         self._seconds = seconds
         self._turns = turns
+        self._line = line
         self._metrics = metrics
-        self._since = time.perf_counter()
+        self._stop = Cancellation(self._breathe)
+        self.since = time.perf_counter()
         self._begun: float | None = None
+        self._used = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self.is_late = False
+        self.is_over = self.is_late = self._gives_way = False
 
     def watch(self) -> None:
         """See to it, on the event loop, that it is stopped when it has taken too long: no thread is begun for that."""
-        taken = 0.0 if self._begun is None else time.perf_counter() - self._begun
+        begun = self._begun
+        taken = 0.0 if begun is None else time.perf_counter() - begun
         if taken < self._seconds:
             self._timer = asyncio.get_running_loop().call_later(self._seconds - taken, self.watch)
         else:
@@ -60,13 +70,41 @@ class _Work(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
 
-    def run(self) -> T:
-        """Make it, in a thread of the compiler's. Raises LimitError when that takes too long."""
-        self._turns.begin(lambda: self.stop.cancelled)
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_over = True
+        self._stop.cancel()
+
+    def run(self) -> bool:
+        """Make it, in a thread of the compiler's; False where others go first, and it is to be run again."""
+        is_first = not self._gives_way
+        self._gives_way = False
+        self._stop = Cancellation(self._breathe)
+        self._turns.begin(lambda: self.is_over or self.is_late)
+        self._used = time.thread_time()
         begun = self._begun = time.perf_counter()
-        self._metrics.compile_wait_seconds.observe(begun - self._since)
+        if is_first:
+            self._metrics.compile_wait_seconds.observe(begun - self.since)
         try:
-            with self.stop:
+            self.made.set_result(self._value())
+        except Cancelled as error:
+            if self._gives_way and not (self.is_over or self.is_late):
+                self._begun = None
+                return False
+            self.made.set_exception(error)
+        except BaseException as error:
+            self.made.set_exception(error)
+        finally:
+            self._turns.end()
+        self._metrics.compile_seconds.observe(time.perf_counter() - begun)
+        return True
+
+    def _value(self) -> T:
+        """Raises LimitError where it takes too long."""
+        try:
+            with self._stop:
+                if self.is_over:
+                    raise Cancelled("nobody waits for it any more")
                 return self._make()
         except Cancelled:
             if not self.is_late:
@@ -75,13 +113,16 @@ class _Work(Generic[T]):
                 f"the constraint takes more than {self._seconds:g} seconds to compile, the most that this server "
                 "gives one; simplify it"
             ) from None
-        finally:
-            self._turns.end()
-            self._metrics.compile_seconds.observe(time.perf_counter() - begun)
 
     def _end(self) -> None:
         self.is_late = True
-        self.stop.cancel()
+        self._stop.cancel()
+
+    def _breathe(self) -> None:
+        self._turns.breathe()
+        if time.thread_time() - self._used > MOMENT and not self._line.goes_on(self):
+            self._gives_way = True
+            self._stop.cancel()
 
 
 class Compiler:
@@ -103,6 +144,7 @@ class Compiler:
         self._writing = writing
         self._waiting = 0
         self._metrics = metrics
+        self._line = Line(settings.compilers)
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
         self._works: dict[Hashable, _Work[Any]] = {}
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int]] = OrderedDict()
@@ -135,18 +177,18 @@ class Compiler:
             self._waiting -= 1
             work.waiting -= 1
             if not work.waiting and not work.future.done():
-                work.stop.cancel()
+                work.give_up()
                 self._works.pop(key, None)
 
     def cut(self) -> None:
         """Stop what is at work."""
         for work in self._works.values():
-            work.stop.cancel()
+            work.give_up()
 
     def close(self) -> None:
         """Stop what is at work, and take nothing more."""
         self.cut()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=True)
 
     def _share(self) -> float:
         """What compilation may have of a core: what is set, and more where more wait for it than write."""
@@ -154,12 +196,13 @@ class Compiler:
         return max(self._settings.compile_share, waiting / max(1, waiting + self._writing()))
 
     def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> _Work[T]:
-        work: _Work[T] = _Work(make, self._settings.compile_seconds, self._turns, self._metrics)
-        work.future = asyncio.get_running_loop().run_in_executor(self._pool, work.run)
+        size = key_bytes(key)
+        work: _Work[T] = _Work(make, size, self._settings.compile_seconds, self._turns, self._line, self._metrics)
+        self._line.add(work)
+        self._pool.submit(self._run)
         work.watch()
         self._works[key] = work
         self.begun += 1
-        size = key_bytes(key)
 
         def end(future: asyncio.Future[T]) -> None:
             work.watch_no_more()
@@ -173,6 +216,12 @@ class Compiler:
 
         work.future.add_done_callback(end)
         return work
+
+    def _run(self) -> None:
+        """What the threads do, as long as it is somebody's turn."""
+        while (found := self._line.take()) is not None:
+            work = cast("_Work[Any]", found)
+            self._line.leave(work, is_done=work.run())
 
     def _keep(self, key: Hashable, value: Any, weigh: Callable[[Any], int]) -> None:
         self._weigh(key, value, weigh)

@@ -1,0 +1,110 @@
+"""What is short is compiled while much that takes long waits, and what takes long is not forgotten."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from trellm.errors import Cancelled
+from trellm.guides.limits import Limits, Meter, spend
+from trellm.serve.constraints import compiler
+from trellm.serve.constraints.compiler import Compiler
+from trellm.serve.constraints.line import LONGER, Line
+from trellm.serve.metrics import Metrics
+from trellm.serve.settings import Settings
+
+
+@dataclass(eq=False)
+class Asked:
+    since: float
+    size: int = 0
+    is_over: bool = False
+
+
+def test_short_texts_go_first_and_nobody_waits_for_ever() -> None:
+    made = Line(2)
+    large, small, gone = Asked(0.0, 100_000), Asked(1.0, 100), Asked(2.0, is_over=True)
+    later = Asked(11.0)
+    several = [large, small, later, gone]
+    for each in several:
+        made.add(each)
+    assert [made.take() for _ in range(5)] == [gone, small, large, later, None]
+
+
+def test_what_takes_long_gives_way_to_what_was_not_tried() -> None:
+    made = Line(3)
+    first, second, third, fourth = (Asked(float(number)) for number in range(4))
+    for each in (first, second, third):
+        made.add(each)
+        assert made.take() is each and made.goes_on(each), "nobody waits"
+    made.add(fourth)
+    assert made.goes_on(first) and made.goes_on(second)
+    assert not made.goes_on(third), "the last thread is for what was not tried"
+    made.leave(third, is_done=False)
+    assert made.take() is fourth
+    made.leave(fourth, is_done=True)
+    assert made.take() is None, "of three threads two may be at what takes long"
+    made.leave(first, is_done=True)
+    soon, late = Asked(third.since + LONGER - 0.1), Asked(third.since + LONGER + 0.1)
+    made.add(late)
+    made.add(soon)
+    assert [made.take() for _ in range(3)] == [soon, third, late]
+
+
+def long(count: int, has_ended: Callable[[], bool]) -> Callable[[], int]:
+    """Work that goes on until it is stopped or may end."""
+
+    def work() -> int:
+        with Meter(Limits(work=2**60)):
+            while not has_ended():
+                spend(1000)
+        return count
+
+    return work
+
+
+@pytest.mark.parametrize("compilers", [1, 2, 3])
+def test_a_short_one_passes_many_long_ones(monkeypatch: pytest.MonkeyPatch, compilers: int) -> None:
+    monkeypatch.setattr(compiler, "MOMENT", 0.02)
+    may_end = threading.Event()
+
+    async def run() -> None:
+        made = Compiler(Settings(compilers=compilers, compile_seconds=300), Metrics())
+        several = [
+            asyncio.ensure_future(made.made(f"long {number}", long(number, may_end.is_set), lambda _: 1))
+            for number in range(30)
+        ]
+        await asyncio.sleep(0.1)
+        if compilers > 1:
+            for number in range(3):
+                found = await asyncio.wait_for(made.made(f"short {number}", lambda: "short", lambda _: 1), 60)
+                assert found == "short"
+            assert not any(each.done() for each in several)
+        may_end.set()
+        assert await asyncio.gather(*several) == list(range(30))
+        made.close()
+
+    asyncio.run(run())
+
+
+def test_what_waits_is_ended_too() -> None:
+    """Those that wait for their turn as those that are at work."""
+
+    async def run() -> None:
+        made = Compiler(Settings(compilers=2), Metrics())
+        several = [
+            asyncio.ensure_future(made.made(str(number), long(number, lambda: False), lambda _: 1))
+            for number in range(8)
+        ]
+        await asyncio.sleep(0.05)
+        several[0].cancel()
+        several[7].cancel()
+        await asyncio.sleep(0.05)
+        assert len(made._works) == 6
+        made.close()
+        for each in several[1:7]:
+            with pytest.raises(Cancelled):
+                await each
+
+    asyncio.run(run())
