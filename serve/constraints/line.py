@@ -7,15 +7,15 @@ been tried yet, to begin again when there is room. One thread at least is kept f
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Protocol
 
-MOMENT = 0.2
+MOMENT = 0.1
 """Seconds of a thread's work after which a constraint is long. What gives way has lost no more than these."""
-BYTES = 10_000
-"""A text of so many bytes is put in line as if it had come a second later: however short the others are, its turn
-comes."""
-LONGER = 5.0
+DOUBLED = 4.0
+"""So many seconds later is a text put in line that is twice as long: however short the others are, its turn comes."""
+LONGER = 8.0
 """So many seconds later is what is known to be long put in line."""
 
 
@@ -81,4 +81,4 @@ class Line:
     def _place(self, work: Waiting) -> float:
         if work.is_over:
             return 0.0
-        return work.since + work.size / BYTES + LONGER * (work in self._long)
+        return work.since + DOUBLED * math.log2(1 + work.size) + LONGER * (work in self._long)

@@ -10,7 +10,7 @@ from trellm.errors import Cancelled
 from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve.constraints import compiler
 from trellm.serve.constraints.compiler import Compiler
-from trellm.serve.constraints.line import LONGER, Line
+from trellm.serve.constraints.line import DOUBLED, LONGER, Line
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings
 
@@ -24,8 +24,8 @@ class Asked:
 
 def test_short_texts_go_first_and_nobody_waits_for_ever() -> None:
     made = Line(2)
-    large, small, gone = Asked(0.0, 100_000), Asked(1.0, 100), Asked(2.0, is_over=True)
-    later = Asked(11.0)
+    large, small, gone = Asked(0.0, 1023), Asked(1.0, 127), Asked(2.0, is_over=True)
+    later = Asked(3 * DOUBLED + 0.1, 127)
     several = [large, small, later, gone]
     for each in several:
         made.add(each)
