@@ -132,14 +132,20 @@ class Graph(ArrayGraph):
         """The end of the current rule."""
         return self.node(flags=FINAL | TAIL)
 
-    def lazy(self, expand: Callable[[int], None], promise: Callable[[], int]) -> int:
+    def lazy(self, expand: Callable[[int], None], promise: Callable[[], int], named: Named | None = None) -> int:
         """The start of a rule whose body `expand(start)` defines when the automaton first reaches it.
 
-        `promise()` is asked for when distances are needed: the fewest bytes of the rule's texts, or more.
+        `promise()` is asked for when distances are needed: the fewest bytes of the rule's texts, or more; named:
+        as in `names`
         """
         start = self._nodes.reserve(1)
-        self._nodes.flat[8 * start + RULE] = start
-        return self.define_later(start, expand, promise, -1)
+        flat, later = self._nodes.flat, self._later
+        flat[8 * start + RULE], flat[8 * start + FLAGS] = start, LAZY
+        self._lazy.append(start)
+        later.expanders[start], later.promises[start] = expand, promise
+        if named is not None:
+            later.names[start] = named
+        return start
 
     def lazy_node(
         self, expand: Callable[[int], None], promise: Callable[[], int], target: int, lacking: int | None = None

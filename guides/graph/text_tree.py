@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -59,16 +60,14 @@ def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> ByteFragment:
 
 def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -> ByteFragment:
     data = b"".join(texts)
-    bounds = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
+    bounds = np.array([0, *accumulate(map(len, texts))], np.int64)
     most = len(data) + len(automaton.offsets)
     edges = np.empty((most * (automaton.most + 2), 3), np.int32)
     ends = np.empty(most, np.int32)
     places = np.empty((len(data) + 1, 4), np.int32)
     values = np.frombuffer(data, np.uint8)
     count = call(grow_tree, values, bounds, behind, automaton.runs, automaton.offsets, start, places, edges, ends)
-    ends = ends[:count].copy()
-    return ByteFragment(ends, edges[: ends[-1]].copy())
+    return ByteFragment(ends[:count], edges[: ends.item(count - 1)])
 
 
 def any_text(texts: Sequence[bytes]) -> ByteFragment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Literal as OneOf
 
@@ -27,6 +28,7 @@ ESCAPED, WRITTEN_OUT = 2, 6
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 _LISTING = json.JSONEncoder(ensure_ascii=False, separators=("\n", ""))
+_PLAIN_TEXT = re.compile(r"[ !#-\[\]-~]*\Z")
 
 
 def spelt(text: str) -> bytes:
@@ -37,6 +39,8 @@ def spelt(text: str) -> bytes:
 def all_spelt(texts: Iterable[str]) -> list[bytes]:
     """Texts as canonical JSON, which has no line breaks, with their quotes."""
     listed = list(texts)
+    if _PLAIN_TEXT.match("".join(listed)):  # as nearly all names, which is found out sooner than they are encoded
+        return [b'"%b"' % text.encode() for text in listed]
     return _LISTING.encode(listed)[1:-1].encode().split(b"\n") if listed else []
 
 

@@ -28,6 +28,7 @@ from .strings.lowering import StringLowering
 from .unique import NO_WATCH, Watch
 
 Rules = dict[tuple[Formula, int], int]
+UNKNOWN = -1
 
 
 class FormulaLowering:
@@ -90,11 +91,11 @@ class FormulaLowering:
         """The rule of a formula at a depth; its body is defined when it is reached."""
         if not self._is_indented:
             depth = 0
-        rule = known.get((formula, depth))
+        key = formula, depth
+        rule = known.get(key)
         if rule is None:
             lazy = kind(self, formula, depth)
-            rule = known[formula, depth] = self.graph.lazy(lazy.define, lazy.promise)
-            self.graph.names[rule] = lazy
+            rule = known[key] = self.graph.lazy(lazy.define, lazy.promise, lazy)
         return rule
 
     def shortest(self, formula: Formula, depth: int = 0) -> int:
@@ -214,27 +215,31 @@ class FormulaLowering:
 
     def number_rule(self, case: Number) -> int:
         """The rule of a set of numbers, of which there is one."""
-        if case not in self._numbers:
+        rule = self._numbers.get(case)
+        if rule is None:
             fragment = number_fragment(case, self.form.spelling)
             if fragment is not None:
-                self._numbers[case] = self.graph.insert(fragment)
+                rule = self.graph.insert(fragment)
             else:
-                self._numbers[case] = self.lowering.rule(spelt_numbers(case, self.form.spelling))
-        return self._numbers[case]
+                rule = self.lowering.rule(spelt_numbers(case, self.form.spelling))
+            self._numbers[case] = rule
+        return rule
 
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""
-        if case not in self._strings:
+        rule = self._strings.get(case, UNKNOWN)
+        if rule == UNKNOWN:
             # Few schemas have the same names that are none of these: to look for them takes as long as to make them.
             fragment = None if case.excluded else string_fragment(case, self.form.escapes)
             if fragment is not None:
-                self._strings[case] = rule = self.graph.insert(fragment)
-                return rule
-            with self.graph.new_rule() as rule:
-                entry = self.strings.entry(case, self.graph.final())
-                self.graph.define(rule, links=() if entry is None else ((EPSILON, entry, 0),))
-            self._strings[case] = None if entry is None else rule
-        return self._strings[case]
+                rule = self.graph.insert(fragment)
+            else:
+                with self.graph.new_rule() as start:
+                    entry = self.strings.entry(case, self.graph.final())
+                    self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
+                rule = None if entry is None else start
+            self._strings[case] = rule
+        return rule
 
 
 class LazyValue:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .....kernels.answers import NEVER
 from ...algebra.cases import Object, Rule, String
-from ...algebra.formula import NOTHING, Formula
+from ...algebra.formula import EVERYTHING, NOTHING, Formula
+from ...algebra.objects import only_names
 from ..protocol import MemberLowering
-from .free_names import free_names
+from .free_names import free_names, is_counted
 from .name_choice import NameChoice, suits
 
 MAX_NAMES = 100_000
@@ -33,8 +34,8 @@ class MemberNames:
         self.names: list[str] = []
         self.formulas: list[Formula] = []
         self.regions: list[tuple[String, Formula]] = []
-        for name in case.properties:
-            formula = schema.member(case, name)
+        for name, asked in case.properties.items():
+            formula = schema.member(case, name) if case.rules else asked
             if name in case.required or (formula is not NOTHING and schema.has_instance(formula)):
                 self.names.append(name)
                 self.formulas.append(formula)
@@ -45,6 +46,12 @@ class MemberNames:
         if not apart and self.are_few and uncounted(case, self.required) and suits(case):
             choice = NameChoice(owner, case, depth)
             self.choice = choice if choice.shortest < NEVER else None
+            return
+        if not (case.rules or case.some or apart or is_counted(case)):
+            self.regions.append((String(excluded=frozenset(case.properties)), EVERYTHING))
+            return
+        allowed = only_names(case)
+        if allowed is not None and allowed <= case.properties.keys():
             return
         free = free_names(schema, case, apart)
         for (names, formula), few in zip(free.told, free.listed, strict=True):

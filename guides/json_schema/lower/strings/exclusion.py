@@ -15,7 +15,7 @@ from ....graph.lowering import Lowering, fragment_of_table
 from ....graph.text_tree import Beside, all_but_texts, beside
 from ....syntax import Literal, Repeat, Table
 from ....syntax import Sequence as InSequence
-from ...automata.spelling import free_character, spelt
+from ...automata.spelling import all_spelt, free_character
 
 Runs = list[tuple[int, int, int]]
 
@@ -56,7 +56,7 @@ def _free_string() -> FreeString:
 
 def all_but(graph: Graph, texts: Iterable[str], target: int) -> int:
     """The entry of the canonical strings that are not among `texts`."""
-    listed = sorted(spelt(text) for text in texts)
+    listed = sorted(all_spelt(texts))
     if sum(map(len, listed)) > MAX_AT_ONCE:
         return Exclusion(graph, listed, target).entry()
     return graph.instantiate(all_but_texts(listed, _free_string().automaton), target)
