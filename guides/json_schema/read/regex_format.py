@@ -18,6 +18,7 @@ _CODE = rf"\\x{_HEX}{{2}}|\\u{_HEX}{{4}}|\\c[A-Za-z]"
 _SYNTAX = "^$\\.*+?()[]{}|/-"
 _CLASSES = r"\\[dDsSwW]"
 _ASSERTION = r"[\^$]|\\[bB]"
+_ZERO = r"\\0"
 _NAMED = r"\(\?<[A-Za-z_$][A-Za-z0-9_$]*>"
 
 
@@ -57,8 +58,12 @@ def _single(of_class: str, quantifier: str) -> str:
 
     `\0` must have a quantifier, so that no digit follows it.
     """
-    kinds = (r"[^\\^$.*+?()\[\]{}|]", r"\.", _CONTROL, _escaped(_SYNTAX), _CLASSES, _CODE, of_class)
-    return rf"(?:(?:{'|'.join(kinds)}){quantifier}?|\\0{quantifier}|{_ASSERTION})"
+    return rf"(?:(?:{_quantified(of_class)}){quantifier}?|{_ZERO}{quantifier}|{_ASSERTION})"
+
+
+def _quantified(of_class: str) -> str:
+    """One character or class, which may have a quantifier."""
+    return "|".join((r"[^\\^$.*+?()\[\]{}|]", r"\.", _CONTROL, _escaped(_SYNTAX), _CLASSES, _CODE, of_class))
 
 
 # Ranges in a class
@@ -87,7 +92,11 @@ _MARKS = (
 
 def _of_ascii(low: int, high: int = 0x7E) -> str:
     """An ASCII character that can be printed, within bounds."""
-    plain = "".join(rf"\u{code:04x}" for code in range(low, high + 1) if chr(code) not in "\\]-")
+    plain = "".join(
+        rf"\u{max(low, first):04x}-\u{min(high, last):04x}"
+        for first, last in ((0, 0x2C), (0x2E, 0x5B), (0x5E, 0x7F))  # all but the hyphen, the backslash and "]"
+        if low <= last and first <= high
+    )
     return rf"(?:[{plain}]|{_escaped(''.join(char for char in _SYNTAX if low <= ord(char) <= high))})"
 
 
@@ -139,18 +148,19 @@ def nested(depth: int) -> str:
     return rf"{branch}(?:\|{branch})*"
 
 
-WHOLE, BRANCH, INSIDE, NAMED = "whole", "branch", "inside", "named"
+WHOLE, BRANCH, INSIDE, NAMED, QUANTIFIER = "whole", "branch", "inside", "named", "quantifier"
 
 
 def rules() -> dict[str, Node]:
     """The rules of regular expressions with any number of levels of groups.
 
     WHOLE: the first; BRANCH: what stands between bars; INSIDE: what follows the opening of a group, to its closing
-    bracket; NAMED: the same with the one group that has a name
+    bracket; NAMED: the same with the one group that has a name; QUANTIFIER: how often what stands before it may come
     """
-    texts = (_single(_class(_RANGES, _FROM_HYPHEN), _quantifier(_COUNTS)), _quantifier(_COUNTS), _NAMED)
-    single, many, name = (parse(f"^(?:{text})$") for text in texts)
-    quantifier, branch, inside = _perhaps(many), Reference(BRANCH), Reference(INSIDE)
+    texts = (_quantified(_class(_RANGES, _FROM_HYPHEN)), _ZERO, _ASSERTION, _quantifier(_COUNTS), _NAMED)
+    quantified, zero, assertion, many, name = (parse(f"^(?:{text})$") for text in texts)
+    branch, inside, quantifier = Reference(BRANCH), Reference(INSIDE), _perhaps(Reference(QUANTIFIER))
+    singles = (Sequence((quantified, quantifier)), Sequence((zero, Reference(QUANTIFIER))), assertion)
     kind = _perhaps(Literal(b"?:"))
     looking = (Literal(b"(?"), _perhaps(Literal(b"<")), parse("^[=!]$"))
     groups = (Sequence((Literal(b"("), kind, inside, quantifier)), Sequence((*looking, inside)))
@@ -165,9 +175,10 @@ def rules() -> dict[str, Node]:
     with_name = Sequence((Repeat(Sequence((branch, Literal(b"|"))), 0, None), branch, holder, listed))
     return {
         WHOLE: Alternation((listed, with_name)),
-        BRANCH: Repeat(Alternation((single, *groups)), 0, None),
+        BRANCH: Repeat(Alternation((*singles, *groups)), 0, None),
         INSIDE: Sequence((listed, Literal(b")"))),
         NAMED: Sequence((with_name, Literal(b")"))),
+        QUANTIFIER: many,
     }
 
 
