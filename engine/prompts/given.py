@@ -153,7 +153,7 @@ _OPEN = 0
 
 def _is_message(value: Any) -> bool:
     """Whether a value has fields by name: a mapping, or an object of a pydantic model (which is not imported here)."""
-    return isinstance(value, Mapping) or hasattr(type(value), "model_dump")
+    return isinstance(value, Mapping) or hasattr(cast("type[object]", type(value)), "model_dump")
 
 
 def _plain(value: Any) -> Any:
