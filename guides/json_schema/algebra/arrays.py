@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ...limits import spend
@@ -38,7 +38,8 @@ def intersect(a: Array, b: Array, formulas: Formulas, clashes: Clashes) -> Array
     unique = a.unique if b.unique is None else b.unique
     rest = formulas.all_of((a.rest, b.rest))
     case = tidy(Array(prefix, rest, max(a.min_items, b.min_items), max_items, contains, unique))
-    return case and _without_clashes(case, a, b, clashes)
+    case = case and _without_clashes(case, a, b, clashes)
+    return _counting_less(case, formulas, clashes) if case is not None and case.contains else case
 
 
 def _without_clashes(case: Array, a: Array, b: Array, clashes: Clashes) -> Array | None:
@@ -49,6 +50,30 @@ def _without_clashes(case: Array, a: Array, b: Array, clashes: Clashes) -> Array
         if ours is not EVERYTHING and theirs is not EVERYTHING and ours is not theirs and clashes(ours, theirs):
             return tidy(replace(case, max_items=index))
     return case
+
+
+def _counting_less(case: Array, formulas: Formulas, clashes: Clashes) -> Array | None:
+    """The same set without what is counted though it follows from the rest; None if what must be there cannot be."""
+    kept: list[Contains] = []
+    for part in case.contains:
+        items = dict.fromkeys((*case.prefix[part.start :], case.rest))
+        if part.min and all(clashes(each, part.formula) for each in items):
+            return None
+        if part.max is None and all(clashes(each, formulas.negation(part.formula)) for each in items):
+            continue  # every item is counted, and there are enough of them: `tidy` sees to that
+        if any(_follows(part, other, items, formulas, clashes) for other in kept):
+            continue
+        kept = [other for other in kept if not _follows(other, part, items, formulas, clashes)]
+        kept.append(part)
+    return case if len(kept) == len(case.contains) else replace(case, contains=tuple(kept))
+
+
+def _follows(part: Contains, other: Contains, items: Iterable[Formula], formulas: Formulas, clashes: Clashes) -> bool:
+    """Whether an array has enough of what is counted as it has enough of something narrower."""
+    if part.max is not None or part.start > other.start or part.min > other.min:
+        return False
+    outside = formulas.negation(part.formula)
+    return all(clashes(formulas.all_of((each, other.formula)), outside) for each in items)
 
 
 def tidy(case: Array) -> Array | None:
