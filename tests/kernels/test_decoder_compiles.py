@@ -1,11 +1,12 @@
 """Triton's real compiler accepts the kernels between a layer's products for an NVIDIA GPU; it needs none for that."""
 
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .test_triton_compiles import compiled
 
 pytestmark = [
     pytest.mark.slow,
@@ -18,44 +19,44 @@ MATVEC = {"COLUMNS": 1024, "UNROLL": 4, "NORM": False, "GATE": False, "ADD": Fal
 ALL = {"NORM": True, "GATE": True, "ADD": True, "BIAS": True}
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16", "fp64"])
 @pytest.mark.parametrize(
-    ("module", "kernel", "constants"),
+    ("dtype", "whole"),
+    [("fp32", "any"), ("bf16", "any"), ("bf16", "ones"), ("bf16", "sixteens"), ("fp16", "any"), ("fp64", "any")],
+)
+@pytest.mark.parametrize(
+    ("module", "kernel", "constants", "warps"),
     [
-        ("triton_norm", "norm_rows", {"ADD": True, "SPAN": 4096}),
-        ("triton_norm", "norm_rows", {"ADD": False, "SPAN": 1}),
-        ("triton_heads", "place_heads", {**HEADS, "NORMED": True}),
-        ("triton_heads", "place_heads", {**HEADS, "NORMED": False}),
-        ("triton_gate", "gate_rows", {"BLOCK": 1024}),
-        ("triton_matvec", "matvec_rows", {**MATVEC, "WIDTH": 4096, "TOKENS": 1, "ROWS": 4, "BIAS": False}),
-        ("triton_matvec", "matvec_rows", {**MATVEC, "WIDTH": 4100, "TOKENS": 4, "ROWS": 1, "BIAS": True}),
-        ("triton_matvec", "matvec_rows", {**MATVEC, **ALL, "WIDTH": 2048, "TOKENS": 1, "ROWS": 2}),
-        ("triton_matvec", "matvec_rows", {**MATVEC, **ALL, "WIDTH": 4100, "TOKENS": 4, "ROWS": 1}),
+        ("triton_norm", "norm_rows", {"ADD": True, "SPAN": 4096}, 16),
+        ("triton_norm", "norm_rows", {"ADD": False, "SPAN": 1}, 1),
+        ("triton_heads", "place_heads", {**HEADS, "NORMED": True}, 1),
+        ("triton_heads", "place_heads", {**HEADS, "NORMED": False}, 1),
+        ("triton_gate", "gate_rows", {"BLOCK": 1024}, 4),
+        ("triton_matvec", "matvec_rows", {**MATVEC, "WIDTH": 4096, "TOKENS": 1, "ROWS": 4, "BIAS": False}, 4),
+        ("triton_matvec", "matvec_rows", {**MATVEC, "WIDTH": 4100, "TOKENS": 4, "ROWS": 1, "BIAS": True}, 4),
+        ("triton_matvec", "matvec_rows", {**MATVEC, **ALL, "WIDTH": 2048, "TOKENS": 1, "ROWS": 2}, 4),
+        ("triton_matvec", "matvec_rows", {**MATVEC, **ALL, "WIDTH": 4100, "TOKENS": 4, "ROWS": 1}, 4),
     ],
 )
 def test_a_kernel_compiles(
-    module: str, kernel: str, constants: dict[str, Any], dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str,
+    kernel: str,
+    constants: dict[str, Any],
+    warps: int,
+    dtype: str,
+    whole: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if module == "triton_matvec" and dtype == "fp64":
         pytest.skip("the products of these are torch's")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     pytest.importorskip("triton")
-    import triton
-    from triton import language as tl
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    from importlib import import_module
 
-    function = getattr(import_module(f"trellm.kernels.decoder.{module}"), kernel)
-    names = function.arg_names
+    from triton import language as tl
+
+    names = getattr(import_module(f"trellm.kernels.decoder.{module}"), kernel).arg_names
     if "WIDE" in names:
         constants = constants | {"WIDE": tl.float64 if dtype == "fp64" else tl.float32}
     types = dict.fromkeys(names, f"*{dtype}") | dict.fromkeys(NUMBERS, "i32") | {"eps": "fp32", "slots": "*i32"}
-    types |= dict.fromkeys(constants, "constexpr")
-    source = ASTSource(
-        function,
-        {name: types[name] for name in names},
-        constexprs={(names.index(name),): value for name, value in constants.items()},
-    )
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
-    assert compiled.asm["cubin"]
+    compiled(monkeypatch, f"decoder.{module}", kernel, types, constants, whole, num_warps=warps)

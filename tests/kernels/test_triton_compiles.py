@@ -1,4 +1,4 @@
-"""Triton's real compiler accepts every kernel for an NVIDIA GPU; it needs none for that."""
+"""Triton's real compiler accepts every kernel for an NVIDIA GPU, as it is launched; it needs none for that."""
 
 import os
 from pathlib import Path
@@ -47,6 +47,8 @@ ROWS = {
 }
 
 CUT = {"PASSES": 8, "BLOCK": 4096, "SLOTS": 64}
+SHARED = 227 << 10
+"""Bytes that a program may have of an H100's fast memory."""
 STEPS = {
     f"{tensor}_{step}"
     for tensor, steps in {
@@ -63,18 +65,22 @@ STEPS = {
 
 # Triton 3.7, which comes with torch 2.13, makes a node of a syntax tree without a field that Python 3.13 asks for.
 @pytest.mark.filterwarnings("ignore:AnnAssign.__init__:DeprecationWarning")
+@pytest.mark.parametrize("whole", ["any", "ones", "sixteens"])
 @pytest.mark.parametrize(
     ("module", "kernel", "logits", "constants"),
     [
         ("triton_mask", "mask_blocks", "*bf16", {"BLOCK": 1024}),
         ("triton_scan", "scan_blocks", "*fp32", {"BLOCK": 1024, "KEEP": 1}),
         ("triton_scan", "scan_blocks", "*bf16", {"BLOCK": 1024, "KEEP": 16}),
-        ("triton_scan", "finish_rows", "", {"WITH_RAW": True, "SLOTS": 128, "KEEP": 16}),
+        ("triton_scan", "scan_blocks", "*fp32", {"BLOCK": 1024, "KEEP": 1024}),
+        ("triton_scan", "finish_rows", "", {"WITH_RAW": True, "SLOTS": 256, "KEEP": 16}),
+        ("triton_scan", "finish_rows", "", {"WITH_RAW": False, "SLOTS": 1, "KEEP": 1}),
         ("triton_select", "weigh_blocks", "*fp16", {"BLOCK": 1024}),
-        ("triton_select", "draw_rows", "*bf16", {"BLOCK": 1024, "SLOTS": 128}),
+        ("triton_select", "draw_rows", "*bf16", {"BLOCK": 1024, "SLOTS": 256}),
         ("triton_cut", "tally_blocks", "*fp32", CUT | {"PASS": 0, "MASS": False}),
-        ("triton_cut", "tally_blocks", "*bf16", CUT | {"PASS": 0, "MASS": True}),
-        ("triton_cut", "tally_blocks", "*fp16", CUT | {"PASS": 3, "MASS": True}),
+        ("triton_cut", "tally_blocks", "*bf16", CUT | {"PASSES": 4, "PASS": 0, "MASS": True}),
+        ("triton_cut", "tally_blocks", "*fp16", CUT | {"PASSES": 5, "PASS": 3, "MASS": True}),
+        ("triton_cut", "tally_blocks", "*fp32", CUT | {"PASS": 7, "MASS": True}),
         ("triton_cut", "count_equals", "*fp32", CUT),
         ("triton_cut", "finish_cuts", "*bf16", CUT | {"FILTERED": True}),
         ("triton_cut", "finish_cuts", "*fp32", CUT | {"FILTERED": False}),
@@ -85,11 +91,12 @@ def test_a_kernel_compiles(
     kernel: str,
     logits: str,
     constants: dict[str, Any],
+    whole: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    compiled(monkeypatch, f"logits.{module}", kernel, ROWS | {"logits": logits}, constants)
+    compiled(monkeypatch, f"logits.{module}", kernel, ROWS | {"logits": logits}, constants, whole)
 
 
 def compiled(
@@ -98,9 +105,13 @@ def compiled(
     kernel: str,
     types: dict[str, str],
     constants: dict[str, Any],
+    whole: str = "any",
     **options: int,
 ) -> Any:
-    """What the compiler makes of a kernel; steps through memory are divisible by 16, as they mostly are."""
+    """What the compiler makes of a kernel; steps through memory are divisible by 16, as they mostly are.
+
+    whole: of whole numbers that are no constants, for which Triton compiles apart: any, all 1, all divisible by 16
+    """
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
     triton = pytest.importorskip("triton")
     from importlib import import_module
@@ -110,8 +121,11 @@ def compiled(
 
     function = getattr(import_module(f"trellm.kernels.{module}"), kernel)
     names = function.arg_names
+    if whole == "ones":
+        constants = constants | dict.fromkeys((name for name in names if types.get(name, "")[:1] == "i"), 1)
     types = types | dict.fromkeys(constants, "constexpr")
-    aligned = [name for name in names if types[name][0] == "*" or name in STEPS]
+    kinds = "*i" if whole == "sixteens" else "*"
+    aligned = [name for name in names if types[name][0] in kinds or name in STEPS]
     source = ASTSource(
         function,
         {name: types[name] for name in names},
@@ -120,6 +134,7 @@ def compiled(
     )
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     assert made.asm["cubin"]
+    assert made.metadata.shared <= SHARED
     return made
 
 
@@ -127,6 +142,9 @@ def compiled(
     ("dtype", "sizes", "group", "widest"),
     [
         ("bf16", (128, 128), 4, 1),
+        ("bf16", (128, 128), 4, 8),
+        ("bf16", (128, 128), 4, 2048),
+        ("bf16", (256, 256), 2, 2048),
         ("bf16", (192, 128), 1, 2048),
         ("fp16", (24, 16), 7, 5),
         ("fp32", (64, 64), 1, 500),
@@ -163,8 +181,9 @@ def test_attention_compiles(
     compiled(monkeypatch, "attention.triton_write", "write_tokens", types, shape | keys | {"HEADS": 8})
 
 
+@pytest.mark.parametrize("whole", ["any", "ones", "sixteens"])
 @pytest.mark.parametrize("width", [1, 8])
-def test_lanes_compile(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_compile(width: int, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     pytest.importorskip("triton")
     from trellm.kernels.lanes import triton_lanes
@@ -178,4 +197,4 @@ def test_lanes_compile(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     sizes = {"WIDTH": width, "ROOM": room_of(width)}
     for kernel in kernels:
         own = {name: size for name, size in sizes.items() if name in kernel.arg_names}
-        compiled(monkeypatch, "lanes.triton_lanes", kernel.__name__, types, own)
+        compiled(monkeypatch, "lanes.triton_lanes", kernel.__name__, types, own, whole)
