@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py TOKENIZER [--shapes 0.6B 4B 8B] [--batches 1 8 64 256] [--kinds free regex json ...]
         [--tokens 256] [--rounds 3] [--peers] [--save]
-    python benchmarks/gpu.py TOKENIZER --dry [--batches 1 3] [--kinds free json ...] [--tokens 40]
+    python benchmarks/gpu.py TOKENIZER --dry [--batches 1 3] [--kinds free json ...] [--tokens 160]
 
 Random weights of the shapes of Qwen3, bfloat16, made on the device; greedy; prompts of some 20 tokens. A row is the
 median of --rounds runs after three warm ones, in which all states are met and all graphs are captured.
@@ -19,6 +19,7 @@ bandwidth           the bytes of the weights a step reads (keys are few here) by
 per_pass            tokens of all texts by the passes in which these were read, the one over the prompt counted
 
 With --dry a tiny model is run on the CPU, whose rows go on by themselves there: whether it all works, not how fast.
+With --save rows are added to those of the file, with the commit that is checked out.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from recording import save, show
+from recording import add, show
 
 SHAPES = {
     "0.6B": {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16},
@@ -41,6 +43,7 @@ TIED = {"0.6B", "4B"}
 WIDTH = 151_936
 WARM = 3
 BESIDE = ("seen", "unseen")
+KINDS = ("free", "regex", "json", "compact", "forced", "narrow", "schemas", *BESIDE)
 PROMPT = "Number {}: give me one record of a person, in words of your own, and nothing else."
 RECORD: dict[str, Any] = {
     "type": "object",
@@ -225,6 +228,12 @@ def theirs(network: Any, tokenizer: Any, batch: int, tokens: int) -> Run:
     return run
 
 
+def checked_out() -> str:
+    """The commit, with a mark where files differ from it."""
+    found = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
 def dry_run(model: Any, given: argparse.Namespace) -> None:
     """Run each kind, and say what came of it."""
     for batch, kind in itertools.product(given.batches, given.kinds):
@@ -238,7 +247,7 @@ def main() -> None:
     parser.add_argument("tokenizer")
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 64, 256])
-    parser.add_argument("--kinds", nargs="+", default=["free", "regex", "json", "schemas"])
+    parser.add_argument("--kinds", nargs="+", default=["free", "regex", "json", "schemas"], choices=KINDS)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", action="store_true")
@@ -253,7 +262,7 @@ def main() -> None:
     if given.dry:
         dry_run(dry_model(tokenizer), given)
         return
-    most = reach()
+    most, commit = reach(), checked_out()
     rows: list[dict[str, Any]] = []
     for shape in given.shapes:
         network = make_model(shape)
@@ -283,6 +292,8 @@ def main() -> None:
                         "per_pass": round(per_pass, 2),
                         "of_free": round(rate / free, 3) if free else "",
                         "of_bandwidth": round(rate / batch / per_pass * weights / most, 3),
+                        "tokens": given.tokens,
+                        "commit": commit,
                     }
                 )
                 print(rows[-1], flush=True)
@@ -291,7 +302,7 @@ def main() -> None:
     show(rows)
     if given.save:
         device = {"device": torch.cuda.get_device_name()}
-        save("gpu", [row | device for row in rows], ["torch", "triton", "transformers", "numba"], given.tokenizer)
+        add("gpu", [row | device for row in rows], ["torch", "triton", "transformers", "numba"], given.tokenizer)
 
 
 if __name__ == "__main__":

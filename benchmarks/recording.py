@@ -32,6 +32,17 @@ def processor() -> str:
 
 def save(name: str, rows: Sequence[Mapping[str, Any]], packages: Sequence[str], tokenizer: str = "") -> Path:
     """Write rows with the machine and the versions to results/NAME.csv; rows may have different columns."""
+    return _write(name, _stamped(rows, packages, tokenizer))
+
+
+def add(name: str, rows: Sequence[Mapping[str, Any]], packages: Sequence[str], tokenizer: str = "") -> Path:
+    """As `save`, behind the rows that are there."""
+    with (RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        before = list(csv.DictReader(file))
+    return _write(name, [*before, *_stamped(rows, packages, tokenizer)])
+
+
+def _stamped(rows: Sequence[Mapping[str, Any]], packages: Sequence[str], tokenizer: str) -> list[dict[str, Any]]:
     stamp = {
         "machine": processor(),
         "load": round(os.getloadavg()[0], 1),
@@ -41,12 +52,16 @@ def save(name: str, rows: Sequence[Mapping[str, Any]], packages: Sequence[str], 
     if tokenizer:
         stamp["tokenizer"] = Path(tokenizer).name
     columns = list(dict.fromkeys(column for row in rows for column in row))
+    return [{**{column: row.get(column, "") for column in columns}, **stamp} for row in rows]
+
+
+def _write(name: str, rows: Sequence[Mapping[str, Any]]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, [*columns, *stamp], lineterminator="\n")
+        table = csv.DictWriter(file, list(dict.fromkeys(column for row in rows for column in row)), lineterminator="\n")
         table.writeheader()
-        table.writerows({**row, **stamp} for row in rows)
+        table.writerows(rows)
     return path
 
 
