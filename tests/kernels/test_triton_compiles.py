@@ -178,7 +178,8 @@ def test_attention_compiles(
         assert made.metadata.shared <= machine.shared
     merged = shape | {"PARTS": 33, "PART_LANES": 64, "WITH_SINKS": True}
     compiled(monkeypatch, "attention.triton_paged", "merge_parts", types, merged)
-    compiled(monkeypatch, "attention.triton_write", "write_tokens", types, shape | keys | {"HEADS": 8})
+    for portion in ({"HEADS": 8}, {"HEADS": 1, "heads": 1}):
+        compiled(monkeypatch, "attention.triton_write", "write_tokens", types, shape | keys | portion)
 
 
 @pytest.mark.parametrize("whole", ["any", "ones", "sixteens"])
