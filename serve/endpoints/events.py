@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -98,15 +99,10 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send them, until the client is gone."""
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_gone(receive))
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
+            with suppress(ClientDisconnect):
+                await _unless_gone(receive, self._send(send))
         finally:
-            leaving.cancel()
-            sending.cancel()
             self._end()
 
     async def _send(self, send: Send) -> None:
@@ -118,16 +114,35 @@ class EventStream(Response):
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """What comes of some work, which is cancelled when the client goes away. Raises ClientDisconnect."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request.receive))
+    return await _unless_gone(request.receive, work)
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The work is done by the task that waits for it: each further one is a turn of the event loop, in which the
+    engine's thread takes the interpreter."""
+    working = asyncio.current_task()
+    assert working is not None
+    leaving = asyncio.ensure_future(_gone(receive))
+    is_gone = is_done = False
+
+    def leave(_: asyncio.Task[None]) -> None:
+        nonlocal is_gone
+        if not is_done:
+            is_gone = True
+            working.cancel()
+
+    leaving.add_done_callback(leave)
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise ClientDisconnect
+        return await work
+    except asyncio.CancelledError:
+        if not is_gone:
+            raise
+        raise ClientDisconnect from None
     finally:
+        is_done = True
         leaving.cancel()
-        working.cancel()
+        if is_gone:
+            working.uncancel()
 
 
 async def _gone(receive: Receive) -> None:

@@ -3,10 +3,13 @@
 import asyncio
 import threading
 from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[attr-defined]
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect
 from trellm.serve.connection import HEAD, Joined
+from trellm.serve.endpoints.events import while_connected
 from trellm.serve.texts import relay
 
 from ..conftest import Running
@@ -142,3 +145,57 @@ def test_tokens_of_quick_steps_are_told_together(
     assert "".join(each) == "".join(few) == whole
     assert len(each) > 3 and len(few) <= 3, "the beginning, what came after it, and the end"
     assert len(few[0]) < len(whole) / 2, "nobody waits for the beginning"
+
+
+def test_what_is_waited_for_ends_where_the_client_goes_away() -> None:
+    """The work is cancelled; what another cancels is no client that went away."""
+    told = list[str]()
+
+    async def run() -> None:
+        leaves = asyncio.Event()
+
+        async def receive() -> dict[str, str]:
+            await leaves.wait()
+            return {"type": "http.disconnect"}
+
+        async def work(seconds: float) -> int:
+            try:
+                await asyncio.sleep(seconds)
+            except asyncio.CancelledError:
+                told.append("cancelled")
+                raise
+            return 7
+
+        request: Any = SimpleNamespace(receive=receive)
+        assert await while_connected(request, work(0)) == 7
+        asyncio.get_running_loop().call_later(0.01, leaves.set)
+        with pytest.raises(ClientDisconnect):
+            await while_connected(request, work(60))
+        await asyncio.sleep(0.01)  # nothing is left to be cancelled
+        leaves.clear()
+        waiting = asyncio.ensure_future(while_connected(request, work(60)))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        soon = asyncio.ensure_future(while_connected(request, work(0)))
+        await asyncio.sleep(0)
+        leaves.set()  # as the work is done
+        await asyncio.wait([soon])
+        assert soon.exception() is None or isinstance(soon.exception(), ClientDisconnect)
+
+    asyncio.run(run())
+    assert told[:2] == ["cancelled", "cancelled"]
+
+
+def test_an_answer_takes_few_tasks(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+    create = asyncio.BaseEventLoop.create_task
+
+    def counted(self: Any, work: Any, **named: Any) -> Any:
+        made.append(getattr(work, "__qualname__", ""))
+        return create(self, work, **named)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_task", counted)
+    server.text("Write.", **PLAIN)
+    assert len(made) <= 2, "one that answers, and one that looks whether the client is there"
