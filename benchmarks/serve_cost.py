@@ -4,7 +4,7 @@
 
 Texts of 1 and of 65 tokens, one at a time and eight at once, greedy, free or of a pattern. From both lengths follow the
 cost of a request and that of a token; what the engine alone takes for the same is subtracted. alone: the engine in this
-process, started as the server starts it; whole, stream: over HTTP, one answer or an event for each token.
+process, started as the server starts it; whole, stream: over HTTP, one answer or events as tokens come.
 
 wall: medians of what a client waits; least: the least that it waited, to which other work on the machine adds nothing;
 cpu: processor time of the server's process, of the engine's process alone. All in milliseconds; _more: than alone
