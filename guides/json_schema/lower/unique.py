@@ -155,9 +155,11 @@ def check_told(schema: CompiledSchema) -> bool:
 
 
 def _unclear(schema: CompiledSchema, group: Iterable[Formula]) -> SchemaError:
+    # The place of the arrays, not of what says nothing of them, and the same one each time
+    placed = sorted((one for one in group if schema.formulas.is_placed(one)), key=lambda one: one.number)
     return SchemaError(
         "uniqueItems over many values cannot be enforced where another alternative allows equal items",
-        schema.formulas.pointer_of(next(iter(group))),
+        schema.formulas.pointer_of(placed[0]) if placed else "#",
     )
 
 

@@ -124,6 +124,16 @@ def test_what_the_first_byte_does_not_tell_is_refused(schema: Any) -> None:
         JSONGuide(schema, VOCABULARY)
 
 
+def test_where_it_is_not_told_is_said_alike_each_time() -> None:
+    """Of a member that one alternative speaks of, and another leaves open."""
+    kinds = [{"properties": {"kind": {"const": kind}}, "required": ["kind"]} for kind in (1, 2)]
+    for number in range(20):
+        first = {**kinds[0], "properties": {**kinds[0]["properties"], "a": {**STRINGS, "title": f"{number}"}}}
+        with pytest.raises(SchemaError) as caught:
+            JSONGuide({"type": "object", "oneOf": [first, kinds[1]]}, VOCABULARY)
+        assert caught.value.pointer == "#/oneOf/0/properties/a"
+
+
 def test_arrays_of_items_of_different_types_are_apart() -> None:
     """So that one of them is none of the others whatever its items are: nothing need be equal in it."""
     things = {**OBJECTS, "items": {**NAMED, "required": ["a"]}}
