@@ -55,10 +55,9 @@ class Guard:
     def _refusal(self, scope: Scope) -> ApiError | None:
         """Why a request is not looked at; None for one that is."""
         close = {"Connection": "close"}
-        size = lengths = hosts = 0
+        size = lengths = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value)
-            hosts += name == b"host"
             # A proxy that takes the other one would see another request in what follows (RFC 9112, 6.1).
             lengths |= (name == b"content-length") | 2 * (name == b"transfer-encoding")
         if size > HEADER_BYTES:
@@ -66,9 +65,6 @@ class Guard:
             return ApiError(said, status=431, code="headers_too_large", headers=close)
         if lengths == 3:
             said = "the headers have both Content-Length and Transfer-Encoding, of which a request may have one"
-            return ApiError(said, code="invalid_http", headers=close)
-        if hosts != 1 and scope["http_version"] == "1.1":
-            said = f"{hosts or 'no'} headers are Host, of which a request has one"
             return ApiError(said, code="invalid_http", headers=close)
         if self._hosts and scope["path"] not in HEALTH and (name := self._strange(Headers(scope=scope))) is not None:
             said = (

@@ -23,6 +23,10 @@ class At(Enum):
     BODY = 2
 
 
+class HostError(Exception):
+    """A request that does not say once whom it asks; the parser has it as the context of its own error."""
+
+
 class HttptoolsConnection(Watched, HttpToolsProtocol):
     """A connection; see `Watched`. Requests that come before the one in front of them is answered wait in `pipeline`.
 
@@ -77,6 +81,9 @@ class HttptoolsConnection(Watched, HttpToolsProtocol):
         if self._is_again:
             self._is_again = False
             return
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts != 1 and self.parser.get_http_version() == "1.1":  # whoever is asked is not plain (RFC 9112, 3.2)
+            raise HostError(f"{hosts or 'no'} headers are Host, of which a request has one")
         self._at = At.BODY
         is_answering = self._is_answering
         super().on_headers_complete()
@@ -119,7 +126,7 @@ class HttptoolsConnection(Watched, HttpToolsProtocol):
         except httptools.HttpParserUpgrade as found:
             self._go_on(data[found.args[0] :])
         except httptools.HttpParserError as fault:
-            self.send_400_response(str(fault))
+            self.send_400_response(str(fault.__context__ if isinstance(fault.__context__, HostError) else fault))
 
     def _go_on(self, data: bytes) -> None:
         """Read the body of a request whose client could speak another protocol too, of which llhttp has read the head

@@ -168,6 +168,7 @@ def test_bodies_that_nobody_waits_for(asking: Asking) -> None:
 def test_hosts(asking: Asking, hosts: list[str]) -> None:
     sent = "\r\n".join(["GET / HTTP/1.1", *hosts, "", ""]).encode()
     assert said(asking, sent) == [(400, "invalid_http")]
+    assert said(asking, post("/1", "abc") + sent) == [(200, "/1 abc"), (400, "invalid_http")]
 
 
 def test_older_and_other_protocols(asking: Asking) -> None:
