@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
-
-from .watched import watched
+import torch
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -37,3 +38,93 @@ def bfloat16_products(monkeypatch: pytest.MonkeyPatch) -> None:
         return known(self, wide(a), wide(b), *others)
 
     monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """While kernels run in Triton's interpreter: AssertionError for addresses outside of the tensors that a launch was
+    given, and for places that one program writes and another one reads or writes."""
+    from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, _get_np_dtype, interpreter_builder
+
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
+    given, ended = GridExecutor._init_args_hst, GridExecutor._restore_args_dev
+    launch = _Launch([], "")
+
+    def note(kind: str, pointers: Any, mask: Any) -> None:
+        addresses = np.asarray(pointers.data, np.int64)[np.asarray(mask.data, bool)]
+        size = np.dtype(_get_np_dtype(pointers.get_element_ty())).itemsize
+        launch.note(kind, addresses, size, interpreter_builder.grid_idx)
+
+    def loading(builder: Any, pointers: Any, mask: Any, *others: Any) -> Any:
+        note("reads", pointers, mask)
+        return load(builder, pointers, mask, *others)
+
+    def storing(builder: Any, pointers: Any, value: Any, mask: Any, *others: Any) -> Any:
+        note("writes", pointers, mask)
+        return store(builder, pointers, value, mask, *others)
+
+    def beginning(executor: Any, arguments: Any, more: Any) -> Any:
+        nonlocal launch
+        found = given(executor, arguments, more)
+        tensors = [each for each in (*found[0], *found[1].values()) if isinstance(each, torch.Tensor)]
+        launch = _Launch(tensors, executor.fn.__name__)
+        return found
+
+    def ending(executor: Any, *arguments: Any) -> Any:
+        launch.check_races()
+        return ended(executor, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InterpreterBuilder, "create_masked_load", loading)
+        patch.setattr(InterpreterBuilder, "create_masked_store", storing)
+        patch.setattr(GridExecutor, "_init_args_hst", beginning)
+        patch.setattr(GridExecutor, "_restore_args_dev", ending)
+        yield
+
+
+class _Launch:
+    """The tensors of a launch, and which of their places its programs read and wrote."""
+
+    def __init__(self, tensors: list[torch.Tensor], name: str) -> None:
+        self._name = name
+        spans = sorted(_span(each) for each in tensors)
+        self._lows = np.array([low for low, _ in spans], np.int64)
+        # A view of a tensor may be given beside it.
+        self._highs = np.maximum.accumulate(np.array([high for _, high in spans], np.int64))
+        self._noted: dict[str, list[tuple[np.ndarray, int]]] = {"reads": [], "writes": []}
+        self._programs: dict[Any, int] = {}
+
+    def note(self, kind: str, addresses: np.ndarray, size: int, program: Any) -> None:
+        if not len(addresses):
+            return
+        span = np.searchsorted(self._lows, addresses, "right") - 1
+        inside = (span >= 0) & (addresses + size <= self._highs[span])
+        assert inside.all(), f"{self._name} {kind} beside its tensors, in program {tuple(program)}"
+        self._noted[kind].append((addresses, self._programs.setdefault(tuple(program), len(self._programs))))
+
+    def check_races(self) -> None:
+        written, by = self._all("writes")
+        order = np.lexsort((by, written))
+        written, by = written[order], by[order]
+        several = (written[1:] == written[:-1]) & (by[1:] != by[:-1])
+        assert not several.any(), f"programs of {self._name} write to the same place"
+        read, reader = self._all("reads")
+        places = np.searchsorted(written, read)
+        places[places == len(written)] = 0
+        others = (written[places] == read) & (by[places] != reader) if len(written) else np.zeros(0, bool)
+        assert not others.any(), f"a program of {self._name} reads what another one writes"
+
+    def _all(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Places, and the program that touched each."""
+        noted = self._noted[kind]
+        if not noted:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        programs = [np.full(len(addresses), program) for addresses, program in noted]
+        return np.concatenate([addresses for addresses, _ in noted]), np.concatenate(programs)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses of the first number, and behind the last."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    count = last + 1 if tensor.numel() else 0
+    return tensor.data_ptr(), tensor.data_ptr() + count * tensor.element_size()
