@@ -163,6 +163,11 @@ def _guide_thunks() -> Thunks:
                 state = guide.advance(state, token)
         guide.read(guide.read(guide.start, b'["'), b'a"')
 
+    def write_beside() -> None:
+        guide = RegexGuide('(?!ab)[^"]*"', vocabulary)
+        for state in (guide.read(guide.start, b"c"), guide.start):
+            guide.mask(state)
+
     def make_room(guide: RegexGuide) -> None:
         state, states = guide.read(guide.start, b"a"), [guide.start]
         for token in b'a"a"':
@@ -177,6 +182,7 @@ def _guide_thunks() -> Thunks:
         ("guides: making", make),
         ("guides: advancing", use(lambda guide, state, token: guide.advance(state, token))),
         ("guides: masks", use(lambda guide, state, token: guide.mask(state))),
+        ("guides: masks beside others", write_beside),
         ("guides: distances", use(lambda guide, state, token: guide.fits(state, guide.distance(state)))),
         ("guides: closing", use(lambda guide, state, token: guide.mask_within(state, guide.distance(state) + 1))),
         ("guides: aligning", align),

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 # Without the JIT kernels are Python functions, and a profiler sees which of them are called.
 SCRIPT = """
     import ast, sys
@@ -38,6 +40,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_every_kernel_is_called() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT)],

@@ -188,7 +188,7 @@ class GraphBackend:
         if not self._is_captured:
             return self._anew(rows, choices, shape)
         kept = Kept(*(each.clone() for each in self._kept))
-        now, beside = torch.cuda.current_stream(self._device), _beside(self._device)
+        now, beside = torch.cuda.current_stream(self._device), _trial_stream(self._device)
         beside.wait_stream(now)
         with torch.cuda.stream(beside):
             for _ in range(2):
@@ -241,7 +241,7 @@ def _has_graphs(device: torch.device) -> bool:
 
 
 @cache
-def _beside(device: torch.device) -> torch.cuda.Stream:
+def _trial_stream(device: torch.device) -> torch.cuda.Stream:
     """Where launches are tried: one stream for a device, since cuBLAS keeps memory for each that it was used on."""
     return torch.cuda.Stream(device)
 

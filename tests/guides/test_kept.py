@@ -109,6 +109,7 @@ FEW = {
     "_free_string": "none",
     "_line": "how far lines may be indented",
     "_pool": "none",
+    "_trial_stream": "the GPUs of a machine",
     "_triton": "none",
     "ascii_class": "the letters of classes",
     "byte_level_alphabet": "none",

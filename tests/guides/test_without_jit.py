@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 TESTS = [
     "chart/test_chart.py::test_counted_and_empty_turns",
@@ -16,6 +18,7 @@ TESTS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_same_source_runs_without_jit() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", str(HERE.parent / "pytest.ini"), *(str(HERE / name) for name in TESTS)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,15 @@ import pytest
 import torch
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+SHARED = 227 << 10
+"""Bytes that a program may have of an H100's fast memory."""
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """What Triton's real compiler makes of a kernel for an H100; see `_compiled` for the arguments."""
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    return _compiled
 
 
 @pytest.fixture(autouse=INTERPRETED)
@@ -128,3 +137,42 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     count = last + 1 if tensor.numel() else 0
     return tensor.data_ptr(), tensor.data_ptr() + count * tensor.element_size()
+
+
+def _compiled(
+    module: str,
+    kernel: str,
+    types: dict[str, str],
+    constants: dict[str, Any],
+    whole: str = "any",
+    steps: Collection[str] = (),
+    **options: int,
+) -> Any:
+    """What the compiler makes of a kernel.
+
+    steps: arguments that are steps through memory, which are divisible by 16 mostly
+    whole: of whole numbers that are no constants, for which Triton compiles apart: any, all 1, all divisible by 16
+    """
+    triton = pytest.importorskip("triton")
+    from importlib import import_module
+
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = getattr(import_module(f"trellm.kernels.{module}"), kernel)
+    names = function.arg_names
+    if whole == "ones":
+        constants = constants | dict.fromkeys((name for name in names if types.get(name, "")[:1] == "i"), 1)
+    types = types | dict.fromkeys(constants, "constexpr")
+    kinds = "*i" if whole == "sixteens" else "*"
+    aligned = [name for name in names if types[name][0] in kinds or name in steps]
+    source = ASTSource(
+        function,
+        {name: types[name] for name in names},
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in aligned},
+    )
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert made.asm["cubin"]
+    assert made.metadata.shared <= SHARED
+    return made

@@ -43,6 +43,7 @@ WITHOUT_JIT = [
 ]
 
 
+@pytest.mark.slow
 def test_the_same_source_runs_without_jit() -> None:
     out = run_python(
         *("-m", "pytest", "-c", str(CHECKOUT / "tests" / "pytest.ini")),
@@ -53,6 +54,7 @@ def test_the_same_source_runs_without_jit() -> None:
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+@pytest.mark.slow
 def test_warm_up_compiles_every_kernel_that_is_called() -> None:
     report: list[tuple[str, float]] = []
     seconds = kernels.warm(lambda name, took: report.append((name, took)))
@@ -73,6 +75,7 @@ def test_warm_up_compiles_every_kernel_that_is_called() -> None:
     assert [len(kernel.signatures) for kernel in called] == before
 
 
+@pytest.mark.slow
 def test_a_process_in_the_checkout_still_imports_transformers() -> None:
     code = (
         "import sys, transformers.integrations.hub_kernels, transformers.utils as u\n"

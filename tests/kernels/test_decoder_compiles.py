@@ -1,12 +1,11 @@
 """Triton's real compiler accepts the kernels between a layer's products for an NVIDIA GPU; it needs none for that."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .test_triton_compiles import compiled
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,6 +45,7 @@ def test_a_kernel_compiles(
     whole: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    compiled: Callable[..., Any],
 ) -> None:
     if module == "triton_matvec" and dtype == "fp64":
         pytest.skip("the products of these are torch's")
@@ -59,4 +59,4 @@ def test_a_kernel_compiles(
     if "WIDE" in names:
         constants = constants | {"WIDE": tl.float64 if dtype == "fp64" else tl.float32}
     types = dict.fromkeys(names, f"*{dtype}") | dict.fromkeys(NUMBERS, "i32") | {"eps": "fp32", "slots": "*i32"}
-    compiled(monkeypatch, f"decoder.{module}", kernel, types, constants, whole, num_warps=warps)
+    compiled(f"decoder.{module}", kernel, types, constants, whole, num_warps=warps)

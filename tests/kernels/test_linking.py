@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).resolve().parents[2]
 
 
@@ -41,6 +43,7 @@ def meanings(file: Path, tree: ast.Module) -> dict[str, tuple[str, str]]:
     return known
 
 
+@pytest.mark.slow
 def test_the_decorators_say_what_python_calls() -> None:
     texts = {file: file.read_text() for file in PACKAGE.rglob("*.py")}
     trees = {
@@ -99,6 +102,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_kernels_find_each_other_when_they_come_from_the_disk(tmp_path: Path) -> None:
     (tmp_path / "kernels_here.py").write_text(KERNELS)
 

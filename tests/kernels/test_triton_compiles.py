@@ -1,6 +1,7 @@
 """Triton's real compiler accepts every kernel for an NVIDIA GPU, as it is launched; it needs none for that."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,6 @@ ROWS = {
 }
 
 CUT = {"PASSES": 8, "BLOCK": 4096, "SLOTS": 64}
-SHARED = 227 << 10
-"""Bytes that a program may have of an H100's fast memory."""
 STEPS = {
     f"{tensor}_{step}"
     for tensor, steps in {
@@ -94,48 +93,10 @@ def test_a_kernel_compiles(
     whole: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    compiled: Callable[..., Any],
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    compiled(monkeypatch, f"logits.{module}", kernel, ROWS | {"logits": logits}, constants, whole)
-
-
-def compiled(
-    monkeypatch: pytest.MonkeyPatch,
-    module: str,
-    kernel: str,
-    types: dict[str, str],
-    constants: dict[str, Any],
-    whole: str = "any",
-    **options: int,
-) -> Any:
-    """What the compiler makes of a kernel; steps through memory are divisible by 16, as they mostly are.
-
-    whole: of whole numbers that are no constants, for which Triton compiles apart: any, all 1, all divisible by 16
-    """
-    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-    triton = pytest.importorskip("triton")
-    from importlib import import_module
-
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    function = getattr(import_module(f"trellm.kernels.{module}"), kernel)
-    names = function.arg_names
-    if whole == "ones":
-        constants = constants | dict.fromkeys((name for name in names if types.get(name, "")[:1] == "i"), 1)
-    types = types | dict.fromkeys(constants, "constexpr")
-    kinds = "*i" if whole == "sixteens" else "*"
-    aligned = [name for name in names if types[name][0] in kinds or name in STEPS]
-    source = ASTSource(
-        function,
-        {name: types[name] for name in names},
-        constexprs={(names.index(name),): value for name, value in constants.items()},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in aligned},
-    )
-    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    assert made.asm["cubin"]
-    assert made.metadata.shared <= SHARED
-    return made
+    compiled(f"logits.{module}", kernel, ROWS | {"logits": logits}, constants, whole)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +113,13 @@ def compiled(
     ],
 )
 def test_attention_compiles(
-    dtype: str, sizes: tuple[int, int], group: int, widest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: str,
+    sizes: tuple[int, int],
+    group: int,
+    widest: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiled: Callable[..., Any],
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     pytest.importorskip("triton")
@@ -173,18 +140,20 @@ def test_attention_compiles(
     for parts, cap, with_sinks in ((1, 0.0, True), (33, 50.0, False)):
         how = {"PARTS": parts, "CAP": cap, "WITH_SINKS": with_sinks}
         made = compiled(
-            monkeypatch, "attention.triton_paged", "attend_tiles", types, shape | keys | tiles | how, **options
+            "attention.triton_paged", "attend_tiles", types, shape | keys | tiles | how, steps=STEPS, **options
         )
         assert made.metadata.shared <= machine.shared
     merged = shape | {"PARTS": 33, "PART_LANES": 64, "WITH_SINKS": True}
-    compiled(monkeypatch, "attention.triton_paged", "merge_parts", types, merged)
+    compiled("attention.triton_paged", "merge_parts", types, merged, steps=STEPS)
     for portion in ({"HEADS": 8}, {"HEADS": 1, "heads": 1}):
-        compiled(monkeypatch, "attention.triton_write", "write_tokens", types, shape | keys | portion)
+        compiled("attention.triton_write", "write_tokens", types, shape | keys | portion, steps=STEPS)
 
 
 @pytest.mark.parametrize("whole", ["any", "ones", "sixteens"])
 @pytest.mark.parametrize("width", [1, 8])
-def test_lanes_compile(width: int, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_compile(
+    width: int, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Callable[..., Any]
+) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     pytest.importorskip("triton")
     from trellm.kernels.lanes import triton_lanes
@@ -198,4 +167,4 @@ def test_lanes_compile(width: int, whole: str, tmp_path: Path, monkeypatch: pyte
     sizes = {"WIDTH": width, "ROOM": room_of(width)}
     for kernel in kernels:
         own = {name: size for name, size in sizes.items() if name in kernel.arg_names}
-        compiled(monkeypatch, "lanes.triton_lanes", kernel.__name__, types, own, whole)
+        compiled("lanes.triton_lanes", kernel.__name__, types, own, whole)

@@ -46,6 +46,7 @@ class InterruptAt:
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=["greedy", "samples", "beams"])
+@pytest.mark.slow
 def test_an_interrupt_at_any_line_keeps_what_is_finished(options: dict[str, Any]) -> None:
     generator = generate.regex(table_model(), "[ab]{1,3}(c|de)")
     whole = generator.run(PROMPTS, batch_size=3, **options)

@@ -200,7 +200,7 @@ def recorded() -> Iterator[Device]:
         patch.setattr(InterpretedFunction, "run", launched)
         patch.setattr(graphs, "torch", _Torch(device))
         patch.setattr(graphs, "_has_graphs", lambda _: True)
-        patch.setattr(graphs, "_beside", cache(graphs._beside.__wrapped__))
+        patch.setattr(graphs, "_trial_stream", cache(graphs._trial_stream.__wrapped__))
         patch.setattr(graphs, "on", on)
         patch.setattr(graphs.GraphBackend, "launch", late)
         patch.setattr(head, "product", torch.nn.functional.linear)

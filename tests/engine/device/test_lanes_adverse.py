@@ -107,6 +107,7 @@ def test_what_is_read_in_parts_is_known_by_what_stands_before_it(pair: Any) -> N
 
 
 @pytest.mark.parametrize("search", [Greedy(), Sample(n=2)], ids=["greedy", "samples"])
+@pytest.mark.slow
 def test_an_interrupt_at_any_line_changes_nothing(pair: Any, search: Any) -> None:
     prompts, given = ["on", "in a", "the 12"], {"search": search, "seed": 3, "heal": False, "max_tokens": 30}
     plain, generator = (generate.regex(model, "[a-c]{2,5}xyzwvuqp[ab]{4}") for model in pair)
