@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from ...kernels.chart.interning import HI, LO
-from ...kernels.chart.layout import (
-    CALL,
-    ENTRY,
-    ENTRY_ORIGIN,
-    ENTRY_RULE,
-    ENTRY_TARGET,
-    HEADER,
-    ITEM,
-    ITEM_NODE,
-    ITEM_ORIGIN,
-    LINK_ARGUMENT,
-    LINK_KIND,
-    LINK_TARGET,
-    OWN_RETURN_SET,
-    ROOT,
-    RULE,
-    SELF,
-)
+from ...kernels.chart.layout import CALL, LINK_ARGUMENT, LINK_KIND, LINK_TARGET, ROOT, RULE
 from .automaton import ChartAutomaton
+from .sites import open_nodes, returns
 
 Site = tuple[int, int]
 
@@ -45,14 +28,10 @@ class _Reader:
         self._nodes, self._links = arrays.nodes, arrays.links
 
     def places(self, state: int) -> list[str]:
-        words, states = self._chart.words, self._chart.states
-        lo, hi = int(states[state, LO]), int(states[state, HI])
-        own = int(words[lo + OWN_RETURN_SET])
         terminals: dict[str, dict[str, None]] = {}
-        for at in range(lo + HEADER, hi, ITEM):
-            node, origin = int(words[at + ITEM_NODE]), int(words[at + ITEM_ORIGIN])
+        for node, return_set in open_nodes(self._chart, state):
             terminal = self._graph.terminal_at(node)
-            for name in self._named(int(self._nodes[node, RULE]), own if origin == SELF else origin):
+            for name in self._named(int(self._nodes[node, RULE]), return_set):
                 terminals.setdefault(name, {}).update({terminal: None} if terminal not in (None, name) else {})
         return [f"{name} ({', '.join(found)})" if found else name for name, found in terminals.items()]
 
@@ -64,7 +43,7 @@ class _Reader:
             if rule in self._graph.names:
                 found[self._graph.names[rule].name()] = None
             elif origin != ROOT:
-                for target, outer in self._callers(rule, origin):
+                for _, target, _, outer in (each for each in returns(self._chart, origin) if each.rule == rule):
                     named = [callee for callee in self._called_before(target) if callee in self._graph.names]
                     for callee in named:
                         found[self._graph.names[callee].name()] = None
@@ -72,18 +51,6 @@ class _Reader:
                     if not named and site not in todo:
                         todo.append(site)
         return list(found)
-
-    def _callers(self, rule: int, return_set: int) -> list[Site]:
-        """Where a rule with this return set returns to: node, and the return set of that node's own calls."""
-        words, return_sets = self._chart.words, self._chart.return_sets
-        return [
-            (
-                int(words[at + ENTRY_TARGET]),
-                return_set if words[at + ENTRY_ORIGIN] == SELF else int(words[at + ENTRY_ORIGIN]),
-            )
-            for at in range(int(return_sets[return_set, LO]), int(return_sets[return_set, HI]), ENTRY)
-            if words[at + ENTRY_RULE] == rule
-        ]
 
     def _called_before(self, target: int) -> list[int]:
         """The rules whose calls return to this node."""

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...kernels.answers import DEAD
 from ...kernels.chart.interning import HI, LO
-from ...kernels.chart.layout import (
-    ENTRY,
-    ENTRY_COUNT,
-    ENTRY_ORIGIN,
-    ENTRY_RULE,
-    ENTRY_TARGET,
-    HEADER,
-    ITEM,
-    ITEM_NODE,
-    ITEM_ORIGIN,
-    OWN_RETURN_SET,
-    ROOT,
-    RULE,
-    SELF,
-)
+from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET, ROOT, RULE
 from ..chart.automaton import ChartAutomaton
+from ..chart.sites import open_nodes, returns
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 
@@ -75,20 +60,10 @@ class Beginnings:
         if after == DEAD:
             return False
         chart, nodes = self._automaton.chart, self._automaton.graph_arrays.nodes
-        words, states = chart.words, chart.states
-        lo, hi = states.item(after, LO), states.item(after, HI)
-        called = words.item(states.item(state, LO) + OWN_RETURN_SET)
-        own = words.item(lo + OWN_RETURN_SET)
-        returning = {
-            (rule, target, count, called if origin == SELF else origin)
-            for rule, target, count, origin in self._entries(called)
-            if target in self._marks
-        }
-        ends, rules = {entry[1:] for entry in returning}, {entry[0] for entry in returning}
-        todo: list[tuple[int, int]] = []
-        for at in range(lo + HEADER, hi, ITEM):
-            origin = words.item(at + ITEM_ORIGIN)
-            todo.append((nodes.item(words.item(at + ITEM_NODE), RULE), own if origin == SELF else origin))
+        called = chart.words.item(chart.states.item(state, LO) + OWN_RETURN_SET)
+        returning = {each for each in returns(chart, called) if each.target in self._marks}
+        ends, rules = {each[1:] for each in returning}, {each.rule for each in returning}
+        todo = [(nodes.item(node, RULE), return_set) for node, return_set in open_nodes(chart, after)]
         seen = set(todo)
         while todo:
             rule, return_set = todo.pop()
@@ -96,8 +71,7 @@ class Beginnings:
                 if rule in rules:
                     return True
                 continue
-            for callee, target, count, origin in self._entries(return_set) if return_set != ROOT else ():
-                outer = return_set if origin == SELF else origin
+            for callee, target, count, outer in returns(chart, return_set) if return_set != ROOT else ():
                 # What ends with the rule itself returns at once to whoever called that.
                 if callee == rule and (target, count, outer) in ends:
                     return True
@@ -106,14 +80,3 @@ class Beginnings:
                     seen.add(site)
                     todo.append(site)
         return False
-
-    def _entries(self, return_set: int) -> Iterator[tuple[int, int, int, int]]:
-        chart = self._automaton.chart
-        words = chart.words
-        for at in range(chart.return_sets.item(return_set, LO), chart.return_sets.item(return_set, HI), ENTRY):
-            yield (
-                words.item(at + ENTRY_RULE),
-                words.item(at + ENTRY_TARGET),
-                words.item(at + ENTRY_COUNT),
-                words.item(at + ENTRY_ORIGIN),
-            )

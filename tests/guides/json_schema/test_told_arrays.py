@@ -11,9 +11,18 @@ from jsonschema import Draft202012Validator
 from trellm.errors import SchemaError
 from trellm.guides import JSONGuide
 from trellm.guides.laws import check, knows_its_states
-from trellm.guides.protocol import DEAD, tokens_of
 
-from .test_unique_items import ANYTHING, END, INTEGERS, NAMED, STRINGS, VOCABULARY, guide_of, reads, written
+from .test_unique_items import (
+    ANYTHING,
+    INTEGERS,
+    NAMED,
+    STRINGS,
+    VOCABULARY,
+    guide_of,
+    masks_lead_on,
+    reads,
+    written,
+)
 
 TEXTS = {"type": "array", "items": {"type": "string"}}
 OBJECTS = {**ANYTHING, "items": NAMED, "minItems": 1}
@@ -85,17 +94,7 @@ def test_texts_are_read_exactly_if_they_are_instances(name: str, whitespace: Any
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
 def test_masks_are_those_tokens_that_lead_on(number: int) -> None:
     guide = guide_of([*SCHEMAS.values()][number], whitespace=("compact", "flexible", "any")[number % 3])
-    random = Random(number)
-    for _ in range(4):
-        state = guide.start
-        for _ in range(16):
-            allowed = tokens_of(guide.mask(state))
-            assert allowed == [token for token in range(END + 1) if guide.advance(state, token) != DEAD]
-            few = [each for each in allowed if set(VOCABULARY.tokens[each] or b"") <= set(b'ab01"[]{},:truefals')]
-            token = random.choice(few or allowed)
-            if token == END:
-                break
-            state = guide.advance(state, token)
+    masks_lead_on(guide, Random(number), 4, 16)
 
 
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))

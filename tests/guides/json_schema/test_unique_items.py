@@ -221,13 +221,11 @@ SCHEMAS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(SCHEMAS)))
-def test_masks_are_those_tokens_that_lead_on(number: int) -> None:
-    guide = guide_of(SCHEMAS[number], whitespace=("compact", "flexible", "any")[number % 3])
-    random = Random(number)
-    for _ in range(3):
+def masks_lead_on(guide: JSONGuide, random: Random, texts: int, tokens: int) -> None:
+    """The masks on the way of some texts are those tokens after which something may follow."""
+    for _ in range(texts):
         state = guide.start
-        for _ in range(14):
+        for _ in range(tokens):
             allowed = tokens_of(guide.mask(state))
             assert allowed == [token for token in range(END + 1) if guide.advance(state, token) != DEAD]
             few = [each for each in allowed if set(VOCABULARY.tokens[each] or b"") <= set(b'ab01"[]{},:truefals')]
@@ -235,6 +233,12 @@ def test_masks_are_those_tokens_that_lead_on(number: int) -> None:
             if token == END:
                 break
             state = guide.advance(state, token)
+
+
+@pytest.mark.parametrize("number", range(len(SCHEMAS)))
+def test_masks_are_those_tokens_that_lead_on(number: int) -> None:
+    guide = guide_of(SCHEMAS[number], whitespace=("compact", "flexible", "any")[number % 3])
+    masks_lead_on(guide, Random(number), 3, 14)
 
 
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
