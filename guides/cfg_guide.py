@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..checks import one_of, switch
 from ..errors import GrammarError, OptionError
@@ -22,6 +22,7 @@ from .grammar.notation import render_name
 from .grammar.options import check_options, grammar_text
 from .grammar.shortest import shortest_texts
 from .graph.graph import Graph
+from .graph.later import Named
 from .graph.lowering import Lowering
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of
@@ -38,17 +39,17 @@ Syntax = Literal["lark", "gbnf"]
 _SYNTAXES = ("lark", "gbnf")
 
 
-class _Rule(NamedTuple):
+class _Rule(Named):
     """A rule that the grammar's author wrote."""
 
-    known_as: str
+    __slots__ = ("_known_as",)
+
+    def __init__(self, known_as: str) -> None:
+        self._known_as = known_as
 
     def name(self) -> str:
         """Its name, as the grammar has it."""
-        return render_name(self.known_as)
-
-    def pointer(self) -> None:
-        """No place in a schema."""
+        return render_name(self._known_as)
 
 
 class CFGGuide(LiftedGuide, Drawable):

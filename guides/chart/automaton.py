@@ -90,7 +90,8 @@ class ChartAutomaton:
         self._max_words = max_words
         self.is_crowded = False
         self.kept: object = None  # the last `Kept`, by which who remembers numbers knows that some were given up
-        self._expanded: list[tuple[tuple[int, ...], int]] = []  # lazy nodes, and how many nodes there were then
+        # Lazy nodes, those that were defined beside them, and how many nodes there were then
+        self._expanded: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []
         self._torn = False  # whether the graph is in the middle of a change
         self._graph_arrays = self.graph.arrays()
         self._chart = new_chart(horizon, max_rows, self.meter)
@@ -315,8 +316,8 @@ class ChartAutomaton:
         count = int(self._chart.sizes[kernel.MISSING])
         nodes = tuple(sorted(set(self._chart.missing[:count].tolist())))
         self._torn = True
-        self.graph.expand(nodes)
-        self._expanded.append((nodes, self.graph.node_count))
+        early = self.graph.expand(nodes)
+        self._expanded.append((nodes, early, self.graph.node_count))
         self._graph_arrays = self.graph.arrays()
         self._chart.sizes[kernel.MISSING] = 0
         self._torn = False
@@ -328,8 +329,8 @@ class ChartAutomaton:
             raise StateError("this guide was interrupted where it cannot be mended; make it again")
         with Meter(replace(self.meter.limits, work=2**61, seconds=None)):
             graph, _ = self._make()
-            for nodes, count in self._expanded:
-                graph.expand(nodes)
+            for nodes, early, count in self._expanded:
+                graph.expand(nodes, early)
                 assert graph.node_count == count, "a graph that is made again must be the same"
         arrays = graph.arrays()
         self._later = graph.hand_over()

@@ -31,6 +31,7 @@ from ...kernels.chart.layout import (
 from ...kernels.chart.sets import BITS
 from ...kernels.jit.calling import call
 from .array_graph import ArrayGraph, Link
+from .early import Early
 from .fragment import Fragment
 from .later import Later, Named
 
@@ -45,6 +46,8 @@ class Graph(ArrayGraph):
         self._later = Later()
         self._lazy: list[int] = []
         self._also: list[int] = []
+        self._offered: list[int] = []
+        self._early = Early()
         self._terminals: list[tuple[int, int, str]] = []
         self._outer: dict[int, int] = {}  # the rules that were current where others were begun
 
@@ -198,16 +201,29 @@ class Graph(ArrayGraph):
         self._later = weakref.proxy(later)
         return later
 
-    def expand(self, nodes: Iterable[int]) -> None:
+    def expand(self, nodes: Iterable[int], early: Iterable[int] | None = None) -> tuple[int, ...]:
         """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise.
 
         So are those that whoever comes to these comes to before a byte is read: a closure that asked for them one
         after the other would begin as often. Nodes that are defined are passed over. After an exception the graph is
         of no use any more. LimitError says where, if that is known.
+
+        early: rules to be defined beside them; by default those that `Early` chooses. Returns which these were.
         """
         outer = self.rule, self.counter
+        wanted = [node for node in nodes if node in self._later.expanders]
+        self._offered = []
+        self._expand(wanted)
+        later = self._later
+        if early is None:
+            early = self._early.chosen(wanted, self._offered, later.names, later.expanders)
+        chosen = tuple(early)
+        self._expand(list(chosen))
+        self.rule, self.counter = outer
+        return chosen
+
+    def _expand(self, wanted: list[int]) -> None:
         expanders, records, also = self._later.expanders, self._nodes, self._also
-        wanted = [node for node in nodes if node in expanders]
         while wanted:
             for node in wanted:
                 expand = expanders.get(node)
@@ -226,7 +242,6 @@ class Graph(ArrayGraph):
                     wanted += also
                     also.clear()
             wanted = self._ahead(wanted)
-        self.rule, self.counter = outer
 
     def _locate(self, error: LimitError, node: int) -> None:
         """Say in an error at a node where its rule is, or that around it."""
@@ -240,6 +255,10 @@ class Graph(ArrayGraph):
     def expand_too(self, node: int) -> None:
         """Asked for by an expander: a lazy node that whoever comes to its own will come to soon."""
         self._also.append(node)
+
+    def offer(self, rules: Iterable[int]) -> None:
+        """Told by an expander: lazy rules of which some will be reached soon, if they were not defined yet."""
+        self._offered += rules
 
     def _ahead(self, nodes: list[int]) -> list[int]:
         """The lazy nodes that links lead to, whatever is counted, from nodes that were just defined."""

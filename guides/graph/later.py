@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+
+HEAVY = 1 << 30
+"""The weight of a rule that is not defined before it is reached."""
 
 
-class Named(Protocol):
-    """What people know a rule by."""
+class Named(ABC):
+    """What people know a rule by, and what it takes to define it.
 
+    has_siblings: whether whoever comes to the rule is likely to come soon to those made right before and after it
+    """
+
+    __slots__ = ()
+    has_siblings = False
+
+    @abstractmethod
     def name(self) -> str:
         """What it is called when a state is described."""
-        ...
 
     def pointer(self) -> str | None:
         """The JSON pointer of the part of a schema that it is of; None of other constraints."""
-        ...
+        return None
+
+    def weight(self) -> int:
+        """How much it takes to define the rule: 1 for the smallest, HEAVY if that is for when it is reached.
+
+        Changes nothing in the graph. Raises LimitError.
+        """
+        return HEAVY
 
 
 class Later:

@@ -128,7 +128,7 @@ def test_a_schema_that_fails_in_use_fails_the_same_way_each_time(monkeypatch: py
         raise LimitError("too many states")
 
     monkeypatch.setattr(lowering, "number_fragment", refuse)
-    members = {"a": {"type": "number"}, "b": {"type": "boolean"}}
+    members = {"a": {"type": "number", "multipleOf": 0.7}, "b": {"type": "boolean"}}
     schema = {"title": "fails", "type": "object", "properties": members, "additionalProperties": False}
     guide = JSONGuide(schema, SMALL)
     for _ in range(25):

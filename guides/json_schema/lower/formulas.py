@@ -6,6 +6,7 @@ from typing import Any
 
 from ....kernels.chart.layout import CALL, EPSILON
 from ...graph.graph import Graph, Link
+from ...graph.later import HEAVY, Named
 from ...graph.lowering import Lowering
 from ...syntax import Literal as Text
 from ...syntax import Node, Repeat
@@ -150,6 +151,10 @@ class FormulaLowering:
         """The entry of fixed bytes before `target`."""
         return self.graph.literal(data, target)
 
+    def weight_of(self, formula: Formula) -> int:
+        """As `Named.weight`, of the rule of a formula's values. Raises LimitError."""
+        return HEAVY
+
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
         self.define_body(start, formula, depth, is_member=False)
@@ -242,7 +247,7 @@ class FormulaLowering:
         return rule
 
 
-class LazyValue:
+class LazyValue(Named):
     """The rule of a formula's values in a container at a depth, as long as it is not reached: one object for each."""
 
     __slots__ = ("_depth", "_formula", "_lowering")
@@ -260,6 +265,10 @@ class LazyValue:
         """The bytes of a short text."""
         return self._lowering.shortest(self._formula, self._depth)
 
+    def weight(self) -> int:
+        """How much it takes to define the rule. Raises LimitError."""
+        return self._lowering.weight_of(self._formula)
+
     def name(self) -> str:
         """What people know the rule by."""
         return self._lowering.schema.formulas.place_of(self._formula)
@@ -273,6 +282,7 @@ class LazyMember(LazyValue):
     """The rule of colon and value in an object at a depth."""
 
     __slots__ = ()
+    has_siblings = True
 
     def define(self, start: int) -> None:
         """Give the rule its body."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from ....kernels.chart.layout import EPSILON, UNBOUNDED
+from ...graph.later import HEAVY
 from ..algebra.cases import ANY_NUMBER, ANY_STRING, Array, Normal
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from .formulas import FormulaLowering, LazyValue
@@ -12,7 +13,7 @@ from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .stencil_graph import COUNT, ITEMS, NAMES, NUMBER, SPACE, STRING, Hole
 from .stencil_lowering import StencilLowering
-from .stencils import ANYTHING, Shape, Stencil, is_common, keep, shape_of, stencils, turns
+from .stencils import ANYTHING, Shape, Stencil, is_common, keep, shape_of, stencils, turns, weight_of
 
 
 class SchemaLowering(FormulaLowering):
@@ -21,6 +22,20 @@ class SchemaLowering(FormulaLowering):
     @cached_property
     def _stencils(self) -> dict[Shape, Stencil]:
         return stencils(self.form)
+
+    def weight_of(self, formula: Formula) -> int:
+        """As `Named.weight`, of the rule of a formula's values. Raises LimitError."""
+        if formula is EVERYTHING:
+            return 1
+        normal = self.schema.cases(formula)
+        weight = weight_of(normal)
+        if weight == HEAVY or not all(map(self._is_uniform, normal.arrays)):
+            return HEAVY
+        for case in normal.objects:
+            # What is asked of a member may be anything: that is found out here, where it may be too much.
+            for member in case.properties.values():
+                self.schema.has_instance(member)
+        return weight
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""

@@ -5,19 +5,26 @@ What a member is like (a string; an array of something; an object or null) takes
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
 from ....kernels.chart.layout import UNBOUNDED
 from ...graph.fragment import Fragment
+from ...graph.later import HEAVY
 from ...syntax import Node
-from ..algebra.cases import Array, Normal, Object
+from ..algebra.cases import ANY_STRING, Array, Normal, Number, Object, String
 from .form import Form
 from .objects.member_set import MemberSet
 from .stencil_graph import Hole
 
 MOST_FORMS = 16
 MOST_STENCILS = 128
+
+SHORT = 32
+"""Up to how many constants, or members, are few; and how long they are on average."""
+USUAL = 1 << 64
+"""Above the numerators and denominators of usual bounds."""
 
 
 class ArrayShape(NamedTuple):
@@ -89,6 +96,37 @@ def is_common(normal: Normal) -> bool:
     if normal.constants or len(normal.arrays) > 1 or len(normal.objects) > 1:
         return False
     return not any(case.values is not None for case in normal.strings) and all(map(_is_plain, normal.objects))
+
+
+def weight_of(normal: Normal) -> int:
+    """What it takes to lower a normal form, in strings; HEAVY for what is not so common that this is known."""
+    if normal.constants or len(normal.arrays) > 1 or len(normal.objects) > 1:
+        return HEAVY
+    if not (all(map(_is_light, normal.strings)) and all(map(_is_round, normal.numbers))):
+        return HEAVY
+    weight = 1 + len(normal.arrays)
+    for case in normal.objects:
+        if not _is_plain(case) or not _are_short(case.properties) or any(rule.names.patterns for rule in case.rules):
+            return HEAVY
+        weight += 2 + len(case.properties) // 4
+    return weight
+
+
+def _is_light(case: String) -> bool:
+    """Whether strings are all, or few."""
+    return case == ANY_STRING or (case.values is not None and _are_short(case.values))
+
+
+def _are_short(texts: Collection[str]) -> bool:
+    return len(texts) <= SHORT and sum(map(len, texts)) <= SHORT * SHORT
+
+
+def _is_round(case: Number) -> bool:
+    """Whether numbers are all, or integers, within usual bounds or not."""
+    if case.multiple_of not in (None, 1) or case.not_multiple_of or case.excluded or case.values:
+        return False
+    bounds = (bound for bound in (case.minimum, case.maximum) if bound is not None)
+    return all(abs(bound.numerator) < USUAL and bound.denominator < USUAL for bound in bounds)
 
 
 def _is_plain(case: Object) -> bool:

@@ -130,6 +130,7 @@ class MemberSet:
         alone = [index for index in range(len(texts)) if index not in grouped]
         guards = [number for index in alone for number in self._bits.name(index)]
         rules = [self._owner.member(names.formulas[index], depth) for index in alone]
+        self._graph.offer(rules)
         self._graph.define_names(node, [texts[index] for index in alone], rules, guards, self._after, links, tries)
 
     def _tail(self, formula: Formula, after: int) -> int:
