@@ -100,6 +100,8 @@ class MemberSet:
         for region, formula in names.regions:
             entry = owner.string_rule(region)
             if entry is not None:
+                # Every beginning of a name may be that of another one, and tokens read on behind its quote.
+                graph.offer((owner.member(formula, self._depth),))
                 call = graph.node(links=((CALL, entry, self._tail(formula, after)),))
                 links.append(self._bits.other(call))
         if names.choice is not None:
