@@ -99,6 +99,16 @@ class Lowering:
         self._depth -= 1
         return entry
 
+    def _char_edges(self, ranges: Ranges, target: int) -> list[Edge]:
+        if ranges[-1][1] < 0x80:
+            return [(low, high, target) for low, high in ranges]
+        form = byte_fragment(ranges)
+        first = self._instance(form, target)
+        return [
+            (low, high, target if after < 0 else first + after)
+            for low, high, after in form.edges[: int(form.ends[0])].tolist()
+        ]
+
     def _chars(self, ranges: Ranges, target: int) -> int | None:
         if not ranges:
             return None
@@ -127,7 +137,51 @@ class Lowering:
             else:
                 entries.append(self._instance(any_text(literals), target))
             items = tuple(item for item in items if not (isinstance(item, Literal) and item.data))
-        return self._joined([*entries, *(self.lower(item, target) for item in items)])
+        others: list[Node] = []
+        together: list[Node] = []
+        for item in items:
+            (together if self._begins_with_byte(item) else others).append(item)
+        if len(together) < 2:
+            return self._joined([*entries, *(self.lower(item, target) for item in items)])
+        edges = [edge for item in together for edge in self._first_edges(item, target)]
+        entries.append(self.graph.node(edges) if edges else None)
+        return self._joined([*entries, *(self.lower(item, target) for item in others)])
+
+    def _begins_with_byte(self, node: Node) -> bool:
+        """Whether all texts of a node begin with a byte that its syntax tells at once, and it has no name."""
+        if id(node) in self._names:
+            return False
+        match node:
+            case Chars(ranges):
+                return bool(ranges)
+            case Literal(data):
+                return bool(data)
+            case Sequence(items):
+                return bool(items) and self._begins_with_byte(items[0])
+            case Alternation(items):
+                return bool(items) and all(map(self._begins_with_byte, items))
+            case _:
+                return False
+
+    def _first_edges(self, node: Node, target: int) -> list[Edge]:
+        """The edges of the entry of a node that begins with a byte; those of several are edges of one node.
+
+        A state has an item for each of its nodes, so that hundreds of alternatives cost what one does.
+        """
+        spend(STEPS_PER_ITEM)
+        match node:
+            case Chars(ranges):
+                return self._char_edges(ranges, target)
+            case Literal(data):
+                spend(STEPS_PER_NODE * len(data))
+                return [(data[0], data[0], self.graph.literal(data[1:], target))]
+            case Sequence(items):
+                after = self._sequence(items[1:], target)
+                return [] if after is None else self._first_edges(items[0], after)
+            case Alternation(items):
+                return [edge for item in items for edge in self._first_edges(item, target)]
+            case _:
+                raise AssertionError("what begins with a byte is one of these")
 
     def _joined(self, entries: list[int | None]) -> int | None:
         """A node that leads to all the entries there are."""

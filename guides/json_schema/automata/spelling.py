@@ -83,15 +83,15 @@ def spell(node: Node, escapes: Escapes) -> Node:
     """
     match node:
         case Chars(ranges):
-            return spell_chars(ranges, escapes)
+            return node if escapes == "canonical" and _stand_for_themselves(ranges) else spell_chars(ranges, escapes)
         case Literal(data):
             if escapes == "canonical":
                 return Literal(spelt(data.decode())[1:-1])
             return Sequence(tuple(spell_chars(single(ord(char)), escapes) for char in data.decode()))
         case Sequence(items):
-            return Sequence(tuple(spell(item, escapes) for item in items))
+            return Sequence(tuple([spell(item, escapes) for item in items]))
         case Alternation(items):
-            return Alternation(tuple(spell(item, escapes) for item in items))
+            return Alternation(tuple([spell(item, escapes) for item in items]))
         case Repeat(item, least, most):
             return Repeat(spell(item, escapes), least, most)
         case Table() if escapes == "canonical":
@@ -100,6 +100,13 @@ def spell(node: Node, escapes: Escapes) -> Node:
             return node
         case _:
             raise AssertionError("a table is spelt byte by byte")
+
+
+def _stand_for_themselves(ranges: Ranges) -> bool:
+    """Whether there are characters, none of which needs an escape; told sooner than what is kept is found."""
+    return bool(ranges) and all(
+        (high < 0x5C or low > 0x5C) and (low > 0x22 or 0x20 <= low <= high < 0x22) for low, high in ranges
+    )
 
 
 def spell_table(table: Table) -> Table:

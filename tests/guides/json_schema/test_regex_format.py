@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from trellm.guides import JSONGuide
 from trellm.guides.regex import parse
+from trellm.kernels.chart.interning import HI, LO
+from trellm.kernels.chart.layout import HEADER, ITEM
 
 from .test_guide_suite import BYTES, reads
 
@@ -84,6 +86,28 @@ def test_what_people_write_is_accepted(more: dict[str, Any]) -> None:
     wanted = WRITTEN if not more else ["^[a-z0-9_]{3,16}$", "(a(b|c))+", "[a-z-]"]
     assert [text for text in wanted if not reads(guide, json.dumps(text, ensure_ascii=False))] == []
     assert [text for text in REFUSED if reads(guide, json.dumps(text, ensure_ascii=False))] == []
+
+
+def test_ranges_are_accepted_whose_ends_are_in_order() -> None:
+    chart = JSONGuide({"type": "string", "format": "regex"}, BYTES).automaton
+
+    def ways(char: str) -> list[str]:
+        return [*([char] if char not in "-\\]" else []), *(["\\" + char] if char in "^$\\.*+?()[]{}|/-" else [])]
+
+    printable = [chr(code) for code in range(0x20, 0x7F)]
+    for low in (way for char in printable for way in ways(char)):
+        begun = chart.read(chart.start, json.dumps(f"[a{low}-")[:-1].encode())
+        for high in (way for char in printable for way in ways(char)):
+            after = chart.read(begun, json.dumps(high + "]")[1:].encode())
+            assert (after >= 0) == (low[-1] <= high[-1]), (low, high)
+
+
+@pytest.mark.parametrize("text", ["", "[", "[a-", "[\\\\", "[\\\\u", "a{", "(?"])
+def test_few_ways_are_open_at_a_time(text: str) -> None:
+    chart = JSONGuide({"type": "string", "format": "regex"}, BYTES).automaton
+    state = chart.read(chart.start, b'"' + text.encode())
+    low, high = chart.chart.states[state, LO], chart.chart.states[state, HI]
+    assert (high - low - HEADER) // ITEM < 24
 
 
 def written_by(guide: JSONGuide, random: Random) -> str:
