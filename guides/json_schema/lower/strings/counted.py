@@ -44,6 +44,13 @@ class CountedPlace(NamedTuple):
     within: Stretch | None
 
 
+class Head(NamedTuple):
+    """The node of a state within a stretch, at which a turn begins or the stretch ends, and the nodes after a turn."""
+
+    node: int
+    after: list[int]
+
+
 class CountedStrings:
     """The strings of a `Counting`, in the current rule, before the node `target`; there is at least one."""
 
@@ -54,8 +61,10 @@ class CountedStrings:
         self._counting = counting
         self._target = target
         self._close = self._graph.node(((0x22, 0x22, target),))
-        self._nodes: dict[CountedPlace, int] = {}
-        self._heads: dict[tuple[int, int], int] = {}
+        # By state and length, and by state and where the stretch begins: to hash a place takes longer than all else.
+        self._nodes: dict[tuple[int, int], int] = {}
+        self._nodes_within: dict[tuple[int, int], int] = {}
+        self._heads: dict[tuple[int, int], Head] = {}
         self._undefined: dict[int, CountedPlace] = {}
         self._together = FEW // 2
         self._steady = self._stretch(0, counting.steady)
@@ -86,20 +95,24 @@ class CountedStrings:
         counting = self._counting
         if counting.most is None:
             length = min(length, counting.least)
-        return self._node(CountedPlace(state, length, None), self._target)
+        node = self._nodes.get((state, length))
+        if node is None:
+            node = self._nodes[state, length] = self._new_node(CountedPlace(state, length, None), self._target)
+        return node
 
     def _after(self, state: int, stretch: Stretch) -> int:
         """The node after a character that is counted."""
-        return self._node(CountedPlace(state, stretch.begin, stretch), -1)
-
-    def _node(self, place: CountedPlace, target: int) -> int:
-        node = self._nodes.get(place)
+        node = self._nodes_within.get((state, stretch.begin))
         if node is None:
-            counter, self._graph.counter = self._graph.counter, 0
-            node = self._graph.lazy_node(self._expand, lambda: self._needed(place), target)
-            self._graph.counter = counter
-            self._nodes[place] = node
-            self._undefined[node] = place
+            node = self._new_node(CountedPlace(state, stretch.begin, stretch), -1)
+            self._nodes_within[state, stretch.begin] = node
+        return node
+
+    def _new_node(self, place: CountedPlace, target: int) -> int:
+        counter, self._graph.counter = self._graph.counter, 0
+        node = self._graph.lazy_node(self._expand, lambda: self._needed(place), target)
+        self._graph.counter = counter
+        self._undefined[node] = place
         return node
 
     def _needed(self, place: CountedPlace) -> int:
@@ -128,10 +141,12 @@ class CountedStrings:
             stretch = self._steady if length < self._counting.steady else self._free
             if stretch is None or length != stretch.begin:
                 return self._define_uncounted(node, state, length)
-            self._graph.define(node, links=((EPSILON, self._head(state, stretch), 0),))
+            head = self._head(state, stretch)
+            self._graph.define(node, links=((EPSILON, head.node, 0),))
         else:
-            self._graph.define(node, links=((INCREMENT, self._head(state, stretch), stretch.counter),))
-        return [self._after(after, stretch) for after in self._live(state, stretch.end)]
+            head = self._head(state, stretch)
+            self._graph.define(node, links=((INCREMENT, head.node, stretch.counter),))
+        return head.after
 
     def _define_uncounted(self, node: int, state: int, length: int) -> list[int]:
         counting = self._counting
@@ -145,8 +160,7 @@ class CountedStrings:
         self._graph.define(node, edges)
         return list(targets.values())
 
-    def _head(self, state: int, stretch: Stretch) -> int:
-        """The node of a state within a stretch, at which a turn begins or the stretch ends."""
+    def _head(self, state: int, stretch: Stretch) -> Head:
         head = self._heads.get((state, stretch.begin))
         if head is None:
             graph, counting = self._graph, self._counting
@@ -161,7 +175,8 @@ class CountedStrings:
             if edges:
                 links.append((EPSILON, graph.node(edges), stretch.counter))
             graph.counter = 0
-            head = self._heads[state, stretch.begin] = graph.node(links=links)
+            head = Head(graph.node(links=links), list(targets.values()))
+            self._heads[state, stretch.begin] = head
         return head
 
     def _live(self, state: int, length: int) -> list[int]:
