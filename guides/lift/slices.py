@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...kernels.jit.calling import call
 from ...kernels.trie.branches import BELOW, Branches, TokenTrie
 from ...kernels.trie.dividing import divide, list_exits, list_staying, mark_way, merge_tails
-from ...kernels.trie.loop_slice import DEPTH, LoopSlice
+from ...kernels.trie.loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE, LoopSlice
 
 Ints = NDArray[np.int32]
 
@@ -76,9 +76,15 @@ class Slicing:
             call(mark_way, self._parents, exits, flags.view(np.uint8))
             is_exit[exits] = True
         on_way = np.flatnonzero(flags)
-        after = np.searchsorted(on_way, trie.skip[on_way])
-        columns = [self._numbers[on_way], after, is_exit[on_way], trie.byte[on_way], trie.depth[on_way]]
-        return np.stack(columns, axis=1).astype(np.int32)
+        before = np.zeros(len(flags) + 1, np.int32)
+        np.cumsum(flags, dtype=np.int32, out=before[1:])
+        way = np.empty((len(on_way), DEPTH + 1), np.int32)
+        way[:, NODE] = self._numbers[on_way]
+        way[:, NEXT] = before[trie.skip[on_way]]
+        way[:, IS_EXIT] = is_exit[on_way]
+        way[:, BYTE] = trie.byte[on_way]
+        way[:, DEPTH] = trie.depth[on_way]
+        return way
 
     def _tails(self, exits: Ints, exit_node: Ints, start: Ints) -> tuple[Branches, Ints]:
         """`LoopSlice.tails` and `tail_root`, of as many bytes as have few tokens."""
