@@ -86,7 +86,7 @@ def _printable(lows: Ranges) -> list[Node]:
     What may stand behind a backslash at the end is the same for many of them.
     """
     found: list[Node] = [
-        Sequence((Chars(((code, code),)), _HYPHEN, Chars(_end_of(code))))
+        Sequence((Chars(((code, code),)), _HYPHEN, Chars(_from_on(_PLAIN_OR_HYPHEN, code))))
         for low, high in lows
         for code in range(low, high + 1)
     ]
@@ -94,18 +94,19 @@ def _printable(lows: Ranges) -> list[Node]:
     for code in sorted(map(ord, SYNTAX)):
         begin = intersect(lows, ((last + 1, code),))
         if begin:
-            found.append(Sequence((Chars(begin), Literal(b"-\\"), Chars(intersect(_OF_SYNTAX, ((code, 0x7E),))))))
+            found.append(Sequence((Chars(begin), Literal(b"-\\"), Chars(_from_on(_OF_SYNTAX, code)))))
         last = code
     return found
 
 
-def _end_of(low: int) -> Ranges:
-    return intersect(_PLAIN_OR_HYPHEN, ((low, 0x7E),))
+def _from_on(ranges: Ranges, first: int) -> Ranges:
+    """The characters of a set from one on."""
+    return tuple((max(low, first), high) for low, high in ranges if high >= first)
 
 
 def _from(low: int) -> Alternation:
     """The end of a range that begins with an ASCII character, but for characters beyond; a hyphen, too."""
-    return _among(_end_of(low), intersect(_OF_SYNTAX, ((low, 0x7E),)))
+    return _among(_from_on(_PLAIN_OR_HYPHEN, low), _from_on(_OF_SYNTAX, low))
 
 
 def _among(plain: Ranges, escaped: Ranges) -> Alternation:
