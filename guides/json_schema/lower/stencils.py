@@ -13,7 +13,7 @@ from ....kernels.chart.layout import UNBOUNDED
 from ...graph.fragment import Fragment
 from ...graph.later import HEAVY
 from ...syntax import Node
-from ..algebra.cases import ANY_STRING, Array, Normal, Number, Object, String
+from ..algebra.cases import ANY_STRING, Array, Normal, Number, Object, Rule, String
 from .form import Form
 from .objects.member_set import MemberSet
 from .stencil_graph import Hole
@@ -106,10 +106,16 @@ def weight_of(normal: Normal) -> int:
         return HEAVY
     weight = 1 + len(normal.arrays)
     for case in normal.objects:
-        if not _is_plain(case) or not _are_short(case.properties) or any(rule.names.patterns for rule in case.rules):
+        if not _is_plain(case) or not _are_short(case.properties) or not all(map(_names_no_pattern, case.rules)):
             return HEAVY
         weight += 2 + len(case.properties) // 4
     return weight
+
+
+def _names_no_pattern(rule: Rule) -> bool:
+    """Whether the names that a rule is about are told without patterns."""
+    names = rule.names
+    return not (names.patterns or names.not_patterns or names.formats or names.not_formats)
 
 
 def _is_light(case: String) -> bool:

@@ -136,6 +136,7 @@ def test_what_was_chosen_is_repeated():
         ({"type": "number", "minimum": 1e300}, HEAVY),
         ({"type": "object", "properties": {str(number): {} for number in range(40)}}, HEAVY),
         ({"type": "object", "patternProperties": {"a": False}}, HEAVY),
+        ({"type": "object", "patternProperties": {"a": True}, "additionalProperties": False}, HEAVY),
         ({"type": "object", "maxProperties": 3}, HEAVY),
         ({"oneOf": [{"type": "object", "required": [name]} for name in "ab"]}, HEAVY),
     ],
