@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -63,16 +64,17 @@ def test_slices_are_what_tokens_say(name: str, most: int, monkeypatch: pytest.Mo
     assert sorted(listed) == sorted(exits)
     assert [(text[-1], exits[text]) for text in listed] == sorted((text[-1], chars) for text, chars in exits.items())
     assert found.exit_chars.tolist() == [exits[text] for text in listed]
-    assert found.exit_reach.tolist() == [max(len(t) for t in texts if t.startswith(text)) for text in listed]
+    reach = {text[:length]: len(text) for text in sorted(texts, key=len) for length in range(1, len(text) + 1)}
+    assert found.exit_reach.tolist() == [reach[text] for text in listed]
     assert found.exit_start.tolist() == np.searchsorted([text[-1] for text in listed], np.arange(257)).tolist()
 
     way = {text[:length] for text in exits for length in range(1, len(text) + 1)} if len(exits) <= most else set()
     assert [ends[node] for node in found.way[:, NODE].tolist()] == sorted(way)
+    below = Counter(text[:length] for text in way for length in range(1, len(text) + 1))
     for place, row in enumerate(found.way):
         text = ends[row[NODE]]
         assert (row[IS_EXIT], row[BYTE], row[DEPTH]) == (text in exits, text[-1], len(text))
-        below = [other for other in sorted(way) if other.startswith(text)]
-        assert row[NEXT] == place + len(below)
+        assert row[NEXT] == place + below[text]
 
     leaving: dict[int, list[int]] = {}
     for token, (at, _) in enumerate(divided):
