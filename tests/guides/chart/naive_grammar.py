@@ -16,6 +16,11 @@ from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, R
 
 def accepts(grammar: Grammar, data: bytes) -> bool:
     """Whether the text belongs to the language."""
+    return len(data) in _Reading(grammar, data).accepted
+
+
+def accepted_lengths(grammar: Grammar, data: bytes) -> set[int]:
+    """How long the beginnings of a text are that belong to the language: one reading for all of them."""
     return _Reading(grammar, data).accepted
 
 
@@ -44,7 +49,7 @@ class _Reading:
     def __init__(self, grammar: Grammar, data: bytes) -> None:
         self.rules = grammar.rules
         self.data = data
-        self.accepted = False
+        self.accepted: set[int] = set()
         self.viable = False
         self.alive = _alive_rules(grammar)
         self.lists: dict[tuple[object, int], _List] = {}
@@ -83,7 +88,7 @@ class _Reading:
         if position == len(self.data):
             self.viable = True
         if rest is None:
-            self.accepted |= position == len(self.data)
+            self.accepted.add(position)
             return
         node, tail = rest.head, rest.tail
         match node:

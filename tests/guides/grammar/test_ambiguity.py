@@ -13,12 +13,12 @@ from trellm.guides.grammar.inlining import inlined
 from trellm.guides.grammar.notation import render_rules
 from trellm.guides.syntax import Alternation, Literal, Node, Reference, Repeat, Sequence
 
-from ..chart.naive_grammar import accepts
+from ..chart.naive_grammar import accepted_lengths
 from .test_chart import assert_agree
 
 RULES = ("x", "y", "z")
-TEXTS = [bytes(letters) for size in range(6) for letters in product(b"ab", repeat=size)]
-LONG = [bytes(letters) for size in (7, 9) for letters in product(b"ab", repeat=size)][::5]
+TEXTS = [bytes(letters) for letters in product(b"ab", repeat=9)][::15]
+"""Their beginnings are all texts of up to five letters, and some of the longer ones: 203 in all."""
 
 
 def nodes() -> st.SearchStrategy[Node]:
@@ -50,8 +50,8 @@ def test_the_language_stays_the_same(grammar: Grammar) -> None:
     rules = {name: body if name in finishing else Literal(b"c") for name, body in grammar.rules.items()}
     before = Grammar(rules, "x")
     after = Grammar(without_ambiguity(inlined(before)), "x")
-    for text in TEXTS + LONG:
-        assert accepts(after, text) == accepts(before, text), (
+    for text in TEXTS:
+        assert accepted_lengths(after, text) == accepted_lengths(before, text), (
             text,
             render_rules(before.rules),
             render_rules(after.rules),
