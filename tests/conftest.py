@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests.
+"""Fixtures shared by all tests, and the processes that run them.
 
 TRELLM_TEST_DEVICE=cuda in the environment runs all models of transformers on a copy of theirs there.
 """
@@ -6,6 +6,8 @@ TRELLM_TEST_DEVICE=cuda in the environment runs all models of transformers on a 
 import copy
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import pytest
 
 DEVICE = os.environ.get("TRELLM_TEST_DEVICE")
 ABSENT = "the folder of shared test data is absent"
+WORKER_BYTES = 7 << 30
+"""What a process needs at most that runs all tests, or half of them."""
 
 
 @pytest.fixture(scope="session")
@@ -94,3 +98,54 @@ def browser() -> Iterator[Any]:
         chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes run the tests: where these are all tests, one for each processor for which there is memory;
+    otherwise this one alone, since another one would begin by importing for seconds."""
+    everything = any(Path(each).resolve() == Path(__file__).parent for each in config.args)
+    if not everything or DEVICE is not None:
+        return 0
+    processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    workers = min(processors, _memory() // WORKER_BYTES)
+    return workers if workers > 1 else 0
+
+
+def _memory() -> int:
+    """Bytes that this machine has, or this container may have; 0 on Windows, where nobody says so to Python."""
+    if sys.platform == "win32":
+        return 0
+    limits = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
+    found = [limit.read_text().strip() for limit in limits if limit.is_file()]
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *map(int, filter(str.isdigit, found))])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    several = (getattr(config.option, "numprocesses", None) or 0) > 1  # None in the processes that it starts
+    if several and not config.option.collectonly:
+        config.pluginmanager.register(_Kernels())
+
+
+class _Kernels:
+    """Compiles all kernels in a process of its own while the others collect: once, and not in each of them, and never
+    two at a time into the same folder."""
+
+    def pytest_sessionstart(self) -> None:
+        command = [sys.executable, "-P", "-m", "trellm", "warmup"]
+        self._warming: subprocess.Popen[str] | None = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        self._wait()
+
+    def pytest_sessionfinish(self) -> None:
+        self._wait()
+
+    def _wait(self) -> None:
+        warming, self._warming = self._warming, None
+        if warming is not None:
+            said, _ = warming.communicate()
+            assert warming.returncode == 0, said
