@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ CHECKER = Draft202012Validator.TYPE_CHECKER.redefine_many(
 Exact: Any = extend(Draft202012Validator, type_checker=CHECKER)
 
 
+@cache
 def whole(case: Number) -> bool:
     """Whether a set asks for integers: every multiple with finitely many digits is one."""
     step = F(case.multiple_of or F(1, 10))
