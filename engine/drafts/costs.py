@@ -18,7 +18,9 @@ FREE_TOKENS = 15
 
 
 class Costs:
-    """The time of a step as `begin + each * tokens`, by steps so far, those long ago counting less.
+    """The time in which a step reads tokens as `begin + each * tokens`, by steps so far, those long ago counting less.
+
+    What it takes to choose tokens is not in it: that is spent on each of them, whether it was guessed or not.
 
     Source: least squares with exponential forgetting, the slope drawn to what it was before.
     """

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, NamedTuple
 
 from ...guides.protocol import DEAD
@@ -46,14 +45,10 @@ class Asking(NamedTuple):
 
 @dataclass(slots=True)
 class Drafted:
-    """The guesses of a step, by their rows, and which of their places will want the logits of all tokens.
-
-    further: seconds in which tokens behind the first of each row were chosen, which would have been spent in any case
-    """
+    """The guesses of a step, by their rows, and which of their places will want the logits of all tokens."""
 
     tokens: dict[Row, list[int]] = field(default_factory=dict[Row, list[int]])
     wide: dict[Row, list[int]] = field(default_factory=dict[Row, list[int]])
-    further: float = 0.0
 
     @property
     def count(self) -> int:
@@ -132,7 +127,6 @@ class Drafter:
         """Choose tokens for rows that have read, one after the other as long as guesses are right."""
         at = dict.fromkeys(found.tokens, 0)
         self._rows.advance(reading)
-        begin = perf_counter()
         while reading.texts:
             going: list[int] = []
             shifts: list[int] = []
@@ -158,7 +152,6 @@ class Drafter:
             reading = reading.further(going, shifts)
             if reading.texts:
                 self._rows.advance(reading)
-        found.further = perf_counter() - begin
         for row in found.tokens:
             self._pool.shrink(row.table)
 

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch import Tensor
 
 from ..decode.beam_group import Group
 from ..decode.beam_search import BeamSearch
@@ -280,14 +281,19 @@ class Loop:
             works = [entry.work for entry in plan.entries]
             if self._lanes.takes(works):
                 return self._lanes.run(works, most, is_over)
-        begin = perf_counter()
         drafted = self._guess(plan)
+        begin = perf_counter()
         if drafted is None:
             hidden, place = self.model.forward(plan.chunks, self._memory), count()
         else:
             ends = drafted.ends(plan.readers)
             hidden = drafted.read(self.model, plan.readers, plan.chunks, self._memory)
             place = accumulate([0, *ends])
+        if self._drafter is not None and plan.is_short:
+            if isinstance(hidden, Tensor) and not hidden.is_cpu:
+                hidden[:1].cpu()  # until a device has read
+            tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
+            self._drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - begin)
         places: dict[int, int] = {}
         for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
             reader.table.tokens += chunk.tokens
@@ -306,10 +312,6 @@ class Loop:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
         self._advance(plan, hidden, places, drafted)
-        if self._drafter is not None and plan.is_short:
-            tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
-            guesses, further = (0, 0.0) if drafted is None else (drafted.count, drafted.further)
-            self._drafter.costs.note(tokens + guesses, perf_counter() - begin - further)
         return True
 
     def _guess(self, plan: Plan) -> Drafted | None:

@@ -10,6 +10,7 @@ import pytest
 from trellm import Beam, Greedy, OptionError, Sample, generate, models
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.decode.row import Request
+from trellm.engine.decode.row_search import RowSearch
 from trellm.engine.drafts.costs import Costs
 from trellm.engine.drafts.drafter import Drafter
 from trellm.engine.models.decoder import DecoderModel
@@ -220,6 +221,27 @@ def test_a_smaller_model_that_fails_fails_its_texts_alone(eager: list[int]) -> N
     drain(loop)
     assert repr(call.outcomes[0].error) == "RuntimeError('no more')"
     assert call.outcomes[1].error is None
+
+
+def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To choose a token takes as long whether it was guessed or not, and says nothing of what a guess costs."""
+    model, noted, clock = PagedModel(reads_drafts=True), list[float](), [0.0]
+    forward, advance = model.forward, RowSearch.advance
+
+    def reading(*arguments: Any) -> Any:
+        clock[0] += 1.0
+        return forward(*arguments)
+
+    def choosing(self: RowSearch, read: Any) -> None:
+        clock[0] += 100.0
+        advance(self, read)
+
+    monkeypatch.setattr(model, "forward", reading)
+    monkeypatch.setattr(RowSearch, "advance", choosing)
+    monkeypatch.setattr("trellm.engine.schedule.loop.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(Costs, "note", lambda self, tokens, seconds: noted.append(seconds))
+    generate.text(model).run("abcdefgh" * 5, max_tokens=20, min_tokens=20)
+    assert noted and set(noted) == {1.0}
 
 
 def test_costs_are_what_steps_took() -> None:
