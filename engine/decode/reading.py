@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...checks import conforms
 from ...guides.protocol import Mask
-from ..models.protocol import Hidden, Model
+from ..models.protocol import Hidden, ListingModel, Model
 from .logits import logits_of
 
 T = TypeVar("T")
@@ -71,6 +72,16 @@ class Reading(Generic[T]):
         """Logits of some tokens, float32 [1, len(ids)], of one of the texts."""
         return self._computed([self._places[number]], ids)
 
+    def listed(self, numbers: Sequence[int], several: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | None:
+        """Logits of some tokens of each of some texts, float32 [texts, most], and masks of how many each has.
+
+        None where the model computes them text by text.
+        """
+        if not conforms(self._model, ListingModel):
+            return None
+        found = self._model.logits_listed(self._hidden, [self._places[number] for number in numbers], several)
+        return None if found is None else (found, first_columns([len(each) for each in several], found))
+
     def _computed(self, places: Sequence[int], ids: Tensor | None) -> Tensor:
         def place(entry: int) -> str:
             # A place ahead is that of the text before it.
@@ -90,6 +101,16 @@ def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
         if mask is not None:
             row[:] = mask
     return torch.as_tensor(stacked.view(np.int32), device=logits.device)
+
+
+def first_columns(counts: Sequence[int], logits: Tensor) -> Tensor | None:
+    """Masks of the first `counts[r]` columns of each row r, as `stack_masks` has them; None where these are all."""
+    width = logits.shape[1]
+    if min(counts) == width:
+        return None
+    bits = np.arange((width + 31) // 32 * 32) < np.array(counts)[:, None]
+    packed = np.packbits(bits, axis=1, bitorder="little").view("<u4").astype(np.uint32, copy=False)
+    return torch.as_tensor(packed.view(np.int32), device=logits.device)
 
 
 def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:

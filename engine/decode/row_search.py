@@ -211,15 +211,14 @@ class RowSearch:
         """One pick for each of the rows; those with few tokens allowed compute only their logits."""
         tokens: dict[int, int] = {}
         wide: list[int] = []
+        few: list[int] = []
         for i in numbers:
-            each, request = allowed[i], reading.texts[i].request
-            assert each is not None and not isinstance(request.search, (Beam, Target))
-            if each.ids is None:
-                wide.append(i)
-                continue
-            draws = _draws(request.search, [reading.texts[i]], attempt)
-            column = request.search.pick(reading.some_logits(i, each.ids), None, draws)[0]
-            tokens[i] = column if column == UNUSABLE else int(each.ids[column])
+            each = allowed[i]
+            assert each is not None
+            (wide if each.ids is None else few).append(i)
+        for search, places in alike(reading.texts[i].request.search for i in few):
+            several = [few[place] for place in places]
+            tokens |= self._select_listed(reading, search, several, allowed, attempt)
         if wide:
             found = reading.logits(wide)
             for search, places in alike(reading.texts[i].request.search for i in wide):
@@ -235,6 +234,30 @@ class RowSearch:
                 row = reading.texts[i]
                 row.error = unusable(row)
         return tokens
+
+    def _select_listed(
+        self,
+        reading: Reading[Row],
+        search: Search | Beam | Target,
+        numbers: Sequence[int],
+        allowed: Sequence[Allowed | None],
+        attempt: int,
+    ) -> dict[int, int]:
+        """As `_select`, for rows with one search that have few tokens allowed."""
+        assert not isinstance(search, (Beam, Target))
+        ids = [found for i in numbers if (found := _ids(allowed[i])) is not None]
+        listed = reading.listed(numbers, ids)
+        if listed is not None:
+            columns = search.pick(*listed, _draws(search, [reading.texts[i] for i in numbers], attempt))
+        else:
+            columns = [
+                search.pick(reading.some_logits(i, own), None, _draws(search, [reading.texts[i]], attempt))[0]
+                for i, own in zip(numbers, ids, strict=True)
+            ]
+        return {
+            i: column if column == UNUSABLE else own.numpy().item(column)
+            for i, own, column in zip(numbers, ids, columns, strict=True)
+        }
 
     def _score(
         self,
@@ -411,6 +434,10 @@ def _draws(search: Search, rows: Sequence[Row], attempt: int) -> list[float]:
     if type(search) is Greedy:
         return [0.0] * len(rows)
     return [uniform(row.request.key, len(row.tokens), attempt) for row in rows]
+
+
+def _ids(allowed: Allowed | None) -> Tensor | None:
+    return None if allowed is None else allowed.ids
 
 
 def _mask(allowed: Allowed | None) -> Mask | None:

@@ -24,7 +24,7 @@ from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .fused.reader import fused_reader
 from .generation_config import begin_of, forces_end, suppressed_of
-from .head import Head, find_head
+from .head import Head, find_head, states_of
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .no_memory import NoMemory
 from .protocol import Memory
@@ -223,10 +223,15 @@ class DecoderModel(Sendable):
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
-        chosen = hidden if len(rows) == len(hidden) and list(rows) == list(range(len(rows))) else hidden[list(rows)]
+        chosen = states_of(hidden, rows)
         if self._head is not None:
             return self._head(chosen, ids)
         return chosen.float() if ids is None else chosen.index_select(1, ids).float()
+
+    def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
+        """As `ListingModel` says."""
+        is_own = type(self).logits is not DecoderModel.logits  # of a class that says others than the head does
+        return None if self._head is None or is_own else self._head.listed(states_of(hidden, rows), several)
 
     @property
     def parts(self) -> tuple[PackedReader, Head] | None:

@@ -17,7 +17,7 @@ from ..sending.origin import Sendable
 from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
 from .generation_config import forces_end, suppressed_of
-from .head import find_head
+from .head import find_head, states_of
 from .nearness import check_numbers
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
@@ -152,8 +152,13 @@ class EncoderDecoderModel(Sendable):
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
-        chosen = hidden if len(rows) == len(hidden) and list(rows) == list(range(len(rows))) else hidden[list(rows)]
+        chosen = states_of(hidden, rows)
         return self._head(chosen, ids)
+
+    def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
+        """As `ListingModel` says."""
+        is_own = type(self).logits is not EncoderDecoderModel.logits  # of a class that says others than the head does
+        return None if is_own else self._head.listed(states_of(hidden, rows), several)
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:

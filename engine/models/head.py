@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...kernels.decoder.products import product_of
+from ...kernels.decoder.products import product_of, products_of_some
 from .blocks.storage import IN_PLACE
 from .nearness import distance, tolerance
 from .wrapped import is_spread
@@ -61,6 +61,22 @@ class Head:
             weight = weight.index_select(0, ids)
             bias = None if bias is None else bias.index_select(0, ids)
         return self._finish(product(hidden, weight, bias)).float()
+
+    def listed(self, hidden: Tensor, several: Sequence[Tensor]) -> Tensor | None:
+        """float32 [n, most] from hidden states [n, hidden size] and some tokens of each; None without a kernel."""
+        weight, bias = self._weight, self._bias
+        if self._layer is not None or weight.device.type != "cpu" or weight.dtype not in IN_PLACE:
+            return None
+        if hidden.dtype != weight.dtype or not weight.is_contiguous():
+            return None
+        beside = None if bias is None else bias.detach().numpy()
+        states, ids = hidden.detach().contiguous().numpy(), [each.numpy() for each in several]
+        return self._finish(torch.as_tensor(products_of_some(states, weight.detach().numpy(), beside, ids))).float()
+
+
+def states_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
+    """Some rows of hidden states; these themselves where all are asked for in order."""
+    return hidden if len(rows) == len(hidden) and list(rows) == list(range(len(rows))) else hidden[list(rows)]
 
 
 def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -121,6 +121,18 @@ class DraftedModel(Model, Protocol):
 
 
 @runtime_checkable
+class ListingModel(Model, Protocol):
+    """A model that computes the logits of a few tokens of several texts at once, of each text its own."""
+
+    def logits_listed(self, hidden: Hidden, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
+        """As `logits`, for int64 tokens of each row: float32 [len(rows), most], anything behind as many as a row has.
+
+        None where `logits`, asked row by row, is as quick.
+        """
+        ...
+
+
+@runtime_checkable
 class SourceModel(Model, Protocol):
     """A model that reads the prompt, its source, apart from the output: encoder and decoder."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.aliases import Int
+from ..jit.aliases import Int, Longs
 from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit, shared_njit
 from .sums import along
@@ -44,6 +45,19 @@ def product_of(states: Reals, weight: Reals, bias: Reals | None) -> Reals:
     room = room_of(width, count, states.dtype) if tokens > few_of(states.dtype) else room_of(0, 0, states.dtype)
     out = np.empty((tokens, count), states.dtype)
     multiply_rows(out, states, weight, np.empty(0, states.dtype) if bias is None else bias, *room)
+    return out
+
+
+def products_of_some(states: Reals, weight: Reals, bias: Reals | None, several: Sequence[NDArray[np.int64]]) -> Reals:
+    """Each of some states [n, width] times some rows of a matrix [count, width] of its own, plus those of a bias.
+
+    several: the numbers of the rows for each state, of which there is one at least
+    Returns [n, most]: as many numbers for each state as it has rows, then zeros. As `product_of`, with other roundings.
+    """
+    ends = np.cumsum([len(each) for each in several], dtype=np.int64)
+    out = np.zeros((len(states), max(map(len, several))), states.dtype)
+    beside = np.empty(0, states.dtype) if bias is None else bias
+    multiply_some(out, states, weight, beside, np.concatenate(several), ends)
     return out
 
 
@@ -134,6 +148,21 @@ def to_rows(out: Reals, sums: Reals, tokens: Int, count: Int) -> None:
     for token in range(tokens):
         for i in range(squares if token < whole else 0, count):
             out[token, i] = sums[i, token]
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def multiply_some(out: Reals, states: Reals, weight: Reals, bias: Reals, rows: Longs, ends: Longs) -> None:
+    """out[t, i] = weight[r] @ states[t] + bias[r], for the i-th of the rows that are t's: those before `ends[t]`."""
+    width, place = states.shape[1], 0
+    for token in range(states.shape[0]):
+        first = place
+        while place < ends[token]:
+            row = rows[place]
+            total = bias[row] if bias.size > 0 else states.dtype.type(0)
+            for i in range(width):
+                total += weight[row, i] * states[token, i]
+            out[token, place - first] = total
+            place += 1
 
 
 @njit(error_model="numpy")

@@ -39,6 +39,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("masked_sample", lambda: select.masked_sample(logits, 0.5, masks, top_p=0.5)),
         ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
         ("multiply_rows", lambda: products.product_of(logits, square, None)),
+        ("multiply_some", lambda: products.products_of_some(logits, square, None, [ones])),
         ("normalise_rows", lambda: layers.normalise_rows(logits, logits, norm, 1.0)),
         (
             "begin_layer",

@@ -12,7 +12,7 @@ from trellm.kernels.decoder import plain
 from trellm.kernels.decoder.biased_layers import begin_biased_layer, end_biased_layer, standardise_rows
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.plain import HeadNorms, Heads
-from trellm.kernels.decoder.products import few_of, lanes_of, product_of, room_of
+from trellm.kernels.decoder.products import few_of, lanes_of, product_of, products_of_some, room_of
 
 TOLERANCES = {np.float64: 1e-6, np.float32: 2e-5}  # norms are float32
 PLACES = 16
@@ -34,6 +34,22 @@ def test_products(shape: tuple[int, int], biased: bool, kind: Any) -> None:
         expected = states.astype(np.float64) @ weight.T.astype(np.float64) + (0 if bias is None else bias)
         tolerance = 1e-12 if kind == np.float64 else 1e-5
         np.testing.assert_allclose(product_of(states, weight, bias), expected, rtol=tolerance, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("kind", TOLERANCES)
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("counts", [[1], [5, 1, 3], [0, 30, 2, 7]])
+def test_products_with_some_rows(counts: list[int], biased: bool, kind: Any) -> None:
+    weight, bias = numbers(0, 30, 21, kind=kind), numbers(1, 30, kind=kind) if biased else None
+    states, pick = numbers(2, len(counts), 21, kind=kind), np.random.default_rng(3)
+    several = [pick.permutation(30)[:count] for count in counts]
+    expected = np.zeros((len(counts), max(counts)))
+    for row, (state, rows) in enumerate(zip(states, several, strict=True)):
+        wanted = weight[rows].astype(np.float64) @ state + (0 if bias is None else bias[rows])
+        expected[row, : len(rows)] = wanted
+    found = products_of_some(states, weight, bias, several)
+    assert found.dtype == kind
+    np.testing.assert_allclose(found, expected, rtol=1e-12 if kind == np.float64 else 1e-5, atol=1e-5)
 
 
 def test_numbers_that_are_none_stay_in_their_row() -> None:

@@ -164,6 +164,30 @@ def test_the_nearest_of_several_heads_is_taken() -> None:
         torch.testing.assert_close(head(hidden * 99, None), torch.tanh(model.lm_head(hidden * 99) / 4) * 4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_logits_of_some_tokens_of_each_text(dtype: torch.dtype, tokenizer: Any) -> None:
+    """What a kernel computes for several texts at once is what is computed for each alone."""
+    config = transformers.GraniteConfig(intermediate_size=48, logits_scaling=3.0, **SMALL, **NAMES)
+    model, several = DecoderModel(build(config).to(dtype), tokenizer), [[3], [5, 0, 127], [], [1, 2]]
+    hidden, ids = torch.randn(6, 32, dtype=dtype), [torch.tensor(each, dtype=torch.int64) for each in several]
+    with torch.inference_mode():
+        found = model.logits_listed(hidden, [4, 0, 2, 5], ids)
+        assert (found is None) == (dtype == torch.bfloat16)
+        for row, place, own in zip(range(4), [4, 0, 2, 5], ids, strict=True):
+            if found is not None:
+                assert found.dtype == torch.float32
+                torch.testing.assert_close(found[row, : len(own)], model.logits(hidden, [place], own)[0])
+
+
+def test_a_model_that_says_other_logits_than_its_head(tokenizer: Any) -> None:
+    class Own(DecoderModel):
+        def logits(self, hidden: Any, rows: Any, ids: Any) -> torch.Tensor:
+            return super().logits(hidden, rows, ids) + 0
+
+    model = Own(build(transformers.LlamaConfig(intermediate_size=48, **SMALL, **NAMES)), tokenizer)
+    assert model.logits_listed(torch.randn(1, 32), [0], [torch.tensor([3])]) is None
+
+
 def test_a_tokenizer_without_eos_is_refused(tokenizer: Any) -> None:
     names = {**NAMES, "eos_token_id": None, "pad_token_id": None}
     model = build(transformers.LlamaConfig(intermediate_size=48, **SMALL, **names))
