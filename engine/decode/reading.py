@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...checks import conforms
 from ...guides.protocol import Mask
 from ..models.protocol import Hidden, ListingModel, Model
 from .logits import logits_of
@@ -77,9 +76,10 @@ class Reading(Generic[T]):
 
         None where the model computes them text by text.
         """
-        if not conforms(self._model, ListingModel):
+        if not hasattr(self._model, "logits_listed"):  # `isinstance` would look at all that a model has, in each step
             return None
-        found = self._model.logits_listed(self._hidden, [self._places[number] for number in numbers], several)
+        model, places = cast("ListingModel", self._model), [self._places[number] for number in numbers]
+        found = model.logits_listed(self._hidden, places, several)
         return None if found is None else (found, first_columns([len(each) for each in several], found))
 
     def _computed(self, places: Sequence[int], ids: Tensor | None) -> Tensor:

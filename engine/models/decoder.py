@@ -231,7 +231,7 @@ class DecoderModel(Sendable):
     def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
         """As `ListingModel` says."""
         is_own = type(self).logits is not DecoderModel.logits  # of a class that says others than the head does
-        return None if self._head is None or is_own else self._head.listed(states_of(hidden, rows), several)
+        return None if self._head is None or is_own else self._head.listed(hidden, rows, several)
 
     @property
     def parts(self) -> tuple[PackedReader, Head] | None:

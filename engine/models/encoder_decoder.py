@@ -158,7 +158,7 @@ class EncoderDecoderModel(Sendable):
     def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
         """As `ListingModel` says."""
         is_own = type(self).logits is not EncoderDecoderModel.logits  # of a class that says others than the head does
-        return None if is_own else self._head.listed(states_of(hidden, rows), several)
+        return None if is_own else self._head.listed(hidden, rows, several)
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:

@@ -62,15 +62,15 @@ class Head:
             bias = None if bias is None else bias.index_select(0, ids)
         return self._finish(product(hidden, weight, bias)).float()
 
-    def listed(self, hidden: Tensor, several: Sequence[Tensor]) -> Tensor | None:
-        """float32 [n, most] from hidden states [n, hidden size] and some tokens of each; None without a kernel."""
+    def listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
+        """float32 [len(rows), most] from rows of hidden states and some tokens of each; None without a kernel."""
         weight, bias = self._weight, self._bias
         if self._layer is not None or weight.device.type != "cpu" or weight.dtype not in IN_PLACE:
             return None
         if hidden.dtype != weight.dtype or not weight.is_contiguous():
             return None
         beside = None if bias is None else bias.detach().numpy()
-        states, ids = hidden.detach().contiguous().numpy(), [each.numpy() for each in several]
+        states, ids = hidden.detach().numpy()[list(rows)], [each.numpy() for each in several]
         return self._finish(torch.as_tensor(products_of_some(states, weight.detach().numpy(), beside, ids))).float()
 
 

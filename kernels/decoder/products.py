@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
@@ -54,8 +55,9 @@ def products_of_some(states: Reals, weight: Reals, bias: Reals | None, several: 
     several: the numbers of the rows for each state, of which there is one at least
     Returns [n, most]: as many numbers for each state as it has rows, then zeros. As `product_of`, with other roundings.
     """
-    ends = np.cumsum([len(each) for each in several], dtype=np.int64)
-    out = np.zeros((len(states), max(map(len, several))), states.dtype)
+    counts = list(map(len, several))
+    ends = np.array(list(accumulate(counts)), np.int64)
+    out = np.zeros((len(states), max(counts)), states.dtype)
     beside = np.empty(0, states.dtype) if bias is None else bias
     multiply_some(out, states, weight, beside, np.concatenate(several), ends)
     return out

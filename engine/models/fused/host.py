@@ -107,16 +107,16 @@ class HostDecoder(FusedDecoder):
         if self._body.device.type != "cpu" or self._body.dtype not in IN_PLACE or not super()._arrange():
             return False
         self._arrays = [_arrays(own) for own in self._weights]
+        shapes = [product.weight.shape for own in self._weights for product in (own.attention, own.gates, own.out)]
+        width, tallest = self._weights[0].out.weight.shape[0], max(count for count, _ in shapes)
+        self._sizes = width, tallest, max(width, tallest // 2, *(each for _, each in shapes))
         last = norm_of(self._structure.norm)
         self._last: tuple[Reals, float] = last.weight.numpy(), last.eps
         return True
 
     def _room(self) -> _Room:
         """Room for the largest of the layers; of this step alone, since several threads may run one model."""
-        shapes = [product.weight.shape for own in self._weights for product in (own.attention, own.gates, own.out)]
-        width, kind = self._weights[0].out.weight.shape[0], self._last[0].dtype
-        tallest = max(count for count, _ in shapes)
-        widest = max(width, tallest // 2, *(each for _, each in shapes))
+        (width, tallest, widest), kind = self._sizes, self._last[0].dtype
         lanes = lanes_of(kind)
         return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
 
