@@ -35,7 +35,8 @@ from .trimming import Trimmer
 T = TypeVar("T")
 ENTERING = 2
 SHORT = 2048
-"""A prompt of fewer characters is taken to the engine where it is: that takes less than another thread."""
+"""A prompt of fewer characters is taken to the engine where it is, and a chat written out: that takes less than another
+thread."""
 LARGE = 1 << 16
 """What has more characters, or an eighth as many values, is made into tokens apart; others do not wait for that."""
 MOST_ASIDE = 64
@@ -172,9 +173,12 @@ class Service:
     ) -> tuple[int, ...]:
         """The tokens of a chat, as its template writes it. Raises ApiError."""
         extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
-        loop, pool = asyncio.get_running_loop(), self._pool_of(messages, tools)
+        asked = messages, 0, extras, ("messages",), is_verbatim
         try:
-            return await loop.run_in_executor(pool, self._ids, messages, 0, extras, ("messages",), is_verbatim)
+            if not is_large((messages, tools), SHORT):
+                return self._ids(*asked)
+            pool = self._pool_of(messages, tools)
+            return await asyncio.get_running_loop().run_in_executor(pool, self._ids, *asked)
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
@@ -298,9 +302,13 @@ def _told(work: Work) -> Generator[None]:
 
 
 def _is_short(work: Work) -> bool:
-    """Whether a prompt is made tokens of in less than a millisecond: no template is filled in, and there is little."""
+    """Whether a prompt is made tokens of in less than a millisecond: there is one, and little of it."""
     prompt = work.prompts[0]
-    return len(work.prompts) == 1 and isinstance(prompt, (str, tuple)) and len(prompt) < SHORT
+    if len(work.prompts) > 1:
+        return False
+    if isinstance(prompt, (str, tuple)):
+        return len(prompt) < SHORT
+    return not is_large((prompt, work.options.extras), SHORT)
 
 
 def _is_known(task: Task, work: Work, ids: tuple[int, ...]) -> bool:

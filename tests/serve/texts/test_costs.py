@@ -119,6 +119,24 @@ def test_prompts_that_a_constraint_has_seen_enter_without_another_thread(
     assert ways == ([True, False, False] if len(ways) == 3 else [False, False])
 
 
+def test_short_chats_enter_without_another_thread(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their template is filled in on the event loop too, with small tools as without; no long chat's is."""
+    ids, threads = server.service._ids, list[str]()
+
+    def watched(*given: Any) -> Any:
+        if not isinstance(given[0], tuple):  # which has its tokens
+            threads.append(threading.current_thread().name)
+        return ids(*given)
+
+    monkeypatch.setattr(server.service, "_ids", watched)
+    tool = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
+    for content, tools in (("Write.", None), ("Write. " * 300, None), ("Write.", [tool]), ("Write. " * 300, [tool])):
+        asked: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": content}], "max_tokens": 60}
+        answer = server.post("/v1/chat/completions", asked if tools is None else asked | {"tools": tools})
+        assert answer.status_code in (200, 400), answer.text
+    assert [name.startswith("trellm entering") for name in threads] == [False, True, False, True]
+
+
 def test_no_thread_is_begun_to_watch_a_compilation(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     start, begun = threading.Thread.start, list[threading.Thread]()
     monkeypatch.setattr(threading.Thread, "start", lambda self: (begun.append(self), start(self))[1])
