@@ -120,7 +120,6 @@ class DraftedModel(Model, Protocol):
         ...
 
 
-@runtime_checkable
 class ListingModel(Model, Protocol):
     """A model that computes the logits of a few tokens of several texts at once, of each text its own."""
 
