@@ -14,6 +14,8 @@ from ..models.protocol import Hidden, ListingModel, Model
 from .logits import logits_of
 
 T = TypeVar("T")
+Pick = Callable[[Tensor, "Tensor | None", Sequence[float]], list[int]]
+"""As `Search.pick`."""
 
 
 class Reading(Generic[T]):
@@ -70,6 +72,14 @@ class Reading(Generic[T]):
     def some_logits(self, number: int, ids: Tensor) -> Tensor:
         """Logits of some tokens, float32 [1, len(ids)], of one of the texts."""
         return self._computed([self._places[number]], ids)
+
+    def pick_listed(self, pick: Pick, listed: Sequence[tuple[int, Tensor]], draws: Sequence[float]) -> list[int]:
+        """What is picked for texts, given by number, each with a few tokens to choose from: the places among these."""
+        found = self.listed([number for number, _ in listed], [ids for _, ids in listed])
+        if found is not None:
+            return pick(*found, draws)
+        both = zip(listed, draws, strict=True)
+        return [pick(self.some_logits(number, ids), None, [draw])[0] for (number, ids), draw in both]
 
     def listed(self, numbers: Sequence[int], several: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | None:
         """Logits of some tokens of each of some texts, float32 [texts, most], and masks of how many each has.

@@ -211,14 +211,20 @@ class RowSearch:
         """One pick for each of the rows; those with few tokens allowed compute only their logits."""
         tokens: dict[int, int] = {}
         wide: list[int] = []
-        few: list[int] = []
+        few: list[tuple[int, Tensor]] = []
         for i in numbers:
             each = allowed[i]
             assert each is not None
-            (wide if each.ids is None else few).append(i)
-        for search, places in alike(reading.texts[i].request.search for i in few):
-            several = [few[place] for place in places]
-            tokens |= self._select_listed(reading, search, several, allowed, attempt)
+            if each.ids is None:
+                wide.append(i)
+            else:
+                few.append((i, each.ids))
+        for search, places in alike(reading.texts[i].request.search for i, _ in few):
+            assert not isinstance(search, (Beam, Target))
+            listed = [few[place] for place in places]
+            draws = _draws(search, [reading.texts[i] for i, _ in listed], attempt)
+            for (i, ids), column in zip(listed, reading.pick_listed(search.pick, listed, draws), strict=True):
+                tokens[i] = column if column == UNUSABLE else ids.numpy().item(column)
         if wide:
             found = reading.logits(wide)
             for search, places in alike(reading.texts[i].request.search for i in wide):
@@ -234,30 +240,6 @@ class RowSearch:
                 row = reading.texts[i]
                 row.error = unusable(row)
         return tokens
-
-    def _select_listed(
-        self,
-        reading: Reading[Row],
-        search: Search | Beam | Target,
-        numbers: Sequence[int],
-        allowed: Sequence[Allowed | None],
-        attempt: int,
-    ) -> dict[int, int]:
-        """As `_select`, for rows with one search that have few tokens allowed."""
-        assert not isinstance(search, (Beam, Target))
-        ids = [found for i in numbers if (found := _ids(allowed[i])) is not None]
-        listed = reading.listed(numbers, ids)
-        if listed is not None:
-            columns = search.pick(*listed, _draws(search, [reading.texts[i] for i in numbers], attempt))
-        else:
-            columns = [
-                search.pick(reading.some_logits(i, own), None, _draws(search, [reading.texts[i]], attempt))[0]
-                for i, own in zip(numbers, ids, strict=True)
-            ]
-        return {
-            i: column if column == UNUSABLE else own.numpy().item(column)
-            for i, own, column in zip(numbers, ids, columns, strict=True)
-        }
 
     def _score(
         self,
@@ -434,10 +416,6 @@ def _draws(search: Search, rows: Sequence[Row], attempt: int) -> list[float]:
     if type(search) is Greedy:
         return [0.0] * len(rows)
     return [uniform(row.request.key, len(row.tokens), attempt) for row in rows]
-
-
-def _ids(allowed: Allowed | None) -> Tensor | None:
-    return None if allowed is None else allowed.ids
 
 
 def _mask(allowed: Allowed | None) -> Mask | None:
