@@ -24,7 +24,11 @@ class SchemaLowering(FormulaLowering):
         return stencils(self.form)
 
     def weight_of(self, formula: Formula) -> int:
-        """As `Named.weight`, of the rule of a formula's values. Raises LimitError."""
+        """As `Named.weight`, of the rule of a member with a formula's values. Raises LimitError."""
+        return self._weight(formula, is_member=True)
+
+    def _weight(self, formula: Formula, *, is_member: bool) -> int:
+        """What is defined with the rule of a formula's values."""
         if formula is EVERYTHING:
             return 1
         normal = self.schema.cases(formula)
@@ -35,7 +39,9 @@ class SchemaLowering(FormulaLowering):
             # What is asked of a member may be anything: that is found out here, where it may be too much.
             for member in case.properties.values():
                 self.schema.has_instance(member)
-        return weight
+        if is_member:
+            weight += sum(self._weight(case.rest, is_member=False) for case in normal.arrays if case.max_items != 0)
+        return min(weight, HEAVY)
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""

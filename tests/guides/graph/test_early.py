@@ -11,6 +11,8 @@ from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.later import HEAVY, Named
 from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.compiled import CompiledSchema
+from trellm.guides.json_schema.lower.form import Form
+from trellm.guides.json_schema.lower.schema import SchemaLowering
 from trellm.guides.json_schema.lower.stencils import weight_of
 from trellm.tokenizers_adapter import Vocabulary
 
@@ -144,3 +146,17 @@ def test_what_was_chosen_is_repeated():
 def test_what_is_small(schema, weight):
     compiled = CompiledSchema(schema)
     assert weight_of(compiled.cases(compiled.root)) == weight
+
+
+def test_items_are_defined_with_their_array():
+    schema = {"type": "object", "properties": {
+        "short": {"type": "array", "items": {"type": "integer"}},
+        "long": {"type": "array", "items": {"type": "string", "pattern": "^a{3}$"}},
+        "nested": {"type": "array", "items": {"type": "array", "items": {"type": "string", "pattern": "^b{3}$"}}},
+    }}  # fmt: skip
+    compiled = CompiledSchema(schema)
+    lowering = SchemaLowering(compiled, Form())
+    (case,) = compiled.cases(compiled.root).objects
+    weights = [lowering.weight_of(formula) for formula in case.properties.values()]
+    # Items of an array within an array are not defined with it.
+    assert weights == [3, HEAVY, 4]
