@@ -14,7 +14,7 @@ from .later import Named
 
 NEAR = 8
 """Up to how far from a rule that is reached its siblings are looked for."""
-WEIGHT, FIRST_WEIGHT = 8, 4
+WEIGHT, FIRST_WEIGHT = 16, 6
 """What may be defined early, in rules of the smallest kind: beside a member, and beside what the first mask needs."""
 LIMITS = Limits(work=10_000)
 """What it may take to find out how large rules are: some hundred microseconds."""

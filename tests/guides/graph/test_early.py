@@ -93,7 +93,7 @@ def test_the_masks_are_the_same(seed, monkeypatch):
 
 def test_siblings_are_defined_as_far_as_they_weigh_little():
     defined = []
-    graph, starts = graph_of([1, 3, HEAVY, 2, 9, 1, 1, 1], defined)
+    graph, starts = graph_of([1, 3, HEAVY, 9, 9, 1, 1, 1], defined)
     assert graph.expand(starts[1:2]) == (starts[3], starts[5], starts[6], starts[7], starts[0])
     assert defined == [starts[1], starts[3], starts[5], starts[6], starts[7], starts[0]]
 
