@@ -20,37 +20,31 @@ LIMITS = Limits(work=10_000)
 """What it may take to find out how large rules are: some hundred microseconds."""
 
 
-class Early:
-    """Chooses among the rules of a graph by what people know them by."""
+def chosen_early(
+    reached: Sequence[int], offered: Sequence[int], names: Mapping[int, Named], lazy: Container[int]
+) -> tuple[int, ...]:
+    """Rules to be defined with those that are reached.
 
-    def __init__(self) -> None:
-        self._meter = Meter(LIMITS)
-
-    def chosen(
-        self, reached: Sequence[int], offered: Sequence[int], names: Mapping[int, Named], lazy: Container[int]
-    ) -> tuple[int, ...]:
-        """Rules to be defined with those that are reached.
-
-        offered: rules that these lead to; names: the rules by their starts; lazy: those that are not defined yet. What
-        is too large to find out about is left to the time when it is reached, if ever.
-        """
-        members = [node for node in reached if node in names and names[node].has_siblings]
-        left = WEIGHT if members else FIRST_WEIGHT
-        candidates = {node: None for member in members for node in _siblings(member, names, lazy)}
-        candidates.update(dict.fromkeys(node for node in offered if node in lazy))
-        if not candidates:
-            return ()
-        found: list[int] = []
-        with self._meter:
-            try:
-                for node in list(candidates)[:left]:
-                    weight = names[node].weight()
-                    if weight <= left:
-                        found.append(node)
-                        left -= weight
-            except LimitError:
-                pass
-        return tuple(found)
+    offered: rules that these lead to; names: the rules by their starts; lazy: those that are not defined yet. What is
+    too large to find out about is left to the time when it is reached, if ever.
+    """
+    members = [node for node in reached if node in names and names[node].has_siblings]
+    left = WEIGHT if members else FIRST_WEIGHT
+    candidates = {node: None for member in members for node in _siblings(member, names, lazy)}
+    candidates.update(dict.fromkeys(node for node in offered if node in lazy))
+    if not candidates:
+        return ()
+    found: list[int] = []
+    with Meter(LIMITS):
+        try:
+            for node in list(candidates)[:left]:
+                weight = names[node].weight()
+                if weight <= left:
+                    found.append(node)
+                    left -= weight
+        except LimitError:
+            pass
+    return tuple(found)
 
 
 def _siblings(member: int, names: Container[int], lazy: Container[int]) -> Iterator[int]:

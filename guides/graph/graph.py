@@ -31,7 +31,7 @@ from ...kernels.chart.layout import (
 from ...kernels.chart.sets import BITS
 from ...kernels.jit.calling import call
 from .array_graph import ArrayGraph, Link
-from .early import Early
+from .early import chosen_early
 from .fragment import Fragment
 from .later import Later, Named
 
@@ -47,7 +47,6 @@ class Graph(ArrayGraph):
         self._lazy: list[int] = []
         self._also: list[int] = []
         self._offered: list[int] = []
-        self._early = Early()
         self._terminals: list[tuple[int, int, str]] = []
         self._outer: dict[int, int] = {}  # the rules that were current where others were begun
 
@@ -208,7 +207,7 @@ class Graph(ArrayGraph):
         after the other would begin as often. Nodes that are defined are passed over. After an exception the graph is
         of no use any more. LimitError says where, if that is known.
 
-        early: rules to be defined beside them; by default those that `Early` chooses. Returns which these were.
+        early: rules to be defined beside them; by default those that `chosen_early` chooses. Returns which these were.
         """
         outer = self.rule, self.counter
         wanted = [node for node in nodes if node in self._later.expanders]
@@ -216,7 +215,7 @@ class Graph(ArrayGraph):
         self._expand(wanted)
         later = self._later
         if early is None:
-            early = self._early.chosen(wanted, self._offered, later.names, later.expanders)
+            early = chosen_early(wanted, self._offered, later.names, later.expanders)
         chosen = tuple(early)
         self._expand(list(chosen))
         self.rule, self.counter = outer

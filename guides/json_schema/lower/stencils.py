@@ -93,14 +93,14 @@ def keep(known: dict[Shape, Stencil], shape: Shape, stencil: Stencil) -> Stencil
 
 def is_common(normal: Normal) -> bool:
     """Whether a normal form asks nothing that a shape does not tell, as far as it alone says so."""
-    if normal.constants or len(normal.arrays) > 1 or len(normal.objects) > 1:
+    if not _is_single(normal):
         return False
     return not any(case.values is not None for case in normal.strings) and all(map(_is_plain, normal.objects))
 
 
 def weight_of(normal: Normal) -> int:
     """What it takes to lower a normal form, in strings; HEAVY for what is not so common that this is known."""
-    if normal.constants or len(normal.arrays) > 1 or len(normal.objects) > 1:
+    if not _is_single(normal):
         return HEAVY
     if not (all(map(_is_light, normal.strings)) and all(map(_is_round, normal.numbers))):
         return HEAVY
@@ -110,6 +110,11 @@ def weight_of(normal: Normal) -> int:
             return HEAVY
         weight += 2 + len(case.properties) // 4
     return weight
+
+
+def _is_single(normal: Normal) -> bool:
+    """Whether there is one kind of arrays and of objects at most, and none by value."""
+    return not normal.constants and len(normal.arrays) <= 1 and len(normal.objects) <= 1
 
 
 def _names_no_pattern(rule: Rule) -> bool:

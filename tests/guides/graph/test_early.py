@@ -6,7 +6,7 @@ import string
 import numpy as np
 import pytest
 from trellm.errors import LimitError
-from trellm.guides.graph.early import Early
+from trellm.guides.graph import graph as graphs
 from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.later import HEAVY, Named
 from trellm.guides.json_guide import JSONGuide
@@ -84,7 +84,7 @@ def walk(guide, seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_the_masks_are_the_same(seed, monkeypatch):
     masks, text = walk(JSONGuide(SCHEMA, BYTES), seed)
-    monkeypatch.setattr(Early, "chosen", lambda *_: ())
+    monkeypatch.setattr(graphs, "chosen_early", lambda *_: ())
     others, same = walk(JSONGuide(SCHEMA, BYTES), seed)
     assert text == same
     assert len(masks) == len(others)
