@@ -91,7 +91,7 @@ def _linked(function: Any, wide: bool, kind: str, cache: bool, options: dict[str
 
 
 # Functions and methods that make arrays. Assigning an array to a part of another makes one as well; kernels use loops.
-_MAKERS = {"arange", "copy", "empty", "full", "searchsorted", "zeros"}
+_MAKERS = {"arange", "array_at", "copy", "empty", "full", "searchsorted", "zeros"}
 
 
 def _makes_arrays(function: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
     from ..attention import paged, panels
-    from ..decoder import biased_layers, layers, products, recurrent
+    from ..decoder import biased_layers, layers, products, recurrent, stacks
     from . import bitmask, mask, select
 
     logits = np.zeros((1, 8), np.float32)
@@ -26,6 +26,9 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     many, norm, turns = np.zeros((24, 8), np.float32), np.zeros(8, np.float32), np.zeros((1, 4), np.float32)
     states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
     rows = paged.Rows(zero, zero, zero, np.ones(1, np.int32), zero)
+    # Of no layers: what each of them takes is compiled above.
+    no_stack = stacks.Stack(np.zeros((0, 12), np.int64), np.zeros((12, 2), np.int64), np.zeros((0, 3)))
+    no_texts = stacks.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
         ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
@@ -63,6 +66,18 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
             "end_biased_layer",
             lambda: biased_layers.end_biased_layer(
                 logits, logits, square, norm, norm, norm, 1.0, square, norm, square, norm, *work
+            ),
+        ),
+        (
+            "read_layers",
+            lambda: stacks.read_layers(
+                *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, 1.0, norm, logits), *work
+            ),
+        ),
+        (
+            "read_biased_layers",
+            lambda: stacks.read_biased_layers(
+                *(logits, token, token, zero, no_stack, no_texts, norm, norm, 1.0, norm, logits), *work
             ),
         ),
         (

@@ -74,6 +74,18 @@ def attend(
     return out
 
 
+def is_undivided(step: Step, keys: int, queries: int) -> bool:
+    """Whether attention of a step is not worth several threads in any layer.
+
+    keys, queries: how many numbers those of a token have
+    """
+    if torch.get_num_threads() == 1:
+        return True
+    if sum(step.widths[chunk] * step.ends[chunk] for chunk in step.long) * queries > _MANY:
+        return False
+    return not step.short or all(len(_parts(step, reach, keys)) == 2 for reach in set(step.reaches))
+
+
 def attend_rows(
     out: Tensor, queries: Tensor, rows: DeviceRows, layer: LayerBlocks, reach: Reach, scoring: Scoring
 ) -> None:

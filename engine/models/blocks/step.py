@@ -94,21 +94,36 @@ class Step:
         self.uploaded = self._upload(slots) if has_kernels(device) else None
         host = torch.frombuffer(slots, dtype=torch.int32)
         self.places = Places(host if self.uploaded is None else self.uploaded.narrow.slots)
-        self.rows = self._rows(blocks, tables)
+        self.rows = self._packed(blocks, tables, self.short)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}
         self._blocks: dict[int, NDArray[np.int32]] = {}
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
-    def _rows(self, blocks: array[int], tables: array[int]) -> Rows:
-        if not self.short:
+    def _packed(self, blocks: array[int], tables: array[int], chosen: list[int]) -> Rows:
+        """Some chunks, whose texts lie in `blocks` from `tables` on."""
+        if not chosen:
             none = np.empty(0, np.int32)
             return Rows(none, none, none, none, none)
         columns = [np.frombuffer(column, np.int32) for column in (self.firsts, self.widths, self.starts)]
-        if self.long:
-            columns = [column[self.short] for column in columns]
+        if len(chosen) < len(self.firsts):
+            columns = [column[chosen] for column in columns]
         return Rows(np.frombuffer(blocks, np.int32), np.frombuffer(tables, np.int32), *columns)
+
+    @property
+    def long_rows(self) -> Rows:
+        """The long chunks as `rows` has the short ones."""
+        blocks, tables = array("i"), array("i")
+        for chunk in self.long:
+            tables.append(len(blocks))
+            blocks.extend(self._chunks[chunk].table.blocks)
+        return self._packed(blocks, tables, self.long)
+
+    @property
+    def limits(self) -> NDArray[np.int64]:
+        """How far back each layer looks [layers, 2]: window and chunk, 0 without limit."""
+        return np.array([(reach.window or 0, reach.chunk or 0) for reach in self.reaches], np.int64)
 
     def _upload(self, slots: array[int]) -> Uploaded:
         """Bring everything that kernels have to know to the device, in one copy for which nobody waits."""

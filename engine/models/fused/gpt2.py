@@ -14,7 +14,10 @@ from torch.nn.functional import embedding
 from ....kernels.decoder.biased_layers import begin_biased_layer, end_biased_layer, standardise_rows
 from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
+from ....kernels.decoder.stacks import read_biased_layers
+from ..blocks.step import Step
 from ..blocks.storage import IN_PLACE, LayerBlocks
+from .at_once import AtOnce, Weights
 from .host import has_use_of_threads
 from .prepared import Attend, PreparedBody
 from .structure import Link, check_calls, check_parameters, children_of, links_of, module_of, need, part_of
@@ -90,6 +93,23 @@ class Gpt2Decoder(PreparedBody):
         standardise_rows(inner, inner, *self._last)
         return residual
 
+    @torch.no_grad()
+    def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+        """As `PreparedBody.run_at_once` says."""
+        tokens = len(ids)
+        stack = self._at_once.stack(step, tokens)
+        if stack is None:
+            return None
+        residual = embedding(ids, self._words.weight)
+        residual += embedding(positions, self._positions.weight)
+        inner = residual.numpy()
+        queries, mixed, scratch = self._at_once.room(tokens, step, inner.dtype)
+        read_biased_layers(
+            inner, queries, mixed, slots.numpy(), stack, self._at_once.texts(step, residual), *self._last,
+            step.settings(self.scale, None, inner.dtype)[0], scratch, *self._room(inner.dtype),
+        )  # fmt: skip
+        return residual
+
     def _room(self, kind: Any) -> tuple[Reals, ...]:
         """What kernels compute in, for as many tokens as they multiply at once; of this step alone."""
         width = len(self._last.weight)
@@ -121,6 +141,7 @@ class Gpt2Decoder(PreparedBody):
         self._words, self._positions = words, positions
         self._layers = [_layer(each) for each in blocks]
         self._last = _norm(_whole(module_of(body, "ln_f", nn.LayerNorm), width))
+        self._at_once = AtOnce([_weights(own) for own in self._layers], self._heads)
         return list(links_of(body))
 
 
@@ -191,3 +212,12 @@ def _product(conv: Any) -> _Product:
         with torch.inference_mode(False), torch.no_grad():
             weight.data = weight.data.T.contiguous().T
     return _Product(weight.data.T.numpy(), conv.bias.data.numpy())
+
+
+def _weights(own: _Layer) -> Weights:
+    """A layer's weights as `read_biased_layers` takes them."""
+    before, attention, out, after, up, down = own
+    return Weights(
+        [before.weight, before.bias, *attention, *out, after.weight, after.bias, *up, *down],
+        (before.eps, after.eps, 0.0),
+    )

@@ -10,10 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from ....kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from ....kernels.decoder.products import lanes_of, room_of
+from ....kernels.decoder.stacks import read_layers
+from ..blocks.step import Step
 from ..blocks.storage import IN_PLACE, LayerBlocks
+from .at_once import AtOnce, Weights
 from .decoder import FusedDecoder
 from .prepared import Attend
 from .weights import LayerWeights, norm_of
@@ -66,6 +70,8 @@ def has_use_of_threads(numbers: int) -> bool:
 class HostDecoder(FusedDecoder):
     """Runs the stock layers of the Llama family on a CPU, in float32 and float64, on one thread.
 
+    A step that takes little is one kernel, see `AtOnce`; others are two a layer, beside those of attention.
+
     Measured with one thread, against the body's own code on one thread, layers of 192 to 2,048 states: 2 to 8 times as
     fast. Where torch has several threads they make up for that in large layers; so those are left to it.
 
@@ -79,6 +85,23 @@ class HostDecoder(FusedDecoder):
         # Configurations of other layers may have a number for each, or none.
         large = all(isinstance(size, int) for size in sizes) and has_use_of_threads(3 * math.prod(sizes))
         return None if large else super().of(body, config)
+
+    @torch.no_grad()
+    def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+        """As `PreparedBody.run_at_once` says."""
+        tokens = len(ids)
+        stack = self._at_once.stack(step, tokens)
+        if stack is None:
+            return None
+        residual = embedding(ids, self._structure.embedding.weight)
+        cos, sin = self._angles(positions, residual.dtype)
+        inner = residual.numpy()
+        queries, mixed, scratch = self._at_once.room(tokens, step, inner.dtype)
+        read_layers(
+            inner, queries, mixed, slots.numpy(), cos.numpy(), sin.numpy(), stack, self._at_once.texts(step, residual),
+            *self._last, step.settings(self.scale, None, inner.dtype)[0], scratch, *self._room(),
+        )  # fmt: skip
+        return residual
 
     def _states(
         self,
@@ -112,6 +135,7 @@ class HostDecoder(FusedDecoder):
         self._sizes = width, tallest, max(width, tallest // 2, *(each for _, each in shapes))
         last = norm_of(self._structure.norm)
         self._last: tuple[Reals, float] = last.weight.numpy(), last.eps
+        self._at_once = AtOnce([_weights(*both) for both in self._arrays], self.heads)
         return True
 
     def _room(self) -> _Room:
@@ -138,3 +162,12 @@ def _arrays(own: LayerWeights) -> tuple[_Before, _After]:
         array(own.gates.weight), array(own.gates.bias), array(own.down.weight), array(own.down.bias),
     )  # fmt: skip
     return before, after
+
+
+def _weights(before: _Before, after: _After) -> Weights:
+    """A layer's weights as `read_layers` takes them."""
+    return Weights(
+        [before.norm, before.weight, before.bias, before.query_norm, before.key_norm,
+         after.out, after.out_bias, after.norm, after.gates, after.gates_bias, after.down, after.down_bias],
+        (before.eps, after.eps, before.head_eps),
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ....errors import ModelError
 from ....kernels.decoder.plain import Heads
+from ..blocks.step import Step
 from ..blocks.storage import LayerBlocks
 from .probe import is_right
 from .structure import Link, UnknownBodyError
@@ -94,6 +95,13 @@ class PreparedBody(ABC):
         self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
     ) -> Tensor:
         """`run`, where `prepare` has just given a number."""
+
+    def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+        """What `run_prepared` returns for a step with the attention of blocks/, in one call; None where there is none.
+
+        Its texts' keys and values go to the blocks of the step's layers.
+        """
+        return None
 
     @abstractmethod
     def _lay(self) -> Sequence[Link]:

@@ -47,7 +47,9 @@ class FusedReader(PackedReader):
         device = self._body.device
         step = Step(chunks, storage, self._reaches, device)
         ids, positions = torch.tensor([step.ids, step.positions], device=device)
-        return self._fused_states(ids, positions, step.places.on(device), step), step
+        slots = step.places.on(device)
+        states = self.fused.run_at_once(ids, positions, slots, step)
+        return (self._fused_states(ids, positions, slots, step) if states is None else states), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
         """The states [tokens, size] of all tokens of a step that is on the device only."""

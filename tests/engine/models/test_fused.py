@@ -14,10 +14,14 @@ import torch
 import transformers as hub
 from torch import nn
 from trellm import Greedy, generate
-from trellm.engine.memory.tables import BLOCK
+from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
+from trellm.engine.models.blocks.attention import is_undivided
 from trellm.engine.models.blocks.packed import PackedReader
-from trellm.engine.models.blocks.storage import LayerBlocks
+from trellm.engine.models.blocks.reach import Reach
+from trellm.engine.models.blocks.step import Step
+from trellm.engine.models.blocks.storage import BlockStorage, LayerBlocks
 from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.fused import at_once as fused_at_once
 from trellm.engine.models.fused import decoder as fused_decoder
 from trellm.engine.models.fused import host as fused_host
 from trellm.engine.models.fused import reader as fused_reader
@@ -29,7 +33,7 @@ from trellm.engine.models.fused.structure import UnknownBodyError, structure_of
 from trellm.engine.models.fused.traffic import step_bytes
 from trellm.errors import ModelError
 
-from .architectures import CONFIGS, FEW, GROUPED, NAMES
+from .architectures import CONFIGS, FEW, GROUPED, NAMES, OLD
 from .test_blocks import last_state, random_history
 
 Make = Callable[[], Any]
@@ -71,13 +75,16 @@ def fused_of(network: Any, kind: type[FusedDecoder] = FusedDecoder) -> FusedDeco
     return found
 
 
-@pytest.fixture(params=[HostDecoder, FusedDecoder], ids=["kernels", "torch"])
+@pytest.fixture(params=["at once", "kernels", "torch"])
 def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[FusedDecoder]:
-    """What runs fused on the CPU: by kernels for it, or by torch operations, as on a GPU."""
+    """What runs fused on the CPU: by a kernel of all layers, by those of each, or by torch operations, as on a GPU."""
     if "TRELLM_TEST_DEVICE" in os.environ:
         pytest.skip("models are on a device")
-    monkeypatch.setitem(fused_reader.DECODERS, "cpu", (request.param,))
-    return request.param
+    if request.param == "kernels":
+        monkeypatch.setattr(fused_at_once, "_MUCH", 0)
+    kind = FusedDecoder if request.param == "torch" else HostDecoder
+    monkeypatch.setitem(fused_reader.DECODERS, "cpu", (kind,))
+    return kind
 
 
 def states_of(fused: FusedDecoder, body: Any, text: list[int], layers: list[LayerBlocks] | None = None) -> Any:
@@ -153,6 +160,56 @@ def test_the_same_tokens_through_the_engine(
     assert (fused[0], stock[0]) == (FusedReader, PackedReader)
     assert fused[1:] == stock[1:]
     assert max(map(len, stock[1:])) > 10
+
+
+@pytest.mark.skipif("TRELLM_TEST_DEVICE" in os.environ, reason="these kernels are for the CPU")
+@pytest.mark.parametrize("name", ["llama with biases", "ministral", "qwen3", "gpt2"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever way layers are read, states are the same to the last bit; much is not read without a break."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    network = hub.GPT2LMHeadModel(hub.GPT2Config(**OLD, **NAMES)).eval() if name == "gpt2" else network_of(name)
+    model = DecoderModel(network, tokenizer)
+    assert isinstance(model._reader, FusedReader)
+    found: list[list[torch.Tensor]] = []
+    calls = Counter[bool]()
+    fused = model._reader.fused
+    run = fused.run_at_once
+
+    def run_at_once(*arguments: Any) -> torch.Tensor | None:
+        states = run(*arguments)
+        calls[states is not None] += 1
+        return states
+
+    monkeypatch.setattr(fused, "run_at_once", run_at_once)
+    for much in (fused_at_once._MUCH, 0):
+        monkeypatch.setattr(fused_at_once, "_MUCH", much)
+        with torch.inference_mode():
+            found.append([state for state, _, _ in random_history(model, 1)])
+    assert calls[True] == calls[False] > 10
+    for state, expected in zip(*found, strict=True):
+        assert torch.equal(state, expected)
+
+
+def test_attention_that_is_worth_threads_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, reaches = BlockStorage(512, 2), [Reach(), Reach(window=64)]
+
+    def step(*lengths: tuple[int, int]) -> Step:
+        chunks: list[Chunk] = []
+        for start, width in lengths:
+            table = BlockTable()
+            table.blocks.extend(range((start + width) // BLOCK + 1))
+            table.tokens.extend([0] * start)
+            chunks.append(Chunk(table, [1] * width))
+        return Step(chunks, storage, reaches, torch.device("cpu"))
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert is_undivided(step((3, 1), (90, 2), (0, 20)), 64, 256)
+    assert is_undivided(step((0, 30)), 64, 256)
+    assert not is_undivided(step(*[(4000, 1)] * 8), 256, 1024)
+    assert not is_undivided(step((3, 1), (0, 512)), 64, 256)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert is_undivided(step(*[(4000, 1)] * 8), 256, 1024)
 
 
 @pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])

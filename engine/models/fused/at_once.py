@@ -1,0 +1,73 @@
+"""Steps whose layers one kernel reads, on a CPU.
+
+Where that takes little, calling the kernels of each layer takes as long as they do, and after each of them another
+thread may have the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ....kernels.decoder.plain import Heads
+from ....kernels.decoder.stacks import Stack, Texts
+from ...memory.tables import BLOCK
+from ..blocks.attention import is_undivided
+from ..blocks.step import Step
+
+Reals = NDArray[Any]
+_MUCH = 1 << 29
+"""Products of numbers that take some 20 ms. A step of more is left to a call a layer, between which Ctrl-C is seen."""
+
+
+class Weights(NamedTuple):
+    """One layer's: arrays of one or two dimensions as kernels take them, and what norms add, of heads last."""
+
+    arrays: Sequence[Reals]
+    eps: tuple[float, float, float]
+
+
+class AtOnce:
+    """The layers of a body, if they are alike: those of its arrays at the same place have one shape.
+
+    The arrays stay where they are as long as they are used; whoever makes this keeps them.
+    """
+
+    def __init__(self, layers: Sequence[Weights], heads: Heads) -> None:
+        shapes = {tuple(array.shape for array in layer.arrays) for layer in layers}
+        self._heads = heads
+        self._numbers = sum(array.size for layer in layers for array in layer.arrays)
+        self._stack: Stack | None = None
+        if len(shapes) == 1:
+            self._stack = Stack(
+                np.array([[array.ctypes.data for array in layer.arrays] for layer in layers], np.int64),
+                np.array([(*shape, 1)[:2] for shape in shapes.pop()], np.int64),
+                np.array([layer.eps for layer in layers], np.float64),
+            )
+
+    def stack(self, step: Step, tokens: int) -> Stack | None:
+        """The layers as the kernel takes them; None where a step of so many tokens is not for it."""
+        if tokens * self._numbers > _MUCH or step.uploaded is not None:
+            return None
+        keys, queries = (count * self._heads.size for count in (self._heads.keys, self._heads.queries))
+        return self._stack if is_undivided(step, keys, queries) else None
+
+    def texts(self, step: Step, like: Tensor) -> Texts:
+        """What attention reads in a step; `like` is of the type of keys and values, for which there is room then."""
+        heads = self._heads
+        none = like.new_empty(0, heads.keys, heads.size)
+        for layer in step.layers:
+            layer.allocate(none, none)
+        stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
+        shape = step.layers[0].blocks, heads.keys, BLOCK, heads.size
+        return Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, step.rows, step.long_rows)
+
+    def room(self, tokens: int, step: Step, kind: Any) -> tuple[Reals, Reals, Reals]:
+        """For queries and what they get [tokens, heads, size], and for scores."""
+        count, size = self._heads.queries, self._heads.size
+        scores = step.scratch(0, count, kind) if step.short else np.empty((count, 0), kind)
+        return np.empty((tokens, count, size), kind), np.empty((tokens, count, size), kind), scores

@@ -1,0 +1,158 @@
+"""All layers in one call: what their kernels give one by one, which test_products.py and test_attention.py know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from trellm.kernels.attention.paged import Rows, attend_blocks
+from trellm.kernels.attention.panels import attend_panels
+from trellm.kernels.decoder.biased_layers import begin_biased_layer, end_biased_layer, standardise_rows
+from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
+from trellm.kernels.decoder.products import lanes_of, room_of
+from trellm.kernels.decoder.stacks import Stack, Texts, read_biased_layers, read_layers
+from trellm.kernels.jit.addresses import array_at
+from trellm.kernels.jit.wide import njit
+
+LAYERS, BLOCKS, PLACES = 3, 7, 16
+HIDDEN, INNER, QUERIES, KEYS, SIZE = 24, 20, 4, 2, 8
+SHORT = {"firsts": [0, 1], "widths": [1, 3], "starts": [30, 0], "blocks": [3, 5, 0], "tables": [0, 2]}
+LONG = {"firsts": [4, 13], "widths": [9, 20], "starts": [0, 18], "blocks": [1, 2, 4, 6], "tables": [0, 1]}
+REACHES = [(0, 0), (5, 0), (0, 12)]
+
+
+def rows_of(columns: dict[str, list[int]], is_there: bool = True) -> Rows:
+    return Rows(**{name: np.array(column if is_there else [], np.int32) for name, column in columns.items()})
+
+
+class Step:
+    """Random layers, and tokens of texts of which some are read by each kernel of attention."""
+
+    def __init__(self, kind: Any, shapes: list[tuple[int, ...]], keys: int, short: bool, long: bool) -> None:
+        draw = np.random.default_rng(0)
+        self.short, self.long = rows_of(SHORT, short), rows_of(LONG, long)
+        tokens = 33 if long else 4
+        self.residual = draw.standard_normal((tokens, HIDDEN)).astype(kind)
+        self.layers = [[(draw.standard_normal(s) * 0.3).astype(kind) for s in shapes] for _ in range(LAYERS)]
+        self.eps = draw.random((LAYERS, 3)) * 1e-3
+        self.stored = draw.standard_normal((LAYERS, 2, BLOCKS, keys, PLACES, SIZE)).astype(kind)
+        self.slots = draw.permutation(BLOCKS * PLACES)[:tokens].astype(np.int32)
+        turns = draw.random((tokens, SIZE // 2))
+        self.cos, self.sin = np.cos(turns).astype(kind), np.sin(turns).astype(kind)
+        self.last = [draw.standard_normal(HIDDEN).astype(kind) for _ in range(2)]
+        self.settings, self.scratch = np.array([0.3, 0], kind), np.empty((QUERIES, 64), kind)
+        widest = max(max(shape) for shape in shapes)
+        lanes = lanes_of(kind)
+        self.room = np.empty((lanes, widest), kind), np.empty((lanes, widest), kind), *room_of(widest, widest, kind)
+        self.heads = [np.zeros((tokens, QUERIES, SIZE), kind) for _ in range(2)]
+
+    @property
+    def stack(self) -> Stack:
+        shapes = [(*array.shape, 1)[:2] for array in self.layers[0]]
+        addresses = [[array.ctypes.data for array in layer] for layer in self.layers]
+        return Stack(np.array(addresses), np.array(shapes), self.eps)
+
+    @property
+    def texts(self) -> Texts:
+        places = np.array([[each.ctypes.data for each in layer] for layer in self.stored])
+        return Texts(places, np.array(self.stored.shape[2:]), np.array(REACHES), self.short, self.long)
+
+    def attend(self, layer: int) -> Any:
+        """Attention of one layer, by its kernels."""
+        queries, mixed = self.heads
+        limits = (*REACHES[layer], self.settings[:0], self.settings)
+        count = len(self.short.firsts)
+        attend_blocks(mixed, queries, *self.stored[layer], self.short, 0, count, *limits, self.scratch)
+        long = self.long
+        for first, width, start, table in zip(long.firsts, long.widths, long.starts, long.tables, strict=True):
+            part = slice(first, first + width)
+            attend_panels(mixed[part], queries[part], *self.stored[layer], long.blocks[table:], start, *limits)
+        return mixed.reshape(len(mixed), -1)
+
+
+def same(kind: Any, shapes: list[tuple[int, ...]], keys: int, which: str, read: Any, one_by_one: Any) -> None:
+    """Whether both ways give the same numbers, and keep the same keys and values."""
+    found, expected = (Step(kind, shapes, keys, which != "long", which != "short") for _ in range(2))
+    read(found)
+    one_by_one(expected)
+    assert np.isfinite(found.residual).all()
+    np.testing.assert_array_equal(found.residual, expected.residual)
+    np.testing.assert_array_equal(found.stored, expected.stored)
+
+
+TEXTS = pytest.mark.parametrize("which", ["short", "long", "both"])
+KINDS = pytest.mark.parametrize("kind", [np.float32, np.float64])
+
+
+@TEXTS
+@KINDS
+@pytest.mark.parametrize("extras", [False, True])
+def test_layers(kind: Any, which: str, extras: bool) -> None:
+    def bias(count: int) -> tuple[int]:
+        return (count * extras,)
+
+    asked = (QUERIES + 2 * KEYS) * SIZE
+    before = [(HIDDEN,), (asked, HIDDEN), bias(asked), bias(SIZE), bias(SIZE)]
+    after = [(HIDDEN, QUERIES * SIZE), bias(HIDDEN), (HIDDEN,), (2 * INNER, HIDDEN), bias(2 * INNER)]
+    shapes = [*before, *after, (HIDDEN, INNER), bias(HIDDEN)]
+
+    def read(step: Step) -> None:
+        read_layers(
+            step.residual, *step.heads, step.slots, step.cos, step.sin, step.stack, step.texts, step.last[0], 1e-5,
+            step.settings, step.scratch, *step.room,
+        )  # fmt: skip
+
+    def one_by_one(step: Step) -> None:
+        for number, (own, eps) in enumerate(zip(step.layers, step.eps, strict=True)):
+            begin_layer(
+                step.heads[0], *step.stored[number], step.residual, step.slots, step.cos, step.sin,
+                own[0], eps[0], *own[1:5], eps[2], *step.room,
+            )  # fmt: skip
+            end_layer(step.residual, step.attend(number), *own[5:8], eps[1], *own[8:], *step.room)
+        normalise_rows(step.residual, step.residual, step.last[0], 1e-5)
+
+    same(kind, shapes, KEYS, which, read, one_by_one)
+
+
+@TEXTS
+@KINDS
+def test_biased_layers(kind: Any, which: str) -> None:
+    width = QUERIES * SIZE
+    before = [(HIDDEN,), (HIDDEN,), (3 * width, HIDDEN), (3 * width,)]
+    after = [(HIDDEN, width), (HIDDEN,), (HIDDEN,), (HIDDEN,), (INNER, HIDDEN), (INNER,), (HIDDEN, INNER), (HIDDEN,)]
+
+    def read(step: Step) -> None:
+        read_biased_layers(
+            step.residual, *step.heads, step.slots, step.stack, step.texts, *step.last, 1e-5, step.settings,
+            step.scratch, *step.room,
+        )  # fmt: skip
+
+    def one_by_one(step: Step) -> None:
+        for number, (own, eps) in enumerate(zip(step.layers, step.eps, strict=True)):
+            begin_biased_layer(
+                step.heads[0], *step.stored[number], step.residual, step.slots, *own[:2], eps[0], *own[2:4], *step.room
+            )
+            end_biased_layer(step.residual, step.attend(number), *own[4:8], eps[1], *own[8:], *step.room)
+        standardise_rows(step.residual, step.residual, *step.last, 1e-5)
+
+    same(kind, [*before, *after], QUERIES, which, read, one_by_one)
+
+
+@njit(cache=False)
+def double(address: Any, rows: Any, columns: Any, like: Any) -> None:
+    table = array_at(address, (rows, columns), like)
+    for row in range(table.shape[0]):
+        for column in range(table.shape[1]):
+            table[row, column] *= 2
+
+
+@KINDS
+def test_an_array_by_its_address(kind: Any) -> None:
+    table = np.arange(12, dtype=kind).reshape(3, 4)
+    double(table.ctypes.data, 3, 4, table[:0])
+    np.testing.assert_array_equal(table, 2 * np.arange(12).reshape(3, 4))
+    double(0, 0, 4, table[:0])
+    plain = array_at(table.ctypes.data + 4 * table.itemsize, (2, 4), table)
+    np.testing.assert_array_equal(plain, table[1:])
+    assert array_at(0, (0, 4), table).shape == (0, 4)
