@@ -22,6 +22,8 @@ from ..blocks.step import Step
 Reals = NDArray[Any]
 _MUCH = 1 << 29
 """Products of numbers that take some 20 ms. A step of more is left to a call a layer, between which Ctrl-C is seen."""
+_READ = 4
+"""To read a weight takes as long as so many products."""
 
 
 class Weights(NamedTuple):
@@ -34,11 +36,13 @@ class Weights(NamedTuple):
 class AtOnce:
     """The layers of a body, if they are alike: those of its arrays at the same place have one shape.
 
-    The arrays stay where they are as long as they are used; whoever makes this keeps them.
+    Kernels have only addresses of them: whoever runs one keeps this, and with it the arrays, until it is done, since
+    another thread may find the body's weights moved meanwhile.
     """
 
     def __init__(self, layers: Sequence[Weights], heads: Heads) -> None:
         shapes = {tuple(array.shape for array in layer.arrays) for layer in layers}
+        self._layers = layers
         self._heads = heads
         self._numbers = sum(array.size for layer in layers for array in layer.arrays)
         self._stack: Stack | None = None
@@ -51,7 +55,7 @@ class AtOnce:
 
     def stack(self, step: Step, tokens: int) -> Stack | None:
         """The layers as the kernel takes them; None where a step of so many tokens is not for it."""
-        if tokens * self._numbers > _MUCH or step.uploaded is not None:
+        if max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None:
             return None
         keys, queries = (count * self._heads.size for count in (self._heads.keys, self._heads.queries))
         return self._stack if is_undivided(step, keys, queries) else None

@@ -96,16 +96,16 @@ class Gpt2Decoder(PreparedBody):
     @torch.no_grad()
     def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
         """As `PreparedBody.run_at_once` says."""
-        tokens = len(ids)
-        stack = self._at_once.stack(step, tokens)
+        tokens, at_once = len(ids), self._at_once
+        stack = at_once.stack(step, tokens)
         if stack is None:
             return None
         residual = embedding(ids, self._words.weight)
         residual += embedding(positions, self._positions.weight)
         inner = residual.numpy()
-        queries, mixed, scratch = self._at_once.room(tokens, step, inner.dtype)
+        queries, mixed, scratch = at_once.room(tokens, step, inner.dtype)
         read_biased_layers(
-            inner, queries, mixed, slots.numpy(), stack, self._at_once.texts(step, residual), *self._last,
+            inner, queries, mixed, slots.numpy(), stack, at_once.texts(step, residual), *self._last,
             step.settings(self.scale, None, inner.dtype)[0], scratch, *self._room(inner.dtype),
         )  # fmt: skip
         return residual

@@ -89,16 +89,16 @@ class HostDecoder(FusedDecoder):
     @torch.no_grad()
     def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
         """As `PreparedBody.run_at_once` says."""
-        tokens = len(ids)
-        stack = self._at_once.stack(step, tokens)
+        tokens, at_once = len(ids), self._at_once
+        stack = at_once.stack(step, tokens)
         if stack is None:
             return None
         residual = embedding(ids, self._structure.embedding.weight)
         cos, sin = self._angles(positions, residual.dtype)
         inner = residual.numpy()
-        queries, mixed, scratch = self._at_once.room(tokens, step, inner.dtype)
+        queries, mixed, scratch = at_once.room(tokens, step, inner.dtype)
         read_layers(
-            inner, queries, mixed, slots.numpy(), cos.numpy(), sin.numpy(), stack, self._at_once.texts(step, residual),
+            inner, queries, mixed, slots.numpy(), cos.numpy(), sin.numpy(), stack, at_once.texts(step, residual),
             *self._last, step.settings(self.scale, None, inner.dtype)[0], scratch, *self._room(),
         )  # fmt: skip
         return residual
