@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -189,6 +191,26 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
     assert calls[True] == calls[False] > 10
     for state, expected in zip(*found, strict=True):
         assert torch.equal(state, expected)
+
+
+@pytest.mark.skipif("TRELLM_TEST_DEVICE" in os.environ, reason="these kernels are for the CPU")
+def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread, that finds the weights moved, may lay them out anew in the midst of a step."""
+    model = DecoderModel(network_of("qwen3"), tokenizer)
+    assert isinstance(model._reader, FusedReader)
+    fused = model._reader.fused
+    assert isinstance(fused, HostDecoder)
+    known = [weakref.ref(array) for both in fused._arrays for part in both for array in part if hasattr(array, "shape")]
+    seen: list[int] = []
+
+    def read_layers(*arguments: Any) -> None:
+        assert fused._arrange()
+        gc.collect()
+        seen.append(sum(each() is not None for each in known))
+
+    monkeypatch.setattr(fused_host, "read_layers", read_layers)
+    generate.text(model).run("the", max_tokens=1)
+    assert seen and seen[0] == len(known) > 0
 
 
 def test_attention_that_is_worth_threads_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
