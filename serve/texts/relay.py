@@ -14,9 +14,11 @@ from ..metrics import Metrics
 from .run import Ended, News, Run
 
 SHUT_DOWN = "the server is being shut down"
-GATHERED = 0.005
-"""Seconds between two messages about texts that only grow: to wake the event loop takes as long as a small model does
-for a token, and nobody reads so fast. A text's beginning and its end are told at once."""
+GATHERED = 1 / 60
+"""Seconds between two messages about texts that only grow: no screen is drawn more often, and a message takes as long
+as a small model does for a token or two. A text's beginning and its end are told at once."""
+SLOW = 0.004
+"""After a step of so many seconds all is told: beside that a message is little, and whoever reads sees each token."""
 Found = Sequence[tuple[Run, Sequence[News], bool]]
 
 
@@ -92,7 +94,8 @@ class Relay:
                 if not run.has_begun and run.call.begun:
                     run.has_begun = True
                     self._metrics.queue_seconds.observe(now - run.entered)
-            if now - self._told < GATHERED and not any(_is_urgent(run) for run in self._runs):
+            is_early = now - self._told < GATHERED and self._engine.step_seconds < SLOW
+            if is_early and not any(_is_urgent(run) for run in self._runs):
                 return
             found = [(run, news, run.call.done) for run in self._runs if (news := self._news_of(run))]
             self._forget([run for run, _, is_over in found if is_over])

@@ -155,13 +155,15 @@ def test_tokens_of_quick_steps_are_told_together(
     whole = server.text("Write.", **asked)
     asked |= {"model": "small", "prompt": "Write.", "temperature": 0}
 
-    def texts(seconds: float) -> list[str]:
+    def texts(seconds: float, slow: float = 1e9) -> list[str]:
         monkeypatch.setattr(relay, "GATHERED", seconds)
+        monkeypatch.setattr(relay, "SLOW", slow)
         return [event["choices"][0]["text"] for event in server.events("/v1/completions", asked)]
 
-    each, few = texts(0.0), texts(1e9)
-    assert "".join(each) == "".join(few) == whole
+    each, few, after_slow_steps = texts(0.0), texts(1e9), texts(1e9, 0.0)
+    assert "".join(each) == "".join(few) == "".join(after_slow_steps) == whole
     assert len(each) > 3 and len(few) <= 3, "the beginning, what came after it, and the end"
+    assert len(after_slow_steps) > 3
     assert len(few[0]) < len(whole) / 2, "nobody waits for the beginning"
 
 
