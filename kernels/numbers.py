@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .answers import DEAD, FULL
+from .equal_rows import enter_first, number_of
 from .jit.aliases import Bytes, Int, Ints
 from .jit.arrays import Arrays, Table, Vector
 from .jit.wide import inner_njit, njit
@@ -57,7 +58,7 @@ def explore_numbers(read: Conditions, states: Ints, edges: Ints, index: Ints) ->
     edges: int32 [room, SYMBOLS], filled in with the state after each digit and after the point, or DEAD
     """
     count = 1
-    index[hash_state(states, 0) & (len(index) - 1)] = 0
+    enter_first(states, index)
     at = 0
     while at < count:
         if count + SYMBOLS >= len(states):
@@ -85,33 +86,6 @@ def find_alive(edges: Ints, alive: Bytes) -> None:
                 if not alive[state] and edges[state, symbol] >= 0 and alive[edges[state, symbol]]:
                     alive[state] = 1
                     grows = True
-
-
-@inner_njit
-def number_of(states: Ints, at: Int, index: Ints) -> Int:
-    """The number of the state that is equal to that at `at`, which may be itself."""
-    mask = len(index) - 1
-    slot = hash_state(states, at) & mask
-    while index[slot] >= 0:
-        same = True
-        for column in range(states.shape[1]):
-            if states[index[slot], column] != states[at, column]:
-                same = False
-                break
-        if same:
-            return index[slot]
-        slot = (slot + 1) & mask
-    index[slot] = at
-    return at
-
-
-@inner_njit
-def hash_state(states: Ints, at: Int) -> Int:
-    value = 0x811C9DC5
-    for column in range(states.shape[1]):
-        value = ((value ^ (int(states[at, column]) & 0xFFFFFFFF)) * 0x5BD1E995) & 0xFFFFFFFF
-        value ^= value >> 15
-    return value
 
 
 @inner_njit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .answers import DEAD, EXHAUSTED, FULL
+from .equal_rows import enter_first, number_of
 from .jit.aliases import Bytes, Int, Ints, Longs, Words
 from .jit.arrays import Arrays, Table, Vector
 from .jit.wide import inner_njit, njit
@@ -32,32 +33,30 @@ class Positions(Arrays):
 
 
 @njit
-def start_subsets(read: Positions, states: Words, met: Bytes, index: Ints) -> None:
+def start_subsets(read: Positions, states: Words, index: Ints) -> None:
     """Write down the state before a text, and its number."""
     for condition in range(len(read.whole)):
         first, end = read.first[condition], read.first[condition + 1]
         for word in range(first, end):
             states[0, word] = read.follow[first * BITS, word - first]
-        met[0, condition] = read.last[first] & 1
-    index[hash_state(states, met, 0) & (len(index) - 1)] = 0
+        states[0, len(read.last) + condition] = read.last[first] & 1
+    enter_first(states, index)
 
 
 @njit
-def find_subsets(
-    read: Positions, wanted: Bytes, states: Words, met: Bytes, edges: Ints, index: Ints, progress: Longs
-) -> Int:
+def find_subsets(read: Positions, wanted: Bytes, states: Words, edges: Ints, index: Ints, progress: Longs) -> Int:
     """Find the states behind those that were read: 0 when there are no more, FULL or EXHAUSTED where it stopped.
 
     States from which a text can no longer be accepted as it is wanted are left out, as far as one look shows.
     wanted: uint8 [conditions], whether a text must be accepted, or must not
-    states: uint32 [room, words], what may follow in each; met: uint8 [room, conditions], which accept a text that ends
+    states: uint32 [room, words + conditions], what may follow in each, and which conditions accept a text that ends
     edges: int32 [room, atoms], filled in with the state after each atom, or DEAD
     index: int32 [2**k], more than twice the room, -1 where there is none; progress: int64 [4], see above
     """
     count = progress[COUNT]
     at = progress[READ]
     answer = 0
-    busy = np.empty(states.shape[1], np.int32)
+    busy = np.empty(len(read.last), np.int32)
     starts = np.empty(len(wanted) + 1, np.int32)
     while at < count:
         if count + len(read.of_atom) >= len(states):
@@ -70,8 +69,8 @@ def find_subsets(
         progress[STEPS] += len(read.of_atom) * len(busy)
         for atom in range(len(read.of_atom)):
             edges[at, atom] = DEAD
-            if follow_atom(read, wanted, states, met, at, atom, count, busy, starts, progress):
-                number = number_of(states, met, count, index)
+            if follow_atom(read, wanted, states, at, atom, count, busy, starts, progress):
+                number = number_of(states, count, index)
                 edges[at, atom] = number
                 count = max(count, number + 1)
         at += 1
@@ -98,7 +97,6 @@ def follow_atom(
     read: Positions,
     wanted: Bytes,
     states: Words,
-    met: Bytes,
     at: Int,
     atom: Int,
     to: Int,
@@ -134,7 +132,7 @@ def follow_atom(
                         progress[STEPS] += end - first
                     reached >>= 1
                     position += 1
-        met[to, condition] = 1 if accepts else 0
+        states[to, len(read.last) + condition] = 1 if accepts else 0
         if not wanted[condition] and accepts and accepts_everything(read, condition, states, to):
             return False
     return True
@@ -156,39 +154,3 @@ def accepts_everything(read: Positions, condition: Int, states: Words, at: Int) 
         if states[at, word] != read.follow[read.whole[condition], word - first]:
             return False
     return True
-
-
-@inner_njit
-def number_of(states: Words, met: Bytes, at: Int, index: Ints) -> Int:
-    """The number of the state that is equal to that at `at`, which may be itself."""
-    mask = len(index) - 1
-    slot = hash_state(states, met, at) & mask
-    while index[slot] >= 0:
-        if is_same(states, met, index[slot], at):
-            return index[slot]
-        slot = (slot + 1) & mask
-    index[slot] = at
-    return at
-
-
-@inner_njit
-def is_same(states: Words, met: Bytes, one: Int, other: Int) -> bool:
-    for condition in range(met.shape[1]):
-        if met[one, condition] != met[other, condition]:
-            return False
-    same = True
-    for word in range(states.shape[1]):
-        same = same and states[one, word] == states[other, word]
-    return same
-
-
-@inner_njit
-def hash_state(states: Words, met: Bytes, at: Int) -> Int:
-    value = 0x811C9DC5
-    for condition in range(met.shape[1]):
-        value = ((value ^ int(met[at, condition])) * 0x5BD1E995) & 0xFFFFFFFF
-    for word in range(states.shape[1]):
-        if states[at, word] != 0:
-            value = ((value ^ word ^ int(states[at, word])) * 0x5BD1E995) & 0xFFFFFFFF
-            value ^= value >> 15
-    return value

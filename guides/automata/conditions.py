@@ -102,20 +102,20 @@ def _words(numbers: ListOf[int], count: int) -> NDArray[np.uint32]:
 
 def _all_subsets(
     read: SideBySide, wanted: NDArray[np.uint8], atoms: int, max_states: int
-) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
     """The state after each atom, int32 [states, atoms], DEAD if none, and which conditions are met in each."""
     most = max_states + atoms + 1
     room = min(FIRST_ROOM + atoms, most)
-    states = np.empty((room, len(read.last)), np.uint32)
-    met = np.empty((room, len(wanted)), np.uint8)
+    words = len(read.last)
+    states = np.empty((room, words + len(wanted)), np.uint32)
     edges = np.empty((room, atoms), np.int32)
     index = np.full(1 << (2 * most).bit_length(), DEAD, np.int32)
     progress = np.zeros(4, np.int64)
     progress[COUNT] = 1
     progress[MOST_STEPS] = STEPS_AT_ONCE
-    call(start_subsets, read, states, met, index)
+    call(start_subsets, read, states, index)
     while True:
-        answer = call(find_subsets, read, wanted, states, met, edges, index, progress)
+        answer = call(find_subsets, read, wanted, states, edges, index, progress)
         count = int(progress[COUNT])
         spend(int(progress[STEPS]))
         progress[STEPS] = 0
@@ -123,10 +123,10 @@ def _all_subsets(
             raise too_many_states(max_states)
         if answer == FULL:
             room = min(2 * room, most)
-            spend_growth(room, room * 4 * (len(read.last) + atoms))
-            states, met, edges = (_enlarged(each, room) for each in (states, met, edges))
+            spend_growth(room, room * 4 * (words + atoms))
+            states, edges = _enlarged(states, room), _enlarged(edges, room)
         elif answer != EXHAUSTED:
-            return edges[:count], met[:count]
+            return edges[:count], states[:count, words:]
 
 
 def _enlarged(array: NDArray[Any], room: int) -> NDArray[Any]:
