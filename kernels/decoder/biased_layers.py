@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.paged import exponential
 from ..jit.aliases import Float, Int, Ints
 from ..jit.wide import inner_njit, njit
-from .layers import add
+from .layers import add, logistic
 from .products import FAST, multiply
 
 Reals = NDArray[np.floating[Any]]
@@ -139,10 +138,7 @@ def place_parts(queries: Reals, keys: Reals, values: Reals, slot: Int, product: 
 def bend(row: Reals, width: Int) -> None:
     """GELU of a row's first numbers, in place, in the form with tanh (Hendrycks and Gimpel, 2016, arXiv:1606.08415)."""
     kind = row.dtype.type
-    one, none = kind(1), kind(0)
     for i in range(width):
         x = row[i]
         slope = kind(_SLOPE) * (x + kind(_CUBE) * x * x * x)
-        # (1 + tanh(y / 2)) / 2 = 1 / (1 + e^-y); `exponential` gives no less than e^-80.
-        small = exponential(-abs(slope), row) if abs(slope) < kind(80) else none
-        row[i] = x * ((one if slope >= 0 else small) / (one + small))
+        row[i] = x * logistic(slope, row)  # (1 + tanh(y / 2)) / 2 = 1 / (1 + e^-y)

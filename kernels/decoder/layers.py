@@ -176,9 +176,14 @@ def rotate(out: Reals, part: Reals, cos: Reals, sin: Reals) -> None:
 @inner_njit
 def gate(row: Reals, width: Int) -> None:
     """SwiGLU, in place: SiLU of the left half of a row of 2 width numbers times the right one."""
-    one, none = row.dtype.type(1), row.dtype.type(0)
     for i in range(width):
-        x = row[i]
-        # `exponential` gives no less than e^-80, which is much of numbers that are large enough.
-        small = exponential(-abs(x), row) if abs(x) < row.dtype.type(80) else none
-        row[i] = x * ((one if x >= 0 else small) / (one + small)) * row[width + i]
+        row[i] = row[i] * logistic(row[i], row) * row[width + i]
+
+
+@inner_njit
+def logistic(x: Any, like: Reals) -> Any:
+    """1 / (1 + e^-x) in the type of `like`, without branches and calls, so that many are taken at once."""
+    kind = like.dtype.type
+    # `exponential` gives no less than e^-80, which is much of numbers that are large enough.
+    small = exponential(-abs(x), like) if abs(x) < kind(80) else kind(0)
+    return (kind(1) if x >= 0 else small) / (kind(1) + small)

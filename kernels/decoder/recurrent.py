@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..attention.paged import exponential
 from ..jit.wide import inner_njit, njit
+from .layers import logistic
 from .products import FAST
 
 Reals = NDArray[np.floating[Any]]
@@ -128,9 +129,5 @@ def step_delta(
 @inner_njit
 def bend(row: Reals) -> None:
     """SiLU, in place."""
-    one, none, most = row.dtype.type(1), row.dtype.type(0), row.dtype.type(80)
     for i in range(row.size):
-        x = row[i]
-        # As in layers.py: `exponential` gives no less than e^-80.
-        small = exponential(-abs(x), row) if abs(x) < most else none
-        row[i] = x * ((one if x >= 0 else small) / (one + small))
+        row[i] *= logistic(row[i], row)
