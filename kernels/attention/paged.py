@@ -82,11 +82,7 @@ def attend_blocks(
     for row in range(lo, hi):
         for step in range(rows.widths[row]):
             end = rows.starts[row] + step + 1
-            begin = 0
-            if window > 0:
-                begin = max(begin, end - window)
-            if chunk > 0:
-                begin = max(begin, (end - 1) // chunk * chunk)
+            begin = first_seen(end, window, chunk)
             token = rows.firsts[row] + step
             blocks = rows.blocks[rows.tables[row] :]
             score(scratch, queries[token], keys, blocks, begin, end, settings[0])
@@ -94,6 +90,17 @@ def attend_blocks(
                 cap_scores(scratch, end - begin, settings[1])
             normalise(scratch, end - begin, sinks)
             mix(out[token], scratch, values, blocks, begin, end)
+
+
+@inner_njit
+def first_seen(end: Int, window: Int, chunk: Int) -> Int:
+    """The first token that is seen by the one before `end`. window, chunk: as `attend_blocks` has them"""
+    begin = 0
+    if window > 0:
+        begin = max(begin, end - window)
+    if chunk > 0:
+        begin = max(begin, (end - 1) // chunk * chunk)
+    return begin
 
 
 @inner_njit

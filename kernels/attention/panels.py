@@ -16,7 +16,7 @@ from ..decoder.products import to_columns, to_rows, wide
 from ..jit.aliases import Int, Ints
 from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit
-from .paged import cap_scores
+from .paged import cap_scores, first_seen
 from .softmax import weigh
 
 Reals = NDArray[np.floating[Any]]
@@ -115,12 +115,7 @@ def find_reach(
     """Which tokens of its text the query in each lane sees: from `begins` on, up to `ends`."""
     for lane in range(begins.size):
         end = start + min(first + lane, count - 1) // (count // tokens) + 1
-        begin = 0
-        if window > 0:
-            begin = max(begin, end - window)
-        if chunk > 0:
-            begin = max(begin, (end - 1) // chunk * chunk)
-        begins[lane], ends[lane] = begin, end
+        begins[lane], ends[lane] = first_seen(end, window, chunk), end
 
 
 @inner_njit
