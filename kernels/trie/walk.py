@@ -51,6 +51,8 @@ from .loops import loop_leads, loop_target
 
 # Of how many nodes the work is counted at a time.
 BATCH = 1024
+# In place of a row that is not wanted: no code.
+COVERED = DEAD
 # Columns of the stack of a walk, and of one beside another state. HELD_ROW is -1 where there is but a bundle, which
 # lies from HELD_LO to HELD_HI, nowhere in a state of which it was not needed.
 HELD_ROW, HELD_STATE, HELD_AT, HELD_END, HELD_LO, HELD_HI, HELD_OTHER, HELD_USUAL = range(8)
@@ -71,6 +73,19 @@ def is_covered(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int
     if looping < 0:
         return looping
     return 1 if leads & ~np.uint64(looping) == 0 else 0
+
+
+@inner_njit
+def uncovered_row(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int) -> Int:
+    """The row of a state that is come to at a node of the trie; COVERED if all below stays in its loop; or a code."""
+    row = chart.states[state, ROW]
+    if row < 0 or chart.loops[row, ROOM] & LOOP_KNOWN == 0:
+        row = loop_row(graph, chart, state)
+    if row >= 0 and chart.loops[row, ASCII_LOW] | chart.loops[row, ASCII_HIGH]:
+        covered = is_covered(graph, chart, trie, node, state, row)
+        if covered:
+            return COVERED if covered > 0 else covered
+    return row
 
 
 @inner_njit
@@ -108,7 +123,7 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
     # Up to which byte a bundle leads to the state `known`
     last, known = -1, DEAD
     level = visited = 0
-    first, byte, tokens, rows, states, loops = trie.first, trie.byte, trie.tokens, chart.rows, chart.states, chart.loops
+    first, byte, tokens, rows = trie.first, trie.byte, trie.tokens, chart.rows
     at, end = first[root], first[root + 1]
     while True:
         while row >= 0 and at < end and rows[row, byte[at]] == DEAD:
@@ -117,14 +132,10 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
             if level == 0:
                 return EXHAUSTED if spend(chart, visited) < 0 else missing
             level -= 1
-            row, state, at, end = (
-                stack[level, HELD_ROW],
-                stack[level, HELD_STATE],
-                stack[level, HELD_AT],
-                stack[level, HELD_END],
-            )
-            lo, hi, last = stack[level, HELD_LO], stack[level, HELD_HI], -1
-            steady, target = stack[level, HELD_STEADY], stack[level, HELD_TARGET]
+            held = stack[level]
+            row, state, at, end = held[HELD_ROW], held[HELD_STATE], held[HELD_AT], held[HELD_END]
+            lo, hi, last = held[HELD_LO], held[HELD_HI], -1
+            steady, target = held[HELD_STEADY], held[HELD_TARGET]
             continue
         child = at
         at += 1
@@ -133,12 +144,10 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
         if after == PENDING:
             if lo == hi:
                 hi = open_bundle(chart, state, bundle, lo)
-            if byte[child] <= last:
-                after = known
-            else:
+            if byte[child] > last:
                 visited += hi - lo
                 count, known, last = read_on(graph, chart, bundle, lo, hi, state, row, byte[child], 0)
-                after = known
+            after = known
         if count <= 0 and after < 0:
             if after == EXPAND:
                 missing = EXPAND
@@ -151,32 +160,23 @@ def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out:
         if count <= 0:
             if after == target:
                 after = steady
-            below = states[after, ROW]
-            if below < 0 or loops[below, ROOM] & LOOP_KNOWN == 0:
-                below = loop_row(graph, chart, after)
-            covered = 0
-            if below >= 0 and loops[below, ASCII_LOW] | loops[below, ASCII_HIGH]:
-                covered = is_covered(graph, chart, trie, child, after, below)
-            if below == EXPAND or covered == EXPAND:
+            below = uncovered_row(graph, chart, trie, child, after)
+            if below == EXPAND:
                 missing = EXPAND
                 continue
-            if below < 0 or covered < 0:
-                return min(below, covered)
-            if covered:
+            if below == COVERED:
                 allow(trie, tokens[child, OWN], tokens[child, SUBTREE_END], out)
                 continue
+            if below < 0:
+                return below
         allow(trie, tokens[child, OWN], tokens[child, OWN_END], out)
-        stack[level, HELD_ROW], stack[level, HELD_STATE], stack[level, HELD_AT], stack[level, HELD_END] = (
-            row,
-            state,
-            at,
-            end,
-        )
-        stack[level, HELD_LO], stack[level, HELD_HI] = lo, hi
-        stack[level, HELD_STEADY], stack[level, HELD_TARGET] = steady, target
+        held = stack[level]
+        held[HELD_ROW], held[HELD_STATE], held[HELD_AT], held[HELD_END] = row, state, at, end
+        held[HELD_LO], held[HELD_HI] = lo, hi
+        held[HELD_STEADY], held[HELD_TARGET] = steady, target
         level += 1
         row, state, at, end = below, after, first[child], first[child + 1]
-        if row >= 0 and after != steady and loops[row, ROOM] & STEADY:
+        if row >= 0 and after != steady and chart.loops[row, ROOM] & STEADY:
             most = min(trie.below[child, BEGUN], np.uint64(trie.deepest - level))
             other = steady_target(chart, row, np.int64(most))
             if other >= 0:
@@ -233,14 +233,9 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
             if level == 0:
                 return EXHAUSTED if spend(chart, visited) < 0 else missing
             level -= 1
-            row, state, other, usual = (
-                stack[level, HELD_ROW],
-                stack[level, HELD_STATE],
-                stack[level, HELD_OTHER],
-                stack[level, HELD_USUAL],
-            )
-            at, end = stack[level, HELD_AT], stack[level, HELD_END]
-            lo, hi, last = stack[level, HELD_LO], stack[level, HELD_HI], -1
+            held = stack[level]
+            row, state, other, usual = held[HELD_ROW], held[HELD_STATE], held[HELD_OTHER], held[HELD_USUAL]
+            at, end, lo, hi, last = held[HELD_AT], held[HELD_END], held[HELD_LO], held[HELD_HI], -1
             continue
         child = at
         at += 1
@@ -256,14 +251,11 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
         if after == PENDING:
             if lo == hi:
                 hi = open_bundle(chart, state, bundle, lo)
-            if byte[child] <= last:
-                after = known
-            else:
+            if byte[child] > last:
                 visited += hi - lo
-                count, known, last = read_on(
-                    graph, chart, bundle, lo, hi, state, row, byte[child], 1 if common < 0 else 0
-                )
-                after = known
+                whole = 1 if common < 0 else 0
+                count, known, last = read_on(graph, chart, bundle, lo, hi, state, row, byte[child], whole)
+            after = known
         code = 0 if count > 0 else after
         if code >= DEAD and (count > 0 or after != common):
             if code < 0:
@@ -275,14 +267,9 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
                 beside = open_row(graph, chart, common)
                 code = beside if count > 0 else min(below, beside)
                 if code >= 0:
-                    (
-                        stack[level, HELD_ROW],
-                        stack[level, HELD_STATE],
-                        stack[level, HELD_OTHER],
-                        stack[level, HELD_USUAL],
-                    ) = row, state, other, usual
-                    stack[level, HELD_AT], stack[level, HELD_END] = at, end
-                    stack[level, HELD_LO], stack[level, HELD_HI] = lo, hi
+                    held = stack[level]
+                    held[HELD_ROW], held[HELD_STATE], held[HELD_OTHER], held[HELD_USUAL] = row, state, other, usual
+                    held[HELD_AT], held[HELD_END], held[HELD_LO], held[HELD_HI] = at, end, lo, hi
                     level += 1
                     row, state, other, usual = below, after, beside, common
                     at, end = first[child], first[child + 1]
