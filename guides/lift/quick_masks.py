@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from ...kernels.trie.whole_mask import (
 from ..chart.automaton import ChartAutomaton
 from ..given import MOST_LEFT
 from .mask_table import Cache, Mask
-from .tables import MIN_LOOP, VocabularyTables
+from .tables import VocabularyTables
 
 _DONE = (MADE, MET, BOTH)
 _ASK_AGAIN = 1  # no code
@@ -74,10 +75,9 @@ class QuickMasks:
 
     def _made(self, state: int, masks: Mask, call: Callable[..., int]) -> int:
         """As `begin`. call: calls the kernel for the first time"""
-        view, tables, found = self.view, self._tables, self.found
-        trie, ending, loop_slice, least = tables.branches, tables.eos_words, tables.last_slice, MIN_LOOP
+        view, found, parts = self.view, self.found, self._tables.mask_parts
         while True:
-            number = call(find_mask, trie, loop_slice, state, least, ending, found, masks)
+            number = call(find_mask, parts, state, found, masks)
             kind = view[KIND]
             if number < 0 or kind in _DONE:
                 return number
@@ -87,11 +87,8 @@ class QuickMasks:
                 if code != _ASK_AGAIN:
                     return number if code >= 0 else code
                 continue
-            wanted = tables.loop_slice((view[LOW], view[HIGH], view[OF_LEADS]))
-            if wanted is None:
-                least = NO_LOOP
-            else:
-                loop_slice = wanted
+            wanted = self._tables.parts_of((view[LOW], view[HIGH], view[OF_LEADS]))
+            parts = wanted or replace(parts, least=NO_LOOP)
 
     def _beside(self, state: int, masks: Mask) -> int:
         """Write the mask of a state that was found to have a usual one, from that one's; 0 or a code.
@@ -106,8 +103,6 @@ class QuickMasks:
             view[USUAL_IS_NEW] = 1
             return _ASK_AGAIN
         known = table.rows[row]
-        code = self._automaton.attempt_more(
-            mask_beside, tables.branches, state, view[USUAL], known, tables.eos_words, masks
-        )
+        code = self._automaton.attempt_more(mask_beside, tables.mask_parts, state, view[USUAL], known, masks)
         # What was read in a row may have been another mask by then.
         return UNREADY if table.evictions != evictions else code

@@ -17,6 +17,7 @@ from ...kernels.jit.calling import call
 from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate
 from ...kernels.trie.loop_slice import LoopSlice
 from ...kernels.trie.preorder import find_parents, find_reach
+from ...kernels.trie.whole_mask import MaskParts
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..given import vocabulary_of
 from ..graph.utf8 import TEXT_BYTES
@@ -54,11 +55,11 @@ class VocabularyTables:
         self.lock = new_lock()
         self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
         # How often a loop was walked, until it is divided
-        self._slices: OrderedDict[Loop, LoopSlice | int] = OrderedDict()
+        self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()
         # What the first masks want is made here, where it does not hold up a text.
         self._slicing = Slicing(self.trie, self.branches, self.branch_numbers, self.parents, self.reach, self.words)
-        # The slice that was wanted last, or one of no loop: most texts need but one
-        self.last_slice = self._slicing.none()
+        # With the slice that was wanted last, or one of no loop: most texts need but one
+        self.mask_parts = self._parts(self._slicing.none())
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
@@ -71,7 +72,12 @@ class VocabularyTables:
             return tables
 
     def loop_slice(self, loop: Loop, at_once: bool = False) -> LoopSlice | None:
-        """How tokens divide at a loop.
+        """How tokens divide at a loop; None as `parts_of` has it."""
+        parts = self.parts_of(loop, at_once)
+        return None if parts is None else parts.loop_slice
+
+    def parts_of(self, loop: Loop, at_once: bool = False) -> MaskParts | None:
+        """What masks are made of, with the slice of a loop: `mask_parts` from then on.
 
         None for a small loop, and at the first calls unless wanted `at_once`: dividing takes as long as some walks, and
         those of loops that only have some ASCII characters are short.
@@ -82,14 +88,17 @@ class VocabularyTables:
             known = self._slices.pop(loop, 0)
             if isinstance(known, int):
                 soon = not at_once and known < (WALKS_OF_WIDE if loop[2] else WALKS_OF_NARROW)
-                known = known + 1 if soon else self._slicing.divided(loop)
+                known = known + 1 if soon else self._parts(self._slicing.divided(loop))
             self._slices[loop] = known
             if len(self._slices) > MAX_SLICES:
                 self._slices.popitem(last=False)
-            if not isinstance(known, LoopSlice):
+            if not isinstance(known, MaskParts):
                 return None
-            self.last_slice = known
+            self.mask_parts = known
             return known
+
+    def _parts(self, loop_slice: LoopSlice) -> MaskParts:
+        return MaskParts(self.branches, self.eos_words, loop_slice, MIN_LOOP)
 
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
         """A packed mask of the tokens below a node, all or the chosen ones of them in the order of `trie.ids`."""

@@ -17,6 +17,7 @@ from ..chart.interning import HI, LO, WORDS
 from ..chart.layout import ACCEPTING, KEPT, SIGNATURE, STATES, Chart, Graph
 from ..chart.return_sets import signature
 from ..jit.aliases import Bits, Int, Truth, Words
+from ..jit.arrays import Arrays, Vector
 from ..jit.wide import inner_njit, njit, shared_njit
 from .branches import Branches
 from .loop_slice import UNSLICEABLE, LoopSlice, walk_slice, walk_span
@@ -33,6 +34,19 @@ IS_NEW, OF_USUAL, USUAL_IS_NEW, WALKED, FOUND = 5, 6, 7, 8, 9
 HAS_MASK = 2
 # No loop has so many ASCII characters.
 NO_LOOP = 129
+
+
+class MaskParts(Arrays):
+    """What of a vocabulary the masks of states are made of.
+
+    trie: its tokens; ending: uint32 [words], those that end a text
+    loop_slice: any of it; least: loops of fewer ASCII characters are walked as any other state
+    """
+
+    trie: Branches
+    ending: Vector[np.uint32]
+    loop_slice: LoopSlice
+    least: int
 
 
 @inner_njit
@@ -60,63 +74,49 @@ def has_slice(loop_slice: LoopSlice, found: Bits) -> Truth:
 
 
 @inner_njit
-def find_kind(graph: Graph, chart: Chart, loop_slice: LoopSlice, state: Int, least: Int, found: Bits) -> Int:
+def find_kind(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: Bits) -> Int:
     """What shortcut there is to the mask of a state, as found[KIND] of `find_mask` says; MADE if it can be made."""
     kind = find_shortcut(graph, chart, state, found)
     if kind < 0 or kind == BESIDE:
         return kind
-    if kind == NONE or are_few(found[LOW], found[HIGH], least):
+    if kind == NONE or are_few(found[LOW], found[HIGH], parts.least):
         found[WALKED] = NONE
         return MADE
     found[WALKED] = kind
-    return MADE if has_slice(loop_slice, found) else kind
+    return MADE if has_slice(parts.loop_slice, found) else kind
 
 
 @shared_njit
-def write_mask(
-    graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, kind: Int, state: Int, ending: Words, out: Words
-) -> Int:
+def write_mask(graph: Graph, chart: Chart, parts: MaskParts, kind: Int, state: Int, out: Words) -> Int:
     """Write the mask of a state to `out`; 0 or a code.
 
     kind: LOOP or SPANNED, of the slice's characters, or NONE; a loop that turns out not to be uniform is walked as any
     other state
     """
-    code = UNSLICEABLE
+    trie, code = parts.trie, UNSLICEABLE
     out[:] = 0
     if kind == LOOP:
-        code = walk_slice(graph, chart, trie, loop_slice, state, out)
+        code = walk_slice(graph, chart, trie, parts.loop_slice, state, out)
     elif kind == SPANNED:
-        code = walk_span(graph, chart, trie, loop_slice, state, out)
+        code = walk_span(graph, chart, trie, parts.loop_slice, state, out)
     if code > 0:
         if kind != NONE:
             out[:] = 0
         code = walk(graph, chart, trie, state, 0, out)
     if code >= 0:
-        end(chart, state, ending, out)
+        end(chart, state, parts.ending, out)
     return code
 
 
 @njit
-def find_mask(
-    graph: Graph,
-    chart: Chart,
-    trie: Branches,
-    loop_slice: LoopSlice,
-    state: Int,
-    least: Int,
-    ending: Words,
-    found: Bits,
-    out: Words,
-) -> Int:
+def find_mask(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: Bits, out: Words) -> Int:
     """The signature of a state, or a code; UNREADY for what is none. What is known of its mask, in found[KIND].
 
     MADE: it is in out[0]; BOTH: and that of the usual state in out[1]; MET: look it up by the signature; BESIDE: look
     that of the usual state up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and
     found[OF_LEADS]
-    loop_slice: any; least: loops of fewer ASCII characters are walked as any other state
-    ending: uint32 [words], the tokens that end a text; out: uint32 [2, words]
     found: uint64 [FOUND], in which IS_NEW and USUAL_IS_NEW are 0, unless the mask is known not to be there, as of
-    states that this kernel named
+    states that this kernel named; out: uint32 [2, words]
     """
     states = chart.states
     is_given = found[IS_NEW] == 0
@@ -133,10 +133,10 @@ def find_mask(
     if found[IS_NEW] == 0:
         found[KIND] = MET
         return number
-    kind = find_kind(graph, chart, loop_slice, state, least, found)
+    kind = find_kind(graph, chart, parts, state, found)
     code = min(kind, 0)
     if kind == MADE:
-        code = write_mask(graph, chart, trie, loop_slice, np.int64(found[WALKED]), state, ending, out[0])
+        code = write_mask(graph, chart, parts, np.int64(found[WALKED]), state, out[0])
     elif kind == BESIDE:
         usual, used = np.int64(found[USUAL]), chart.sizes[WORDS]
         code = signature(graph, chart, usual)
@@ -144,7 +144,7 @@ def find_mask(
         if chart.sizes[WORDS] > used:
             found[USUAL_IS_NEW] = 1
         if code >= 0 and found[USUAL_IS_NEW]:
-            kind = make_both(graph, chart, trie, loop_slice, state, usual, least, ending, found, out)
+            kind = make_both(graph, chart, parts, state, usual, found, out)
             code = kind
     if code < 0:
         return code
@@ -153,47 +153,33 @@ def find_mask(
 
 
 @inner_njit
-def make_both(
-    graph: Graph,
-    chart: Chart,
-    trie: Branches,
-    loop_slice: LoopSlice,
-    state: Int,
-    usual: Int,
-    least: Int,
-    ending: Words,
-    found: Bits,
-    out: Words,
-) -> Int:
+def make_both(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual: Int, found: Bits, out: Words) -> Int:
     """Write the masks of a state and of its usual one to `out`: BOTH; or the kind of the slice wanted, or a code."""
     if found[USUAL_IS_NEW] != HAS_MASK:
-        kind = find_kind(graph, chart, loop_slice, usual, least, found)
+        kind = find_kind(graph, chart, parts, usual, found)
         if kind != MADE:
             return kind
-        code = write_mask(graph, chart, trie, loop_slice, np.int64(found[WALKED]), usual, ending, out[1])
+        code = write_mask(graph, chart, parts, np.int64(found[WALKED]), usual, out[1])
         if code < 0:
             return code
         found[USUAL_IS_NEW] = HAS_MASK
-    code = write_beside(graph, chart, trie, state, usual, out[1], ending, out[0])
+    code = write_beside(graph, chart, parts, state, usual, out[1], out[0])
     return code if code < 0 else BOTH
 
 
 @inner_njit
-def write_beside(
-    graph: Graph, chart: Chart, trie: Branches, state: Int, usual: Int, known: Words, ending: Words, out: Words
-) -> Int:
+def write_beside(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words) -> Int:
     """Write the mask of a state to `out`, from the mask `known` of the state `usual`; 0 or a code."""
+    ending = parts.ending
     for word in range(len(out)):
         out[word] = known[word] & ~ending[word]
-    code = walk_beside(graph, chart, trie, state, usual, out)
+    code = walk_beside(graph, chart, parts.trie, state, usual, out)
     if code >= 0:
         end(chart, state, ending, out)
     return code
 
 
 @njit
-def mask_beside(
-    graph: Graph, chart: Chart, trie: Branches, state: Int, usual: Int, known: Words, ending: Words, out: Words
-) -> Int:
+def mask_beside(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words) -> Int:
     """Write the mask of a state to out[0], from the mask `known` of the state `usual`; 0 or a code."""
-    return write_beside(graph, chart, trie, state, usual, known, ending, out[0])
+    return write_beside(graph, chart, parts, state, usual, known, out[0])

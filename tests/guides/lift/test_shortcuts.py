@@ -11,7 +11,7 @@ from trellm.guides.graph.spans import span_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.tables import VocabularyTables
 from trellm.guides.protocol import DEAD, tokens_of
-from trellm.kernels.trie.loop_slice import LoopSlice
+from trellm.kernels.trie.whole_mask import MaskParts
 
 from ..naive_masks import naive_mask
 
@@ -98,7 +98,7 @@ def test_a_set_without_one_character_has_a_slice() -> None:
         guide.mask(guide.read(guide.start, text))
     loop = span_of(negate(((ord('"'), ord('"')), (0x2028, 0x2028))))
     assert loop[2].bit_count() == 0xF4 - 0xC2
-    assert isinstance(VocabularyTables.of(fresh)._slices.get(loop), LoopSlice)
+    assert isinstance(VocabularyTables.of(fresh)._slices.get(loop), MaskParts)
 
 
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
