@@ -117,6 +117,22 @@ class Quoting(Guide, Protocol):
         ...
 
 
+@runtime_checkable
+class Foreseeing(Guide, Protocol):
+    """A guide that says at once what comes of a state, of which others are asked byte by byte and token by token."""
+
+    def certain_bytes(self, state: int, most: int) -> bytes:
+        """The bytes to which there is no alternative, up to `most`, whether or not tokens spell them."""
+        ...
+
+    def after_each_token(self, state: int) -> NDArray[np.int32] | None:
+        """The state after each token, int32 [V], DEAD where it is not allowed or ends the text.
+
+        None where only asking about one token after the other would tell.
+        """
+        ...
+
+
 def mask_within(guide: Guide, state: int, left: int) -> Mask:
     """The allowed tokens after which the text can still be completed in `left - 1` tokens, and EOS iff accepting.
 

@@ -18,11 +18,9 @@ from ...errors import LimitError
 from ...guides import AlignedGuide
 from ...guides.goals import GoalGuide
 from ...guides.healing.crossing import Crossings
-from ...guides.lift.lifted_guide import LiftedGuide
-from ...guides.lift.tables import VocabularyTables
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
-from ...guides.protocol import DEAD, ByteGuide, Guide, Mask, Quoting, RowGuide, mask_within
+from ...guides.protocol import DEAD, ByteGuide, Foreseeing, Guide, Mask, Quoting, RowGuide, mask_within
 from ...kernels.logits.mask import allowed_ids
 from .arrays import as_list
 
@@ -165,6 +163,7 @@ class GuideCache:
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
         self._quoting = guide if conforms(guide, Quoting) else None
+        self._foreseeing = guide if conforms(guide, Foreseeing) else None
         self._quick_fits: Callable[[int, int], bool] | None = getattr(guide, "fits", None)
         self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
         self._within = guide.mask_within if conforms(guide, RowGuide) else partial(mask_within, guide)
@@ -233,23 +232,12 @@ class GuideCache:
         if found is None:
             if len(self._certain) >= _CERTAIN_STATES:
                 self._certain.clear()
-            found = self._certain[state] = self._follow_bytes(state)
+            found = b""
+            if self._foreseeing is not None:
+                with suppress(LimitError):  # the text itself asks again, should it come to that
+                    found = self._foreseeing.certain_bytes(state, _CERTAIN_BYTES)
+            self._certain[state] = found
         return found
-
-    def _follow_bytes(self, state: int) -> bytes:
-        guide, found = self.guide, bytearray()
-        ask: Callable[[int], NDArray[np.int32]] | None = getattr(guide, "after_bytes", None)
-        with suppress(LimitError):  # the text itself asks again, should it come to that
-            if isinstance(guide, LiftedGuide) and type(guide).after_bytes is LiftedGuide.after_bytes:
-                return guide.certain_bytes(state, _CERTAIN_BYTES)
-            while ask is not None and len(found) < _CERTAIN_BYTES:
-                after = ask(state)
-                ways: list[int] = np.flatnonzero(after != DEAD).tolist()
-                if len(ways) != 1:
-                    break
-                found.append(ways[0])
-                state = after.item(ways[0])
-        return bytes(found)
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
@@ -273,14 +261,7 @@ class GuideCache:
 
         Raises LimitError.
         """
-        guide = self.guide
-        if not isinstance(guide, LiftedGuide) or type(guide).after_tokens is not LiftedGuide.after_tokens:
-            return None
-        tables = VocabularyTables.of(guide.vocabulary)
-        after = np.full(guide.vocabulary.size, DEAD, np.int32)
-        after[tables.trie.ids[tables.below(0)]] = guide.after_tokens(state)
-        after[list(self._eos)] = DEAD
-        return after
+        return None if self._foreseeing is None else self._foreseeing.after_each_token(state)
 
     def progress(self, state: int) -> int:
         """How far the text is with the goals; 0 if there are none."""

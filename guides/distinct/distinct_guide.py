@@ -105,6 +105,22 @@ class DistinctGuide(RefusingGuide):
                 after[byte] = self._number(state, data, self._follow(place, data, after.item(byte)))
             return after
 
+    def certain_bytes(self, state: int, most: int) -> bytes:
+        """As `guides.protocol.Foreseeing` says."""
+        found = bytearray()
+        while len(found) < most:
+            after = self.after_bytes(state)
+            ways: list[int] = np.flatnonzero(after != DEAD).tolist()
+            if len(ways) != 1:
+                break
+            found.append(ways[0])
+            state = after.item(ways[0])
+        return bytes(found)
+
+    def after_each_token(self, state: int) -> NDArray[np.int32] | None:
+        """None: each token is read by itself, and many lead to states of their own."""
+        return None
+
     def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
         """The state after what each token below a node of the vocabulary's trie has beyond it; DEAD if not allowed."""
         with self._lock, self._meter:

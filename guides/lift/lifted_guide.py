@@ -177,6 +177,13 @@ class LiftedGuide(TableGuide):
             self._automaton.keep(after)
             return after
 
+    def after_each_token(self, state: int) -> NDArray[np.int32] | None:
+        """The state after each token, int32 [V], DEAD where it is not allowed or ends the text."""
+        after = np.full(self._size, DEAD, np.int32)
+        after[self._tables.trie.ids[self._tables.below(0)]] = self.after_tokens(state)
+        after[list(self._eos)] = DEAD
+        return after
+
     def after_bytes(self, state: int) -> NDArray[np.int32]:
         """The state after each byte: int32 [256], DEAD where there is none, whether or not tokens spell it."""
         with self._lock, self._meter:

@@ -83,7 +83,7 @@ def test_what_is_certain(tokenizer: Any, model: Any) -> None:
 
 def test_limits_are_the_text_s_own(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = GuideCache(RegexGuide("the on", model.vocabulary), 0)
-    monkeypatch.setattr(RegexGuide, "after_bytes", lambda self, state: (_ for _ in ()).throw(LimitError("much")))
+    monkeypatch.setattr(RegexGuide, "certain_bytes", lambda self, *asked: (_ for _ in ()).throw(LimitError("much")))
     assert cache.certain(cache.guide.start) == b""
 
 

@@ -438,6 +438,16 @@ def test_steps_by_bytes_and_by_tokens_agree() -> None:
         assert np.all(needed < 1000)
 
 
+def test_what_is_certain_is_told_by_what_was_written() -> None:
+    items = {"type": "string", "pattern": "^[ab]c*d$"}
+    guide = guide_of({"type": "array", "uniqueItems": True, "items": items}, whitespace="compact")
+    for text, certain in ((b'["ad', b'"'), (b'["ad","a', b"c"), (b'["acd","ac', b"c"), (b'["acd","bc', b"")):
+        state = guide.read(guide.start, text)
+        assert guide.certain_bytes(state, 64) == certain
+        assert guide.certain_bytes(state, 0) == b""
+        assert guide.after_each_token(state) is None
+
+
 def test_one_item_differs_from_no_other() -> None:
     one = {"type": "array", "maxItems": 1, "uniqueItems": True, "contains": {"type": "integer"}}
     guide = JSONGuide({"prefixItems": [one]}, BYTES)
