@@ -24,7 +24,7 @@ from .blocks.storage import BlockStorage
 from .eos import eos_ids
 from .fused.reader import fused_reader
 from .generation_config import begin_of, forces_end, suppressed_of
-from .head import Head, find_head, states_of
+from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .no_memory import NoMemory
 from .protocol import Memory
@@ -36,7 +36,7 @@ _TEXT = [0, 1, 2, 3, 1, 0, 3]
 _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
 
 
-class DecoderModel(Sendable):
+class DecoderModel(HeadedModel, Sendable):
     """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both.
 
     cache: False computes every step from the whole text, which works for any decoder.
@@ -220,18 +220,6 @@ class DecoderModel(Sendable):
         """Hidden states, as those of `forward`, [sum(ends), size] of the last tokens of each chunk, so many."""
         assert isinstance(self._reader, PackedReader)
         return self._reader.read_ends(chunks, ends, memory)
-
-    def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
-        """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
-        chosen = states_of(hidden, rows)
-        if self._head is not None:
-            return self._head(chosen, ids)
-        return chosen.float() if ids is None else chosen.index_select(1, ids).float()
-
-    def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
-        """As `ListingModel` says."""
-        is_own = type(self).logits is not DecoderModel.logits  # of a class that says others than the head does
-        return None if self._head is None or is_own else self._head.listed(hidden, rows, several)
 
     @property
     def parts(self) -> tuple[PackedReader, Head] | None:

@@ -17,14 +17,14 @@ from ..sending.origin import Sendable
 from .blocks.key_values import Pass, by_cut, in_passes
 from .eos import eos_ids
 from .generation_config import forces_end, suppressed_of
-from .head import find_head, states_of
+from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers
 from .protocol import Memory
 from .source_values import Shown, Source, SourceStorage
 from .wrapped import entry_device
 
 
-class EncoderDecoderModel(Sendable):
+class EncoderDecoderModel(HeadedModel, Sendable):
     """A model that `AutoModelForSeq2SeqLM` loads: T5, BART, Marian and those built like them.
 
     Its texts begin with `start_ids`, the tokens that the decoder starts from; their tables have the encoded prompt as
@@ -54,16 +54,16 @@ class EncoderDecoderModel(Sendable):
         self._layers: int = getattr(config, "num_decoder_layers", None) or config.decoder_layers
         self.block_bytes = 0
         self._source_bytes = 0
-        self._probe()
-        self.sparse_head_limit = self._head.sparse_head_limit if self.device.type == "cpu" else 0
+        self._head = head = self._probe()
+        self.sparse_head_limit = head.sparse_head_limit if self.device.type == "cpu" else 0
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
         self.suppressed = suppressed_of(model, self._width)
         self.forces_end = forces_end(model, tokenizer)
         self.text_prefix = _text_prefix(tokenizer, self.vocabulary)
 
     @torch.inference_mode()
-    def _probe(self) -> None:
-        """Run a few tokens, to learn the width of the logits and how the head follows from the hidden states.
+    def _probe(self) -> Head:
+        """Run a few tokens, to learn the width of the logits, and the head by which they follow from hidden states.
 
         With the cache, also read the same tokens one by one, and compare.
         """
@@ -89,7 +89,7 @@ class EncoderDecoderModel(Sendable):
                 f"{type(self.model).__name__} is not an encoder-decoder model that can be run: its logits do not "
                 "follow from its decoder, head and cache as those of T5, BART and Marian do"
             )
-        self._head = head
+        return head
 
     def __repr__(self) -> str:
         context = "" if self.context is None else f", context {self.context:,}"
@@ -149,16 +149,6 @@ class EncoderDecoderModel(Sendable):
             use_cache=True,
         )
         return now.lasts(states.last_hidden_state)
-
-    def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
-        """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
-        chosen = states_of(hidden, rows)
-        return self._head(chosen, ids)
-
-    def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
-        """As `ListingModel` says."""
-        is_own = type(self).logits is not EncoderDecoderModel.logits  # of a class that says others than the head does
-        return None if is_own else self._head.listed(hidden, rows, several)
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:

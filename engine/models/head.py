@@ -74,6 +74,24 @@ class Head:
         return self._finish(torch.as_tensor(products_of_some(states, weight.detach().numpy(), beside, ids))).float()
 
 
+class HeadedModel:
+    """A model whose logits are what its head makes of hidden states; with no head, `forward` gives logits instead."""
+
+    _head: Head | None
+
+    def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
+        """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
+        chosen = states_of(hidden, rows)
+        if self._head is not None:
+            return self._head(chosen, ids)
+        return chosen.float() if ids is None else chosen.index_select(1, ids).float()
+
+    def logits_listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor | None:
+        """As `ListingModel` says."""
+        is_own = type(self).logits is not HeadedModel.logits  # of a class that says others than the head does
+        return None if self._head is None or is_own else self._head.listed(hidden, rows, several)
+
+
 def states_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
     """Some rows of hidden states; these themselves where all are asked for in order."""
     return hidden if len(rows) == len(hidden) and list(rows) == list(range(len(rows))) else hidden[list(rows)]
