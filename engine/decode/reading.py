@@ -75,22 +75,22 @@ class Reading(Generic[T]):
 
     def pick_listed(self, pick: Pick, listed: Sequence[tuple[int, Tensor]], draws: Sequence[float]) -> list[int]:
         """What is picked for texts, given by number, each with a few tokens to choose from: the places among these."""
-        found = self.listed([number for number, _ in listed], [ids for _, ids in listed])
+        found = self._listed(listed)
         if found is not None:
             return pick(*found, draws)
         both = zip(listed, draws, strict=True)
         return [pick(self.some_logits(number, ids), None, [draw])[0] for (number, ids), draw in both]
 
-    def listed(self, numbers: Sequence[int], several: Sequence[Tensor]) -> tuple[Tensor, Tensor | None] | None:
-        """Logits of some tokens of each of some texts, float32 [texts, most], and masks of how many each has.
+    def _listed(self, listed: Sequence[tuple[int, Tensor]]) -> tuple[Tensor, Tensor | None] | None:
+        """The logits of these tokens, float32 [texts, most], and masks of how many each text has.
 
         None where the model computes them text by text.
         """
         if not hasattr(self._model, "logits_listed"):  # `isinstance` would look at all that a model has, in each step
             return None
-        model, places = cast("ListingModel", self._model), [self._places[number] for number in numbers]
-        found = model.logits_listed(self._hidden, places, several)
-        return None if found is None else (found, first_columns([len(each) for each in several], found))
+        model, places = cast("ListingModel", self._model), [self._places[number] for number, _ in listed]
+        found = model.logits_listed(self._hidden, places, [ids for _, ids in listed])
+        return None if found is None else (found, first_columns([len(ids) for _, ids in listed], found))
 
     def _computed(self, places: Sequence[int], ids: Tensor | None) -> Tensor:
         def place(entry: int) -> str:

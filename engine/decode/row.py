@@ -302,5 +302,4 @@ class Row(Reader):
     @property
     def guide_cache(self) -> GuideCache | None:
         """What holds now; None if anything may follow."""
-        start = self.request.start
-        return None if start.is_free and self.state >= start.tail else start.guide_cache
+        return self.request.guide_cache(self.state)
