@@ -20,8 +20,9 @@ from ..search import Beam, Sample, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, NOTHING, Bias, Suppressed
-from .guide_cache import FREE, GuideCache, KnownState
+from .guide_cache import GuideCache
 from .healing import Start
+from .known_states import FREE, KnownState
 from .repetition import Controls, full_mask
 from .scoring import Ranked
 

@@ -14,7 +14,8 @@ from ..diagnostics.trace import traces
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
 from ..search import UNUSABLE, Beam, Greedy, Search, Target
-from .guide_cache import FAR, FREE, Allowed, GuideCache, KnownState, KnownStates, Transition
+from .guide_cache import GuideCache
+from .known_states import FAR, FREE, Allowed, KnownState, KnownStates, Transition
 from .randomness import uniform
 from .reading import Reading, alike, stack_masks
 from .row import Certain, Request, Row

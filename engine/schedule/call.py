@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..decode.beam_group import Group
-from ..decode.preparing import Preparation
 from ..decode.row import Request, Row
 from ..drawing.populations import Population
+from .preparing import Preparation
 
 Work = Row | Group | Population
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from ..decode.beam_group import Group
 from ..decode.beam_search import BeamSearch
 from ..decode.beam_search import place_of as place_of_group
-from ..decode.preparing import Preparation
 from ..decode.reading import Reading
 from ..decode.row import Certain, Reader, Request, Row
 from ..decode.row_search import RowSearch, place_of
@@ -31,6 +30,7 @@ from ..memory.weights import Weights
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam, Target
 from .call import Call, Entry, Outcome, Work
+from .preparing import Preparation
 from .scheduler import SHORT, Pace, Plan, Scheduler, by_arrival
 from .waiting import Waiting
 

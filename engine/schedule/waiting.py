@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..decode.preparing import Preparation
 from ..decode.row import Row
 from ..decode.row_search import RowSearch
 from .call import Call, Entry
+from .preparing import Preparation
 
 PATIENCE = 0.005
 """Seconds after which a step with nothing to read ends, so that others may join."""

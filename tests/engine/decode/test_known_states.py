@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Generator, Greedy, Sample, generate
-from trellm.engine.decode import guide_cache
-from trellm.engine.decode.guide_cache import FREE, Allowed, KnownStates, Transition
+from trellm.engine.decode import known_states
+from trellm.engine.decode.known_states import FREE, Allowed, KnownStates, Transition
 from trellm.engine.decode.row import Row
 from trellm.engine.decode.row_search import RowSearch
 
@@ -118,7 +118,7 @@ def test_what_takes_too_much_room_is_forgotten(
 ) -> None:
     guide = table_guide(VOCABULARY, [{0: 1, 1: 1, 2: 0}, {2: 2, 0: 0}, {3: 0, 4: 0}], {0})
     expected = said(Generator(letters_model(), guide), True, max_tokens=30)
-    monkeypatch.setattr(guide_cache, "_MOST_BYTES", 1500)
+    monkeypatch.setattr(known_states, "_MOST_BYTES", 1500)
     followed.clear()
     generator = Generator(letters_model(), guide)
     assert said(generator, False, max_tokens=30) == expected

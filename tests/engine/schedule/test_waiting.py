@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from trellm import Cancelled, Engine, LimitError, generate
 from trellm.engine.decode import row_search
-from trellm.engine.decode.preparing import Preparation
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.options import Options
 from trellm.engine.schedule.call import Call
 from trellm.engine.schedule.loop import Loop
+from trellm.engine.schedule.preparing import Preparation
 from trellm.engine.schedule.scheduler import Pace
 from trellm.guides.lift.lifted_guide import LiftedGuide
 

@@ -6,8 +6,8 @@ import threading
 
 from ...errors import Cancelled
 from ...guides.limits import Cancellation
-from .row import Row
-from .row_search import Ending, RowSearch
+from ..decode.row import Row
+from ..decode.row_search import Ending, RowSearch
 
 
 class Preparation:
