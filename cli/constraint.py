@@ -11,13 +11,13 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import click
 
 from .files.reading import read_file
-from .flags import Number, Text
+from .flags import Number, Text, with_options
 from .tags import Tag, guide_of, read_tags
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ FORMATS: dict[str, Any] = {
     "datetime": datetime.datetime,
     "uuid": uuid.UUID,
 }
-_FLAGS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
+_LETTERS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
 
 
 @dataclass(frozen=True)
@@ -180,157 +180,6 @@ def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limi
     return Limits(**chosen)
 
 
-def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Callable[P, R]:
-    """Give a subcommand the options; it gets a Constraint as its first argument."""
-
-    @click.option(
-        "--regex", "-r", metavar="PATTERN", type=Text(), help="The text matches this regular expression as a whole."
-    )
-    @click.option(
-        "--choice",
-        "-c",
-        metavar="TEXT",
-        type=Text(),
-        multiple=True,
-        help="The text is one of these; repeat the option.",
-    )
-    @click.option("--format", type=click.Choice(list(FORMATS)), help="The text is a value of this type.")
-    @click.option(
-        "--flags",
-        metavar="LETTERS",
-        default="",
-        callback=_flags,
-        help="Flags of --regex: i (ignore case), s (dot takes newlines), m (^ and $ at lines), x (verbose), a (ASCII).",
-    )
-    @click.option(
-        "--dialect",
-        type=click.Choice(["python", "ecma"]),
-        default="python",
-        show_default=True,
-        help="Whose syntax --regex has: Python's re, or JavaScript's with its u flag, as in JSON Schema.",
-    )
-    @click.option("--grammar", metavar="FILE", callback=read_file, help="The text follows the grammar in this file.")
-    @click.option(
-        "--syntax",
-        type=click.Choice(["lark", "gbnf"]),
-        help="The language that --grammar is written in: Lark's or llama.cpp's GBNF. [default: lark]",
-    )
-    @click.option(
-        "--start",
-        metavar="RULE",
-        type=Text(),
-        help="The rule of --grammar for the whole text. [default: start or root]",
-    )
-    @structure_options
-    @click.option("--order", type=click.Choice(["schema", "any"]), help="The order of an object's members.")
-    @click.option(
-        "--whitespace",
-        type=click.Choice(["flexible", "compact", "pretty", "any"]),
-        help="The white space in JSON.",
-    )
-    @click.option(
-        "--escapes",
-        type=click.Choice(["canonical", "any"]),
-        help="How JSON strings are written: with escapes where there must be, or any.",
-    )
-    @click.option(
-        "--spelling",
-        type=click.Choice(["plain", "any"]),
-        help="How numbers in JSON are written: as people write them, or any way that JSON allows.",
-    )
-    @click.option(
-        "--resources",
-        metavar="[URI=]FILE",
-        multiple=True,
-        callback=_read_resources,
-        help="A schema that --schema refers to, under this URI or its own $id; repeat the option.",
-    )
-    @click.option(
-        "--context",
-        "contexts",
-        metavar="NAME=FILE",
-        multiple=True,
-        callback=_read_contexts,
-        help="What x-quote in --schema or quote(NAME) in --grammar quotes from; repeat the option.",
-    )
-    @click.option(
-        "--unenforced",
-        type=click.Choice(["refuse", "allow"]),
-        help="What becomes of keywords of --schema that cannot be enforced: allowed ones are checked at the end.",
-    )
-    @click.option(
-        "--extract",
-        "documents",
-        metavar="FILE",
-        multiple=True,
-        callback=_read_files,
-        help="The text is a piece of this file, letter for letter; repeat the option.",
-    )
-    @click.option(
-        "--boundary",
-        type=click.Choice(["word", "character", "sentence", "line"]),
-        help="What such a piece consists of. [default: word]",
-    )
-    @click.option("--none-text", metavar="TEXT", type=Text(), help="A refusal that --extract allows besides.")
-    @click.option(
-        "--tag",
-        "tags",
-        nargs=3,
-        metavar="BEGIN FILE END",
-        multiple=True,
-        callback=read_tags,
-        help="Free text, in which what is between these markers is as the file says: a schema in .json, a grammar in "
-        '.lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeat the option.',
-    )
-    @click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK)
-    @click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY)
-    @click.option("--max-seconds", metavar="SECONDS", type=Number(0, above=True), help=_MAX_SECONDS)
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **options: P.kwargs) -> R:
-        given: Any = options
-        names = ("regex", "choice", "format", "flags", "dialect", "grammar", "syntax", "start")
-        names += (
-            "structure",
-            "order",
-            "whitespace",
-            "escapes",
-            "spelling",
-            "resources",
-            "contexts",
-            "unenforced",
-            "documents",
-            "boundary",
-            "none_text",
-            "tags",
-        )
-        limits = _limits(given.pop("max_work"), given.pop("max_memory"), given.pop("max_seconds"))
-        constraint = Constraint(*(given.pop(name) for name in names), limits=limits)
-        return function(constraint, *args, **options)
-
-    return wrapped
-
-
-def structure_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Give a subcommand the options that say what JSON text should be; it gets one value, `structure`."""
-
-    @click.option(
-        "--schema", metavar="FILE", callback=read_file, help="JSON that satisfies the JSON Schema in this file."
-    )
-    @click.option(
-        "--pydantic", metavar="MODULE:CLASS", callback=_python_type, help="JSON of this pydantic model or type."
-    )
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **options: P.kwargs) -> R:
-        given: Any = options
-        schema, python_type = given.pop("schema"), given.pop("pydantic")
-        if schema is not None and python_type is not None:
-            raise click.UsageError("--schema and --pydantic exclude each other: a text has one constraint")
-        given["structure"] = python_type if schema is None else schema
-        return function(*args, **options)
-
-    return wrapped
-
-
 def _python_type(context: click.Context, parameter: click.Parameter, name: str | None) -> Any:
     if name is None:
         return None
@@ -348,10 +197,10 @@ def _python_type(context: click.Context, parameter: click.Parameter, name: str |
 
 
 def _flags(context: click.Context, parameter: click.Parameter, letters: str) -> int:
-    unknown = sorted(set(letters) - set(_FLAGS))
+    unknown = sorted(set(letters) - set(_LETTERS))
     if unknown:
         raise click.BadParameter(f"there is no flag {unknown[0]!r}; the flags are i, s, m, x and a")
-    return int(functools.reduce(lambda left, right: left | right, (_FLAGS[letter] for letter in letters), 0))
+    return int(functools.reduce(lambda left, right: left | right, (_LETTERS[letter] for letter in letters), 0))
 
 
 def _read_resources(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
@@ -382,3 +231,138 @@ def _read_contexts(context: click.Context, parameter: click.Parameter, given: tu
 
 def _read_files(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(read_file(context, parameter, path) or "" for path in paths)
+
+
+_OPTIONS = (
+    click.option(
+        "--regex",
+        "-r",
+        "pattern",
+        metavar="PATTERN",
+        type=Text(),
+        help="The text matches this regular expression as a whole.",
+    ),
+    click.option(
+        "--choice",
+        "-c",
+        "choices",
+        metavar="TEXT",
+        type=Text(),
+        multiple=True,
+        help="The text is one of these; repeat the option.",
+    ),
+    click.option("--format", "kind", type=click.Choice(list(FORMATS)), help="The text is a value of this type."),
+    click.option(
+        "--flags",
+        metavar="LETTERS",
+        default="",
+        callback=_flags,
+        help="Flags of --regex: i (ignore case), s (dot takes newlines), m (^ and $ at lines), x (verbose), a (ASCII).",
+    ),
+    click.option(
+        "--dialect",
+        type=click.Choice(["python", "ecma"]),
+        default="python",
+        show_default=True,
+        help="Whose syntax --regex has: Python's re, or JavaScript's with its u flag, as in JSON Schema.",
+    ),
+    click.option("--grammar", metavar="FILE", callback=read_file, help="The text follows the grammar in this file."),
+    click.option(
+        "--syntax",
+        type=click.Choice(["lark", "gbnf"]),
+        help="The language that --grammar is written in: Lark's or llama.cpp's GBNF. [default: lark]",
+    ),
+    click.option(
+        "--start",
+        metavar="RULE",
+        type=Text(),
+        help="The rule of --grammar for the whole text. [default: start or root]",
+    ),
+    click.option(
+        "--schema", metavar="FILE", callback=read_file, help="JSON that satisfies the JSON Schema in this file."
+    ),
+    click.option(
+        "--pydantic", metavar="MODULE:CLASS", callback=_python_type, help="JSON of this pydantic model or type."
+    ),
+    click.option("--order", type=click.Choice(["schema", "any"]), help="The order of an object's members."),
+    click.option(
+        "--whitespace",
+        type=click.Choice(["flexible", "compact", "pretty", "any"]),
+        help="The white space in JSON.",
+    ),
+    click.option(
+        "--escapes",
+        type=click.Choice(["canonical", "any"]),
+        help="How JSON strings are written: with escapes where there must be, or any.",
+    ),
+    click.option(
+        "--spelling",
+        type=click.Choice(["plain", "any"]),
+        help="How numbers in JSON are written: as people write them, or any way that JSON allows.",
+    ),
+    click.option(
+        "--resources",
+        metavar="[URI=]FILE",
+        multiple=True,
+        callback=_read_resources,
+        help="A schema that --schema refers to, under this URI or its own $id; repeat the option.",
+    ),
+    click.option(
+        "--context",
+        "contexts",
+        metavar="NAME=FILE",
+        multiple=True,
+        callback=_read_contexts,
+        help="What x-quote in --schema or quote(NAME) in --grammar quotes from; repeat the option.",
+    ),
+    click.option(
+        "--unenforced",
+        type=click.Choice(["refuse", "allow"]),
+        help="What becomes of keywords of --schema that cannot be enforced: allowed ones are checked at the end.",
+    ),
+    click.option(
+        "--extract",
+        "documents",
+        metavar="FILE",
+        multiple=True,
+        callback=_read_files,
+        help="The text is a piece of this file, letter for letter; repeat the option.",
+    ),
+    click.option(
+        "--boundary",
+        type=click.Choice(["word", "character", "sentence", "line"]),
+        help="What such a piece consists of. [default: word]",
+    ),
+    click.option("--none-text", metavar="TEXT", type=Text(), help="A refusal that --extract allows besides."),
+    click.option(
+        "--tag",
+        "tags",
+        nargs=3,
+        metavar="BEGIN FILE END",
+        multiple=True,
+        callback=read_tags,
+        help="Free text, in which what is between these markers is as the file says: a schema in .json, a grammar in "
+        '.lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeat the option.',
+    ),
+    click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK),
+    click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY),
+    click.option("--max-seconds", metavar="SECONDS", type=Number(0, above=True), help=_MAX_SECONDS),
+)
+_OF_CONSTRAINT = tuple(each.name for each in fields(Constraint) if each.name not in ("structure", "limits"))
+
+
+def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Callable[P, R]:
+    """Give a subcommand the options; it gets a Constraint as its first argument."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **options: P.kwargs) -> R:
+        given: Any = options
+        schema, python_type = given.pop("schema"), given.pop("pydantic")
+        if schema is not None and python_type is not None:
+            raise click.UsageError("--schema and --pydantic exclude each other: a text has one constraint")
+        limits = _limits(given.pop("max_work"), given.pop("max_memory"), given.pop("max_seconds"))
+        chosen = {name: given.pop(name) for name in _OF_CONSTRAINT}
+        structure = python_type if schema is None else schema
+        return function(Constraint(**chosen, structure=structure, limits=limits), *args, **options)
+
+    return with_options(wrapped, _OPTIONS)

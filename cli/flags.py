@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FLAGS = {
     "max_tokens": "--max-tokens",
@@ -92,6 +95,13 @@ def _flag(found: re.Match[str]) -> str:
     if found[3]:
         return f"{_GIVEN[found[3]]} "
     return f"{_FLAGS[found[1]]} " if found[2] else _FLAGS[found[1]]
+
+
+def with_options(command: Command, options: Sequence[Callable[[Any], Any]]) -> Command:
+    """A command with further options, of which its help lists the first ones first."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]

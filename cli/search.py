@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .flags import Bias, Number
+from .flags import Bias, Number, with_options
 
 if TYPE_CHECKING:
     from ..engine.search import Beam, Search, Target
@@ -71,87 +71,91 @@ class Searching:
         return SMC(n=self.samples, **drawing, **random) if kind == "smc" else Importance(self.samples, **random)
 
 
-def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a subcommand the options; it gets them as `searching`."""
-
-    @click.option(
+_OPTIONS = (
+    click.option(
         "--temperature",
         type=Number(1e-6, 1e6),
         help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]",
-    )
-    @click.option("--top-k", type=click.IntRange(1), help="Choose at random among the K most likely tokens.")
-    @click.option(
+    ),
+    click.option("--top-k", type=click.IntRange(1), help="Choose at random among the K most likely tokens."),
+    click.option(
         "--top-p",
         type=Number(0, 1, above=True),
         help="Choose at random among the likeliest tokens that make up probability P.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--min-p", type=Number(0, 1), help="Leave out tokens below P times the likeliest token's probability."
-    )
-    @click.option(
+    ),
+    click.option(
         "--beams",
         "width",
         type=click.IntRange(1),
         metavar="WIDTH",
         help="Look for the likeliest texts, by beam search.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--length-penalty", type=Number(-10, 10), help="With --beams: above 0 favours long texts. [default: 1]"
-    )
-    @click.option(
+    ),
+    click.option(
         "--early-stopping",
         type=click.Choice(["no", "yes", "never"]),
         help="With --beams: whether WIDTH finished texts are enough; never: not until no better one is possible.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--search",
-        "kind",
+        "target",
         type=click.Choice(["exact", "smc", "importance"]),
         help="Draw whole texts as likely as the model says, given the constraint: exactly; by particles; with weights.",
-    )
-    @click.option("--attempts", type=click.IntRange(1), help="With --search exact: most attempts at a text.")
-    @click.option("--parallel", type=click.IntRange(1), help="With --search exact: attempts side by side.")
-    @click.option("--particles", type=click.IntRange(1), help="With --search smc: how many texts are weighed.")
-    @click.option("--ess", type=Number(0, 1), help="With --search smc: resample below this share. [default: 0.5]")
-    @click.option(
+    ),
+    click.option("--attempts", type=click.IntRange(1), help="With --search exact: most attempts at a text."),
+    click.option("--parallel", type=click.IntRange(1), help="With --search exact: attempts side by side."),
+    click.option("--particles", type=click.IntRange(1), help="With --search smc: how many texts are weighed."),
+    click.option("--ess", type=Number(0, 1), help="With --search smc: resample below this share. [default: 0.5]"),
+    click.option(
         "--resampling", type=click.Choice(["systematic", "stratified"]), help="With --search smc: how to resample."
-    )
-    @click.option(
+    ),
+    click.option(
         "-n",
         "samples",
         type=click.IntRange(1),
         default=1,
         show_default=True,
         help="Texts for each prompt: random, or the best.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--no-repeat-ngram-size", type=click.IntRange(0), metavar="N", help="No N tokens in a row come twice."
-    )
-    @click.option(
+    ),
+    click.option(
         "--repetition-penalty",
         type=Number(0, above=True),
         help="Above 1: tokens that were there already are less likely.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--min-tokens",
         type=click.IntRange(0),
         help="Fewest tokens of an output, where the constraint lets it have them.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--frequency-penalty",
         type=Number(-2, 2),
         help="Above 0: tokens are less likely with each time that the output has them.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--presence-penalty", type=Number(-2, 2), help="Above 0: tokens that the output has already are less likely."
-    )
-    @click.option(
+    ),
+    click.option(
         "--logit-bias",
         type=Bias(),
         multiple=True,
         metavar="TOKEN=NUMBER",
         help="Add to the score of a token, an id or a text such as '\" the\"'; -inf bans it; repeat the option.",
-    )
+    ),
+)
+
+
+def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a subcommand the options; it gets them as `searching`."""
+
     @wraps(function)
     def command(*args: Any, width: int | None, early_stopping: str | None, samples: int, **others: Any) -> Any:
         stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
@@ -160,13 +164,13 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
             {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
             {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},
             {name: others.pop(name) for name in _OF_SEARCH},
-            others.pop("kind"),
+            others.pop("target"),
             width,
             samples,
         )
         return function(*args, searching=searching, **others)
 
-    return command
+    return with_options(command, _OPTIONS)
 
 
 def _biases(pairs: Sequence[tuple[int | str, float]]) -> dict[int | str, float] | None:
