@@ -235,13 +235,13 @@ class ChartAutomaton:
             self.kept = kept
             return kept
 
-    def bytes_on_the_way(self, limit: int = 1000) -> set[int]:
-        """The bytes that some text may have, as far as the first `limit` states tell."""
+    def bytes_on_the_way(self) -> set[int]:
+        """The bytes that some text may have, as far as a thousand states tell."""
         found: set[int] = set()
         queue = [self.start]
         reached = {self.start}
         for state in queue:
-            if len(reached) > limit:
+            if len(reached) > 1000:
                 break
             after = self.transitions(state)
             found.update(np.flatnonzero(after >= 0).tolist())

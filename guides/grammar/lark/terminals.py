@@ -129,10 +129,3 @@ class Terminals:
     def _inner(self, terminal: str) -> list[Name]:
         spend(STEPS_PER_PART)
         return [leaf for leaf in leaves(self.names.definitions[terminal].body) if isinstance(leaf, Name)]
-
-
-def offset_of(value: Value) -> int:
-    """Where a value begins in the text of the grammar."""
-    if isinstance(value, Call):
-        return value.name.offset
-    return value.low.offset if isinstance(value, Range) else value.offset

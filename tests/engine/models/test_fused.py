@@ -32,7 +32,6 @@ from trellm.engine.models.fused.host import HostDecoder
 from trellm.engine.models.fused.probe import is_right
 from trellm.engine.models.fused.reader import FusedReader
 from trellm.engine.models.fused.structure import UnknownBodyError, structure_of
-from trellm.engine.models.fused.traffic import step_bytes
 from trellm.errors import ModelError
 
 from .architectures import CONFIGS, FEW, GROUPED, NAMES, OLD
@@ -553,16 +552,6 @@ def test_what_the_kernels_are_not_for(monkeypatch: pytest.MonkeyPatch) -> None:
         assert fused_of(network, HostDecoder)
     finally:
         torch.set_num_threads(threads)
-
-
-def test_bytes_of_a_step() -> None:
-    network = network_of("ministral", torch.bfloat16)
-    fused = fused_of(network)
-    weights = sum(parameter.numel() for parameter in network.model.parameters()) - 128 * 32
-    keys = 2 * (7 + 3) + 2 * (50 + 3)  # a window of 7 in the first layer; each token's key and value
-    expected = 2 * (weights + 2 * 32 + keys * 2 * 8)
-    assert step_bytes(fused, network.config, [50, 3]) == expected
-    assert step_bytes(fused, network.config, [50, 3], head=999) == expected + 999
 
 
 @pytest.mark.skipif(not CUDA, reason="this needs a GPU")
