@@ -156,12 +156,12 @@ class EcmaReader(Reader):
         pairs: list[tuple[int, int]] = []
         while not self.text.startswith("]", self.at):
             offset = self.at
-            low = self.set_item(opening)
+            low = _ranges_of(self.set_item(opening))
             if not self.text.startswith("-", self.at) or self.text.startswith("-]", self.at):
                 pairs += low
                 continue
             self.at += 1
-            high = self.set_item(opening)
+            high = _ranges_of(self.set_item(opening))
             if len(low) == 1 == len(high) and low[0][0] == low[0][1] and high[0][0] == high[0][1]:
                 if high < low:
                     self.fail(f"this range ends before it begins: {self.text[offset : self.at]}", offset)
@@ -170,25 +170,6 @@ class EcmaReader(Reader):
                 pairs += [*low, (45, 45), *high]
         self.at += 1
         self.push(self.set_of(pairs, [], negated))
-
-    def set_item(self, opening: int) -> Ranges:
-        """One character or class inside a set."""
-        offset = self.at
-        char = self.text[offset : offset + 1]
-        if char and char != "\\":
-            self.at = offset + 1
-            return ((ord(char), ord(char)),)
-        if not char or offset + 1 == len(self.text):
-            self.fail("this set is never closed: expected ]", opening)
-        letter = self.text[offset + 1]
-        ranges = self.class_escape(letter, offset)
-        if ranges is not None:
-            return ranges
-        if letter == "b":
-            self.at = offset + 2
-            return ((8, 8),)
-        code = self.code_point(letter, offset)
-        return ((code, code),)
 
     # Groups
 
@@ -236,3 +217,7 @@ class EcmaReader(Reader):
     def check_look(self, body: Tree, ahead: bool, offset: int) -> bool:
         """Contents of any length can be looked for on either side; only looking ahead may be repeated."""
         return ahead
+
+
+def _ranges_of(item: int | Ranges) -> Ranges:
+    return ((item, item),) if isinstance(item, int) else item

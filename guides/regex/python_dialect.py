@@ -177,29 +177,15 @@ class PythonReader(Reader):
             self.known_sets[text[opening : self.at], self.flags] = read
         self.push(read)
 
-    def set_item(self, opening: int) -> int | Ranges:
-        """One character or class inside a set."""
-        offset = self.at
-        char = self.text[offset : offset + 1]
-        if char and char != "\\":
-            self.at = offset + 1
-            return ord(char)
-        if not char or offset + 1 == len(self.text):
-            self.fail("this set is never closed: expected ]", opening)
-        letter = self.text[offset + 1]
-        ranges = self.class_escape(letter, offset)
-        if ranges is not None:
-            return ranges
-        if letter == "b":
-            self.at = offset + 2
-            return 8
+    def code_in_set(self, letter: str, offset: int) -> int:
+        """As `code_point`, and octal escapes."""
         octal = re.compile(_OCTAL_IN_SET).match(self.text, offset + 1)
-        if octal:
-            self.at = octal.end()
-            if int(octal.group(), 8) > 0o377:
-                self.fail("an octal escape goes up to \\377", offset)
-            return int(octal.group(), 8)
-        return self.code_point(letter, offset)
+        if octal is None:
+            return self.code_point(letter, offset)
+        self.at = octal.end()
+        if int(octal.group(), 8) > 0o377:
+            self.fail("an octal escape goes up to \\377", offset)
+        return int(octal.group(), 8)
 
     # Groups
 

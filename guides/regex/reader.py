@@ -78,6 +78,18 @@ class Reader(ABC):
     def dollar(self) -> None:
         """`$`."""
 
+    @abstractmethod
+    def class_escape(self, letter: str, offset: int) -> Ranges | None:
+        """The characters of the class escape at `offset`; None, without moving, if it is none."""
+
+    @abstractmethod
+    def code_point(self, letter: str, offset: int) -> int:
+        """The character of the escape at `offset`."""
+
+    def code_in_set(self, letter: str, offset: int) -> int:
+        """As `code_point`, inside a set."""
+        return self.code_point(letter, offset)
+
     def read(self) -> Tree:
         """The whole pattern as a tree. Raises PatternError and LimitError."""
         text, end = self.text, len(self.text)
@@ -155,6 +167,24 @@ class Reader(ABC):
         if classes:
             ranges = normalise([*ranges, *classes])
         return chars(negate(ranges) if negated else ranges)
+
+    def set_item(self, opening: int) -> int | Ranges:
+        """One character or class inside a set."""
+        offset = self.at
+        char = self.text[offset : offset + 1]
+        if char and char != "\\":
+            self.at = offset + 1
+            return ord(char)
+        if not char or offset + 1 == len(self.text):
+            self.fail("this set is never closed: expected ]", opening)
+        letter = self.text[offset + 1]
+        ranges = self.class_escape(letter, offset)
+        if ranges is not None:
+            return ranges
+        if letter == "b":
+            self.at = offset + 2
+            return 8
+        return self.code_in_set(letter, offset)
 
     def dot(self) -> None:
         self.at += 1
