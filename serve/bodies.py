@@ -165,7 +165,7 @@ _STRICT: dict[str, Any] = {"parse_constant": _no_number, "parse_int": _whole, "o
 
 def check_depth(value: Any, place: Place = ()) -> None:
     """Raise ApiError for what is nested deeper than anything that makes sense, which Python could not copy."""
-    level: list[Any] = [value]
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
     depth = 0
     while level:
         depth += 1

@@ -24,6 +24,7 @@ from ..forms import (
     Plan,
     Reader,
     ReasoningDelta,
+    ThinkingError,
     Tool,
     choice_of,
     is_apart,
@@ -56,7 +57,7 @@ async def prepared(service: Service, chat: Chat, constraint: Constraint) -> Prep
     is_usual = asked.thinking == "auto" and asked.budget is None
     if not asked.tools and is_usual and not service.form.thinks:
         return Prepared(generator, [messages])
-    ids = await service.ids(messages, chat.tools, is_verbatim=not chat.trellm.special_tokens)
+    ids = await service.ids(messages, chat.listed_tools(), is_verbatim=not chat.trellm.special_tokens)
     if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
         if asked.tools or asked.thinking == "on" or asked.budget is not None:
             raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
@@ -144,6 +145,9 @@ async def _planned(
 
     try:
         return await service.compiler.made(key, make, lambda made: weight(made[1]))
+    except ThinkingError as error:
+        field = "thinking" if asked.thinking == "on" else "thinking_budget"
+        raise ApiError(str(error), ("trellm", field)) from None
     except TrellmError as error:
         if stop and type(error) is OptionError:  # of texts that end content and what begins a call
             raise ApiError(f"stop together with tools: {error}", ("stop",), code="invalid_value") from None

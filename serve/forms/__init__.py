@@ -2,7 +2,7 @@
 
 from .apart import is_apart
 from .families import NAMES
-from .form import Form, Plan
+from .form import Form, Plan, ThinkingError
 from .read.deltas import (
     ArgumentsDelta,
     Call,
@@ -30,6 +30,7 @@ __all__ = [
     "Plan",
     "Reader",
     "ReasoningDelta",
+    "ThinkingError",
     "Tool",
     "ToolError",
     "choice_of",

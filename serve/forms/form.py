@@ -30,6 +30,10 @@ from .tools import Choice, Tool, choice_of
 Thinking = Literal["auto", "on", "off"]
 
 
+class ThinkingError(OptionError):
+    """Thinking that the form or the prompt does not allow."""
+
+
 class Plan:
     """What a request makes of a form.
 
@@ -161,7 +165,7 @@ class Form:
         """Whether there is thinking, and what is to be put behind the prompt for that. Raises OptionError."""
         if not self.thinks or self.family.thinking is None:
             if thinking == "on" or budget is not None:
-                raise OptionError(
+                raise ThinkingError(
                     f"the model does not think in its form, {self.name!r}; leave out thinking and its budget"
                 )
             return "no", ""
@@ -170,7 +174,9 @@ class Form:
         is_open = tail.endswith(self._spelling.data(begin))
         if tail.endswith(self._spelling.data(end)) and self.name != "harmony":
             if thinking == "on" or (budget or 0) > 0:
-                raise OptionError("the prompt ends behind thinking, which cannot be had any more; render it otherwise")
+                raise ThinkingError(
+                    "the prompt ends behind thinking, which cannot be had any more; render it otherwise"
+                )
             return "no", ""
         if thinking == "off":
             return "no", (end + (ASSISTANT if self.name == "harmony" else "\n\n")) if is_open else ""

@@ -68,7 +68,7 @@ class Message(Asked):
             raise ValueError("only messages with the role assistant have tool_calls")
         if self.role != "tool" and self.tool_call_id is not None:
             raise ValueError("only messages with the role tool have tool_call_id")
-        if self.content is None and not (self.role == "assistant" and (self.tool_calls or self.refusal)):
+        if self.content is None and self.role != "assistant":  # whose answer may have been empty, or thinking alone
             raise ValueError("a message has content")
         return self
 
@@ -101,6 +101,14 @@ def _arguments(call: ToolCall, place: tuple[str | int, ...]) -> Any:
     return loaded_text(call.function.arguments or "{}", place)
 
 
+def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
+    """Without parameters a function has none: templates look at them, and no field is null for them."""
+    inner = tool.get("function", tool)
+    said = {name: value for name, value in inner.items() if value is not None}
+    said.setdefault("parameters", {"type": "object", "properties": {}})
+    return {**tool, "function": said} if "function" in tool else said
+
+
 class Chat(Constrained):
     """The body of /v1/chat/completions."""
 
@@ -117,6 +125,10 @@ class Chat(Constrained):
     def chat(self) -> list[dict[str, Any]]:
         """The messages as a template takes them. Raises ApiError."""
         return [message.plain(("messages", number)) for number, message in enumerate(self.messages)]
+
+    def listed_tools(self) -> list[dict[str, Any]] | None:
+        """The tools as a template lists them, of which each has the parameters that it is called with."""
+        return None if self.tools is None else [_with_parameters(tool) for tool in self.tools]
 
     @property
     def budget(self) -> int | None:

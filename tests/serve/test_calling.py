@@ -187,12 +187,42 @@ def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
         ({"tools": TOOLS, "trellm": {"extract": {"context": ""}}}, "/trellm/extract"),
         ({"parallel_tool_calls": False}, "/parallel_tool_calls"),
         ({"trellm": {"thinking": "on"}}, "/trellm/thinking"),
+        ({"trellm": {"thinking": "on"}, "tools": TOOLS, "stop": "zz"}, "/trellm/thinking"),
+        ({"trellm": {"thinking_budget": 5}, "tools": TOOLS}, "/trellm/thinking_budget"),
     ],
     ids=lambda value: str(value)[:60],
 )
 def test_tools_that_cannot_be(server: Running, body: dict[str, Any], pointer: str) -> None:
     error = server.error("/v1/chat/completions", {"model": "small", "messages": ASK, **body})
     assert error.get("pointer", "").startswith(pointer), error
+
+
+def test_tools_without_parameters(server: Running) -> None:
+    """Are called without arguments, whatever the template asks of their fields, and whatever is null in them."""
+    for function in ({"name": "now"}, {"name": "now", "description": None, "parameters": None, "strict": None}):
+        tool = {"type": "function", "function": function}
+        body = {"model": "small", "messages": ASK, "tools": [tool], "tool_choice": "required"}
+        answer = server.post("/v1/chat/completions", body)
+        assert answer.status_code == 200, answer.text
+        called = answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]
+        assert called == {"name": "now", "arguments": "{}"}
+        said = server.post(
+            "/v1/responses", {"model": "small", "input": "a", "tools": [{"type": "function", **function}]}
+        )
+        assert said.status_code == 200, said.text
+
+
+@pytest.mark.parametrize("text", ["true", "5", "null", '"a"', "1e9999"])
+def test_json_text_that_is_neither_object_nor_array(server: Running, text: str) -> None:
+    """As the arguments of a call, which a model may have written anywhere, and as a schema."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": text}}
+    messages = [*ASK, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": ""}]
+    body = {"model": "small", "max_tokens": 1}
+    answers = [server.post("/v1/chat/completions", {**body, "messages": messages})]
+    for fields in ({"structured_outputs": {"json": text}}, {"json_schema": text}, {"guided_json": text}):
+        answers.append(server.post("/v1/chat/completions", {**body, "messages": ASK, "max_tokens": 40, **fields}))
+    schemas = {200} if text == "true" else {400}
+    assert answers[0].status_code == 200 and {each.status_code for each in answers[1:]} == schemas
 
 
 def test_names_are_not_taken_for_what_errors_say(server: Running) -> None:

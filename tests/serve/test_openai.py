@@ -162,6 +162,9 @@ def test_answers_are_sent_back_as_clients_write_them(server: Running) -> None:
     for answer in (said.model_dump(), {**plain[-1], "provider_specific_fields": {"refusal": None}}):
         ids = [server.post("/tokenize", {"messages": each}).json()["tokens"] for each in ([*CHAT, answer], plain)]
         assert ids[0] == ids[1]
+    for answer in ({"role": "assistant", "content": None}, {"role": "assistant", "content": None, "refusal": None}):
+        nothing = [*CHAT, answer, *CHAT]
+        assert server.post("/v1/chat/completions", {"model": "small", "messages": nothing, "max_tokens": 1}).is_success
     strange = {**plain[-1], "provider_specific_fields": {"cache": True}}
     error = server.error("/v1/chat/completions", {"model": "small", "messages": [*CHAT, strange]})
     assert error["pointer"] == "/messages/1/provider_specific_fields/cache"
