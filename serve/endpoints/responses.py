@@ -69,7 +69,7 @@ def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
         "store": False,
         "temperature": 1.0 if asked.temperature is None else asked.temperature,
         "text": plain.get("text") or {"format": {"type": "text"}},
-        "tool_choice": asked.tool_choice or "auto",
+        "tool_choice": "required" if asked.tool_choice == "any" else asked.tool_choice or "auto",
         "tools": plain.get("tools") or [],
         "top_p": 1.0 if asked.top_p is None else asked.top_p,
         "truncation": "disabled",
@@ -95,7 +95,7 @@ def _ended(
         "output": items.found,
         "usage": {
             "input_tokens": begun.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": begun.cached_tokens},
+            "input_tokens_details": {"cached_tokens": begun.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": count,
             "output_tokens_details": {"reasoning_tokens": begun.reasoning_tokens},
             "total_tokens": begun.prompt_tokens + count,

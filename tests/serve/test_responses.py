@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 from trellm.serve.endpoints.items import Items
 from trellm.serve.forms import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Message, ReasoningDelta
 from trellm.serve.requests.responses import Responses
@@ -42,6 +44,21 @@ def test_a_response(server: Running) -> None:
     told = events_of(server, input=TIME, temperature=0, max_output_tokens=2)
     items = [each["item"]["status"] for each in told if each["type"] == "response.output_item.done"]
     assert items == ["incomplete"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"tools": TOOLS}, {"tools": TOOLS, "tool_choice": "any"}, {"text": {"format": {"type": "json_object"}}}],
+    ids=str,
+)
+def test_fields_are_those_of_openai_python(server: Running, more: dict[str, Any]) -> None:
+    """Of all answers and events, none left out and none of another type."""
+    body = {"model": "small", "input": ASK, "temperature": 0, "max_output_tokens": 60, **more}
+    answer = server.post("/v1/responses", body)
+    Response.model_validate_json(answer.content, strict=True)
+    one_of_them = TypeAdapter[Any](ResponseStreamEvent)
+    for told in events_of(server, **body):
+        one_of_them.validate_json(json.dumps(told), strict=True)
 
 
 def test_items_of_a_conversation(server: Running) -> None:
