@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ...engine.search import Beam, Greedy, Sample, Search
 from ..errors import ApiError
@@ -19,6 +19,20 @@ class Asked(BaseModel):
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Answered(Asked):
+    """A part of an answer that is sent back: clients have fields for what other servers say, which are null here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        said = cast("dict[str, Any]", value)
+        if said.keys() <= cls.model_fields.keys():
+            return said
+        return {name: each for name, each in said.items() if each is not None or name in cls.model_fields}
 
 
 class StreamOptions(Asked):

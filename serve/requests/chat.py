@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ..bodies import loaded_text
 from ..errors import ApiError
-from .base import Asked, Tokens
+from .base import Answered, Asked, Tokens
 from .constrained import Constrained
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -21,14 +21,15 @@ class TextPart(Asked):
     text: str
 
 
-class CalledFunction(Asked):
-    """What was called, with its arguments as JSON text."""
+class CalledFunction(Answered):
+    """What was called, with its arguments as JSON text. parsed_arguments: what openai-python made of that"""
 
     name: str
     arguments: str
+    parsed_arguments: Any = None
 
 
-class ToolCall(Asked):
+class ToolCall(Answered):
     """A call that the model made before."""
 
     id: str
@@ -43,7 +44,7 @@ class ProviderFields(Asked):
     refusal: None = None
 
 
-class Message(Asked):
+class Message(Answered):
     """One turn of a chat."""
 
     role: Role
@@ -53,10 +54,11 @@ class Message(Asked):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
-    # What openai-python's model_dump() of an answer has besides, without content.
+    # What openai-python's answers have besides, without content, and what it read in the content.
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     audio: None = None
     function_call: None = None
+    parsed: Any = None
     provider_specific_fields: ProviderFields | None = None
 
     @model_validator(mode="after")

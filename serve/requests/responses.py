@@ -9,21 +9,22 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 
 from ..bodies import refusal
 from ..errors import ApiError
-from .base import Asked, Tokens
+from .base import Answered, Asked, Tokens
 from .chat import Chat
 from .constrained import Ours, Schema, StructuredOutputs
 
 
-class Part(Asked):
-    """A piece of a message. annotations, logprobs: what an answer that is sent back has."""
+class Part(Answered):
+    """A piece of a message. annotations, logprobs: what an answer has that is sent back; parsed: what was read in it"""
 
     type: Literal["input_text", "output_text"]
     text: str
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     logprobs: Annotated[list[Any], Field(max_length=0)] | None = None
+    parsed: Any = None
 
 
-class MessageItem(Asked):
+class MessageItem(Answered):
     """One turn."""
 
     type: Literal["message"] = "message"
@@ -34,13 +35,14 @@ class MessageItem(Asked):
     phase: None = None
 
 
-class CallItem(Asked):
-    """A call that the model made before."""
+class CallItem(Answered):
+    """A call that the model made before. parsed_arguments: what openai-python made of the arguments"""
 
     type: Literal["function_call"]
     call_id: str
     name: str
     arguments: str
+    parsed_arguments: Any = None
     id: str | None = None
     status: str | None = None
 
@@ -55,14 +57,14 @@ class OutputItem(Asked):
     status: str | None = None
 
 
-class Thought(Asked):
+class Thought(Answered):
     """A piece of what a model thought."""
 
     type: Literal["reasoning_text", "summary_text"]
     text: str
 
 
-class ReasoningItem(Asked):
+class ReasoningItem(Answered):
     """What the model thought before; of its summary there is nothing here."""
 
     type: Literal["reasoning"]
@@ -115,6 +117,12 @@ class FunctionTool(Asked):
     strict: bool | None = None
 
 
+class Obfuscation(Asked):
+    """Whether events are made as long as each other, which they never are."""
+
+    include_obfuscation: Literal[False] | None = None
+
+
 class Responses(Asked):
     """The body of /v1/responses."""
 
@@ -125,6 +133,7 @@ class Responses(Asked):
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
+    stream_options: Obfuscation | None = None
     text: Text | None = None
     tools: Annotated[list[FunctionTool], Field(fail_fast=True)] | None = None
     tool_choice: str | dict[str, Any] | None = None

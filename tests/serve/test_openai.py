@@ -155,6 +155,24 @@ def test_two_system_messages(server: Running) -> None:
     assert answer.usage is not None and answer.usage.prompt_tokens > 24
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of openai-python about its own answers
+def test_what_openai_python_has_read_is_sent_back(server: Running) -> None:
+    """An answer that was parsed, as it is and as a dict, with a call and with text."""
+    tool: Any = openai.pydantic_function_tool(Order, name="buy")
+    chats = server.client.chat.completions
+    said = chats.parse(model="small", messages=ORDER, response_format=Order, temperature=0).choices[0].message
+    called = chats.parse(
+        model="small", messages=ORDER, tools=[tool], tool_choice="required", temperature=0
+    ).choices[0].message  # fmt: skip
+    assert said.parsed and called.tool_calls and called.tool_calls[0].function.parsed_arguments
+    result: Any = {"role": "tool", "tool_call_id": called.tool_calls[0].id, "content": "done"}
+    for answer in (said, called):
+        for sent in (answer, answer.model_dump(warnings=False)):
+            turns: list[Any] = [*ORDER, sent, *([result] if answer is called else CHAT)]
+            again = chats.create(model="small", messages=turns, max_tokens=1, temperature=0)
+            assert again.usage is not None and again.usage.prompt_tokens > 40
+
+
 def test_answers_are_sent_back_as_clients_write_them(server: Running) -> None:
     """openai-python's model_dump() of an answer, and LiteLLM's, which names what it does not know."""
     said = server.client.chat.completions.create(model="small", messages=CHAT, temperature=0).choices[0].message

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from openai import pydantic_function_tool
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from trellm.serve.endpoints.items import Items
@@ -69,6 +70,28 @@ def test_items_of_a_conversation(server: Running) -> None:
         model="small", input=[*said, *whole.output, *said], temperature=0, instructions="Be brief.", max_output_tokens=9
     )  # type: ignore[list-item]
     assert again.usage is not None and again.usage.input_tokens > 50
+
+
+def test_what_openai_python_has_read_is_sent_back(server: Running) -> None:
+    """Items of an answer that was parsed, as they are and as dicts; events are not padded either way."""
+    tool: Any = {"type": "function", "strict": True, **pydantic_function_tool(Order, name="buy")["function"]}
+    said = server.client.responses.parse(model="small", input=ORDER[0]["content"], text_format=Order, temperature=0)
+    called = server.client.responses.parse(
+        model="small", input=ORDER[0]["content"], tools=[tool], tool_choice="required", temperature=0
+    )
+    assert called.output[0].type == "function_call"
+    result = {"type": "function_call_output", "call_id": called.output[0].call_id, "output": "done"}
+    for items in (said.output, called.output):
+        for sent in (items, [item.model_dump(warnings=False) for item in items]):
+            turns: list[Any] = [*ORDER, *sent, *([result] if items is called.output else ORDER)]
+            events = server.client.responses.create(
+                model="small",
+                input=turns,
+                max_output_tokens=1,
+                stream=True,
+                stream_options={"include_obfuscation": False},
+            )
+            assert list(events)[-1].type in ("response.completed", "response.incomplete")
 
 
 def test_parse_with_pydantic(server: Running) -> None:
