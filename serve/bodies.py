@@ -210,6 +210,8 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
     # Of what is another kind of thing altogether the fields are not looked at.
     strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
     found = [each for each in found if each[0][-1:] == ("type",) or each[0][:-1] not in strange]
+    unlikely = _unlikely(value, [(each["loc"], each["type"]) for _, each in found])
+    found = [each for each in found if each[1]["loc"][:-1] not in unlikely]
     unknown = [each for each in found if each[1]["type"] == "extra_forbidden"]
     place, first = max(unknown or found, key=lambda each: len(each[0]))
     kind, said = first["type"], str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
@@ -243,6 +245,14 @@ def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
             value = value[step]
             found.append(step)
     return tuple(found)
+
+
+def _unlikely(value: Any, mistakes: list[tuple[Place, str]]) -> set[Place]:
+    """Alternatives that a value has not all fields of, where it has those of another: what leads to each."""
+    lacking = {loc[:-1] for loc, kind in mistakes if kind == "missing" and len(loc) > 1}
+    lacking = {loc for loc in lacking if place_in(value, loc) == place_in(value, loc[:-1])}
+    likely = {loc[:end] for loc, _ in mistakes for end in range(len(loc) - 1) if loc[: end + 1] not in lacking}
+    return {loc for loc in lacking if loc[:-1] in likely}
 
 
 def value_at(value: Any, place: Place) -> Any:

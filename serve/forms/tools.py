@@ -95,18 +95,18 @@ def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
         )
     given = cast("Mapping[str, Any]", value)
     if given.get("type") == "allowed_tools":
-        return _allowed(given.get("allowed_tools", given), names)
+        where = "tool_choice/allowed_tools" if "allowed_tools" in given else "tool_choice"
+        return _allowed(given.get("allowed_tools", given), names, where)
     return Choice("required", frozenset([_named(given, names, "tool_choice")]))
 
 
-def _allowed(value: Any, names: frozenset[str]) -> Choice:
-    """The choice of some tools."""
+def _allowed(value: Any, names: frozenset[str], where: str) -> Choice:
+    """The choice of some tools, which stands in a request as in chats or as in responses."""
     allowed = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
     mode, listed = allowed.get("mode", "auto"), items_of(allowed.get("tools"))
     if mode not in ("auto", "required") or not listed:
-        raise ToolError('allowed tools have a mode, "auto" or "required", and a list of tools', "tool_choice")
-    where = "tool_choice/allowed_tools/tools"
-    return Choice(mode, frozenset(_named(each, names, f"{where}/{number}") for number, each in enumerate(listed)))
+        raise ToolError('allowed tools have a mode, "auto" or "required", and a list of tools', where)
+    return Choice(mode, frozenset(_named(each, names, f"{where}/tools/{number}") for number, each in enumerate(listed)))
 
 
 def _named(value: Any, names: frozenset[str], where: str) -> str:
@@ -119,6 +119,7 @@ def _named(value: Any, names: frozenset[str], where: str) -> str:
         )
     name = cast("Mapping[str, Any]", function).get("name")
     if not isinstance(name, str) or name not in names:
+        where = f"{where}/function" if "function" in given else where
         raise ToolError(
             f"{brief(name)} is not the name of one of the {len(names):,} tools of the request", f"{where}/name"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validator
 
 from ...engine.search import Beam, Greedy, Sample, Search
 from ..errors import ApiError
@@ -19,6 +19,29 @@ class Asked(BaseModel):
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+def by_type(*types: str, usual: str | None = None) -> Discriminator:
+    """Which of several shapes a value has, by its `type`; their tags are `tag_of` that.
+
+    Tags are no names of members, as types are: in the place of an error none is taken for another. usual: the type of
+    values that have none
+    """
+
+    def found(value: Any) -> str | None:
+        if not isinstance(value, dict):
+            return None
+        kind = cast("dict[str, Any]", value).get("type", usual)
+        return tag_of(kind) if isinstance(kind, str) else None
+
+    named = ", ".join(repr(each) for each in types[:-1])
+    said = f"it should be an object whose type is {named} or {types[-1]!r}"
+    return Discriminator(found, custom_error_type="unknown_type", custom_error_message=said)
+
+
+def tag_of(kind: str) -> str:
+    """The tag of a type."""
+    return f"type={kind}"
 
 
 class Answered(Asked):

@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 
 from ..constraints.constraint import Constraint
 from ..errors import ApiError
-from .base import Asked, Beams, Texts
+from .base import Asked, Beams, Texts, by_type, tag_of
 from .goals import Include, goals_in
 
 Schema = dict[str, Any] | bool
@@ -57,7 +57,13 @@ class TagsFormat(Asked):
     triggers: Annotated[list[str], Field(fail_fast=True)] | None = None
 
 
-ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat | TagsFormat, Field(discriminator="type")]
+ResponseFormat = Annotated[
+    Annotated[TextFormat, Tag(tag_of("text"))]
+    | Annotated[ObjectFormat, Tag(tag_of("json_object"))]
+    | Annotated[SchemaFormat, Tag(tag_of("json_schema"))]
+    | Annotated[TagsFormat, Tag(tag_of("structural_tag"))],
+    by_type("text", "json_object", "json_schema", "structural_tag"),
+]
 
 
 class StructuredOutputs(Asked):

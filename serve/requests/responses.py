@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic import Field, Tag, ValidationError
 
 from ..bodies import refusal
 from ..errors import ApiError
-from .base import Answered, Asked, Tokens
+from .base import Answered, Asked, Tokens, by_type, tag_of
 from .chat import Chat
 from .constrained import Ours, Schema, StructuredOutputs
 
@@ -75,19 +75,12 @@ class ReasoningItem(Answered):
     status: str | None = None
 
 
-def _kind(item: Any) -> Any:
-    """What kind of an item it is: messages need not say so."""
-    if isinstance(item, dict):
-        return cast("dict[str, Any]", item).get("type", "message")
-    return getattr(item, "type", None)
-
-
 Item = Annotated[
-    Annotated[MessageItem, Tag("message")]
-    | Annotated[CallItem, Tag("function_call")]
-    | Annotated[OutputItem, Tag("function_call_output")]
-    | Annotated[ReasoningItem, Tag("reasoning")],
-    Discriminator(_kind),
+    Annotated[MessageItem, Tag(tag_of("message"))]
+    | Annotated[CallItem, Tag(tag_of("function_call"))]
+    | Annotated[OutputItem, Tag(tag_of("function_call_output"))]
+    | Annotated[ReasoningItem, Tag(tag_of("reasoning"))],
+    by_type("message", "function_call", "function_call_output", "reasoning", usual="message"),
 ]
 
 

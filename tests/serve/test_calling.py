@@ -229,7 +229,7 @@ def test_names_are_not_taken_for_what_errors_say(server: Running) -> None:
     named = {"type": "function", "function": {"name": "a context of 7"}}
     body = {"model": "small", "messages": ASK, "tools": TOOLS, "tool_choice": named}
     error = server.error("/v1/chat/completions", body)
-    assert (error["code"], error["param"]) == ("invalid_tool", "tool_choice.name")
+    assert (error["code"], error["param"]) == ("invalid_tool", "tool_choice.function.name")
     tags = {"structures": [{"begin": "a context of 7", "schema": {}, "end": "b"}], "triggers": ["c"]}
     body = {"model": "small", "messages": ASK, "structured_outputs": {"structural_tag": tags}}
     assert server.error("/v1/chat/completions", body)["code"] == "invalid_value"

@@ -1,9 +1,12 @@
 """Bad input gets an error in OpenAI's shape that names it, and nothing ends the process."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trellm
 from trellm import LimitError, Limits, Vocabulary
 from trellm.guides import RegexGuide
 from trellm.serve.errors import of_any
@@ -83,6 +86,41 @@ def test_fields(server: Running, path: str, body: dict[str, Any], param: str, co
     error = server.error(path, usual | body)
     assert (error["param"], error["code"]) == (param, code), error
     assert error["type"] == "invalid_request_error"
+
+
+FORMAT = {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "code"),
+    [
+        ({"response_format": {**FORMAT, "strict": True}}, "/response_format/strict", "unknown_parameter"),
+        ({"response_format": {"type": "json_schema"}}, "/response_format/json_schema", "missing_required_parameter"),
+        ({"response_format": {"type": "grammar"}}, "/response_format", "invalid_value"),
+        ({"response_format": {}}, "/response_format", "invalid_value"),
+        ({"trellm": {"include": [{"phrase": "a", "word": None}]}}, "/trellm/include/0/word", "invalid_value"),
+        ({"trellm": {"include": [{"phrase": "a", "wrd": True}]}}, "/trellm/include/0/wrd", "unknown_parameter"),
+        ({"trellm": {"include": [{"any_of": [{"phrase": 3}]}]}}, "/trellm/include/0/any_of/0/phrase", "invalid_value"),
+        ({"trellm": {"beams": {"widht": 3}}}, "/trellm/beams/widht", "unknown_parameter"),
+    ],
+    ids=str,
+)
+def test_the_alternative_that_was_meant_is_looked_at(
+    server: Running, body: dict[str, Any], pointer: str, code: str
+) -> None:
+    error = server.error(CHAT, {"model": "small", "messages": HELLO, **body})
+    assert (error["pointer"], error["code"]) == (pointer, code), error
+    assert "discriminator" not in error["message"]
+
+
+def test_the_pages_have_every_code() -> None:
+    root = Path(trellm.__file__).parent
+    sources = [path.read_text(encoding="utf-8") for path in (root / "serve").rglob("*.py")]
+    codes = {code for source in sources for code in re.findall(r'code="(\w+)"', source)}
+    pages = [(root / "docs" / name).read_text(encoding="utf-8") for name in ("serve.md", "scale.md")]
+    assert len(codes) > 20
+    unread = {"client_closed_request"}  # by whoever went away
+    assert not {code for code in codes - unread if not any(f"`{code}`" in page for page in pages)}
 
 
 @pytest.mark.parametrize("prompt", ["kettle " * 2000, "a" * 600_000, "a"], ids=["tokens", "characters", "budget"])

@@ -68,14 +68,23 @@ def test_tools_that_are_refused(tools: Any, pointer: str, said: str) -> None:
         ({"type": "tool", "name": "now"}, "tool_choice", "a function by its name"),
         (
             {"type": "function", "function": {"name": "never"}},
-            "tool_choice/name",
+            "tool_choice/function/name",
             "'never' is not the name of one of the 2",
         ),
-        ({"type": "allowed_tools", "allowed_tools": {"mode": "none", "tools": [NOW]}}, "tool_choice", "have a mode"),
-        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}, "tool_choice", "a list of tools"),
+        (
+            {"type": "allowed_tools", "allowed_tools": {"mode": "none", "tools": [NOW]}},
+            "tool_choice/allowed_tools",
+            "a mode",
+        ),
+        ({"type": "allowed_tools", "mode": "auto", "tools": []}, "tool_choice", "a list of tools"),
         (
             {"type": "allowed_tools", "tools": [{"type": "function", "name": "x"}]},
-            "tool_choice/allowed_tools/tools/0/name",
+            "tool_choice/tools/0/name",
+            "'x'",
+        ),
+        (
+            {"type": "allowed_tools", "allowed_tools": {"tools": [{"type": "function", "function": {"name": "x"}}]}},
+            "tool_choice/allowed_tools/tools/0/function/name",
             "'x'",
         ),
     ],
