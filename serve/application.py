@@ -56,7 +56,8 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             CORSMiddleware,
             allow_origins=list(chosen.origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["*"],  # clients such as openai-js say with every request what they are
+            expose_headers=["Retry-After"],
         )
         guards.insert(0, cors)
     app = Starlette(

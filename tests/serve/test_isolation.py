@@ -272,6 +272,10 @@ def test_pages_of_other_origins(guarded: Running, server: Running) -> None:
     asked = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
     allowed = guarded.http.options("/v1/completions", headers=asked)
     assert allowed.headers["access-control-allow-origin"] == "https://page.example"
+    client = {"Access-Control-Request-Headers": "authorization, content-type, x-stainless-lang"}
+    assert guarded.http.options("/v1/completions", headers=asked | client).status_code == 200
+    answer = guarded.http.post("/v1/completions", headers=asked)
+    assert answer.headers["access-control-expose-headers"] == "Retry-After"
     refused = guarded.http.options("/v1/completions", headers={**asked, "Origin": "https://other.example"})
     assert "access-control-allow-origin" not in refused.headers
     assert "access-control-allow-origin" not in server.http.options("/v1/completions", headers=asked).headers
