@@ -60,6 +60,9 @@ def parse(data: bytes, shape: type[T]) -> T:
         check_depth(value)
         if _SURROGATE.search(data):
             _check_texts(value)
+        # Clients that say all there is write null for what they do not ask for.
+        asked = cast("dict[str, Any]", value).items()
+        value = {name: each for name, each in asked if each is not None or not _is_known(name)}
         return shape.model_validate(value)
     except ValidationError as error:
         raise refusal(error, value, shape) from None
@@ -225,6 +228,11 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
     options = {str(each["msg"]) for where, each in found if where == place and each["type"] != "missing"}
     said = said if len(options) == 1 else "; or: ".join(sorted(options))
     return ApiError(f"{what}={shown(given)}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
+
+
+def _is_known(name: str) -> bool:
+    """Whether a field is `trellm`, or one of other servers."""
+    return name == "trellm" or name in KNOWN
 
 
 def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:

@@ -10,6 +10,7 @@ import trellm
 from trellm import LimitError, Limits, Vocabulary
 from trellm.guides import RegexGuide
 from trellm.serve.errors import of_any
+from trellm.serve.requests.unsupported import KNOWN
 
 from .conftest import Running
 
@@ -111,6 +112,20 @@ def test_the_alternative_that_was_meant_is_looked_at(
     error = server.error(CHAT, {"model": "small", "messages": HELLO, **body})
     assert (error["pointer"], error["code"]) == (pointer, code), error
     assert "discriminator" not in error["message"]
+
+
+def test_what_is_null_is_not_asked_for(server: Running) -> None:
+    """Some clients write all fields that there are; a name that is misspelt is one all the same."""
+    asked: dict[str, dict[str, Any]] = {
+        CHAT: {"messages": HELLO, "max_tokens": 1},
+        TEXT: {"prompt": "a", "max_tokens": 1},
+        "/v1/responses": {"input": "a", "max_output_tokens": 1},
+    }
+    for path, body in asked.items():
+        for name in ("trellm", *KNOWN):
+            answer = server.post(path, {"model": "small", **body, name: None})
+            assert answer.status_code == 200, answer.text
+        assert server.error(path, {"model": "small", **body, "temprature": None})["code"] == "unknown_parameter"
 
 
 def test_the_pages_have_every_code() -> None:
