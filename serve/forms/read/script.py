@@ -25,6 +25,7 @@ class Script:
         self._content = Prose(strip=False)
         self._calls = 0
         self.is_thinking = reading.thinks == "open" and reading.family.thinking is not None
+        self._ids: set[str] = set()
         self._known: dict[Frame, dict[bytes, tuple[str, bytes]]] = {}
         self._data = reading.spelling.data
         self.is_stopped = self._has_thought = False
@@ -186,6 +187,9 @@ class Script:
         self._say_last(keep=False)
         index, self._calls = self._calls, self._calls + 1
         written = frame.ident.written.format(name=name, id=ident) if ident and frame.ident else self._new_id()
+        if written in self._ids:  # two calls of a model that miscounts
+            written = self._new_id()
+        self._ids.add(written)
         self._push(CallDelta(index, written, name))
         return index
 

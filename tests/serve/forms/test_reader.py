@@ -103,3 +103,12 @@ def test_ids() -> None:
             ids.add(reader.message.calls[0].id)
         assert {len(each) for each in ids} == {length}
         assert len(ids) == 3
+
+
+def test_ids_of_an_answer_differ() -> None:
+    """Also where the model counts wrongly: results of calls are told apart by them."""
+    call = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    text = f"<|tool_calls_section_begin|>{call}{call}<|tool_calls_section_end|>"
+    plan = form_of("kimi-k2").plan(forms.tools_of(TOOLS))
+    message = read(plan, TEXT.tokenizer.encode(text, add_special_tokens=False))
+    assert [call.id for call in message.calls] == ["functions.now:0", "id"]
