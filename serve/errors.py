@@ -135,7 +135,8 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
     """What the engine says of a request."""
     said = _told(error)
     if isinstance(error, BudgetError):
-        return ApiError(said, place or ("max_tokens",), code="budget_too_small", needed=error.needed)
+        where = place or ("max_tokens",)
+        return ApiError(_in_its_words(said, where), where, code="budget_too_small", needed=error.needed)
     if isinstance(error, LimitError):
         return ApiError(said, place, code="constraint_too_large")
     if isinstance(error, Cancelled):
@@ -149,7 +150,8 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
         return ApiError(said, where, code="invalid_tool")
     if isinstance(error, OptionError) and (found := re.search(r"context of (\d+)", said)):
         return too_long(said, int(found[1]), place or _named(said))
-    return ApiError(said, place or _named(said), code="invalid_value")
+    where = place or _named(said)
+    return ApiError(_in_its_words(said, where), where, code="invalid_value")
 
 
 _FLAGS = {
@@ -183,6 +185,12 @@ def _named(message: str) -> Place:
     name = re.match(r"[a-z_]*", message)
     said = "" if name is None else name[0]
     return tuple(_FIELDS[said].split(".")) if said in _FIELDS else (said,) if said in _OPTIONS else ()
+
+
+def _in_its_words(message: str, place: Place) -> str:
+    """A message that begins with an option's name, with that of the field in its place."""
+    name = re.match(r"(stop_ids|max_tokens)\b", message)
+    return message if name is None else f"{param_of(place)}{message[name.end() :]}"
 
 
 def of_any(error: BaseException, place: Place = ()) -> ApiError:

@@ -235,6 +235,7 @@ def renamed(error: ApiError) -> ApiError:
         error.error["message"] = re.sub(r"^(tools/\d+)/function", r"\1", error.error["message"])
     for name, ours in _NAMES:
         if param.startswith(name):
+            error.error["message"] = re.sub(rf"^{re.escape(name)}\b", ours, error.error["message"])
             pointer, old = error.error.get("pointer", ""), "/" + name.replace(".", "/")
             is_input = ours == "input"
             error.error["param"] = ours if is_input else ours + param.removeprefix(name)

@@ -11,7 +11,7 @@ KNOWN: dict[str, str] = {
     "functions": "give them as tools",
     "function_call": "give it as tool_choice",
     "verbosity": "say in a message how long the answer is to be",
-    "top_logprobs": "logprobs is the number of the likeliest tokens",
+    "top_logprobs": "of completions logprobs is the number of the likeliest tokens, and responses have none",
     "use_beam_search": 'beams are trellm: {"beams": 4}',
     "length_penalty": 'beams are trellm: {"beams": {"width": 4, "length_penalty": 1.0}}',
     "early_stopping": 'beams are trellm: {"beams": {"width": 4, "early_stopping": true}}',

@@ -114,6 +114,20 @@ def test_the_alternative_that_was_meant_is_looked_at(
     assert "discriminator" not in error["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        (TEXT, {"prompt": "a", "max_tokens": 1}, "max_tokens"),
+        (CHAT, {"messages": HELLO, "max_completion_tokens": 1}, "max_completion_tokens"),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 1}, "max_output_tokens"),
+        (TEXT, {"prompt": "a", "stop_token_ids": [2560], "regex": None}, "stop_token_ids"),
+    ],
+)
+def test_messages_have_the_names_of_fields(server: Running, path: str, body: dict[str, Any], field: str) -> None:
+    error = server.error(path, {"model": "small", "regex": "[0-9]{5}", **body})
+    assert error["param"] == field and re.match(rf"{field}\b", error["message"]), error
+
+
 def test_what_is_null_is_not_asked_for(server: Running) -> None:
     """Some clients write all fields that there are; a name that is misspelt is one all the same."""
     asked: dict[str, dict[str, Any]] = {
