@@ -26,7 +26,8 @@ class Ident:
 class Parameters:
     """Arguments that are written one by one: before the name of each, behind it, and the two parts of its end.
 
-    The value ends where `end` comes for the first time. own_line: whether a line break before that is none of its own
+    The value ends where `end` comes for the first time, but in a string of JSON.
+    own_line: whether a line break before that is none of its own
     behind_text: what is behind the name of a string that is written as it is, where the form tells it from JSON
     """
 

@@ -51,7 +51,11 @@ def read_parameters(
             push(b'"')
             continue
         whole: list[bytes] = []
-        if (yield from scanner.until([end], whole.append)) is None:
+        if behind_text or (value is not None and value.as_text is None):  # JSON, in whose strings the end may stand
+            is_ended = yield from scanner.unquoted(end, whole.append)
+        else:
+            is_ended = (yield from scanner.until([end], whole.append)) is not None
+        if not is_ended:
             return False
         text = b"".join(whole).translate(None, TOKENS).decode(errors="replace")
         push(_as_json(text.removesuffix("\n") if form.own_line else text, value).encode())

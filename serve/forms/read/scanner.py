@@ -85,6 +85,32 @@ class Scanner:
                 return False
             yield
 
+    def unquoted(self, stop: bytes, push: Callable[[bytes], None]) -> Generator[None, None, bool]:
+        """Hand on what comes before a text, the first one that is within no string of JSON; whether that came."""
+        is_text, is_escaped = False, False
+        while True:
+            read = 0
+            for byte in self.data:
+                if is_text:
+                    is_text = is_escaped or byte != QUOTE
+                    is_escaped = not is_escaped and byte == BACKSLASH
+                elif byte == stop[0]:
+                    rest = bytes(self.data[read : read + len(stop)])
+                    if rest == stop:
+                        push(bytes(self.data[:read]))
+                        del self.data[: read + len(stop)]
+                        return True
+                    if stop.startswith(rest) and not self.ended:
+                        break
+                else:
+                    is_text = byte == QUOTE
+                read += 1
+            push(bytes(self.data[:read]))
+            del self.data[:read]
+            if self.ended:
+                return False
+            yield
+
 
 def _begun(data: bytearray, stop: bytes) -> int:
     """How many bytes of the end are the beginning of a text, and not all of it."""

@@ -10,7 +10,7 @@ from trellm.serve import forms
 from trellm.serve.forms.families import FAMILIES
 
 from .families import TOOLS, rendered, turns_of
-from .models import TEXT, TOKENS, form_of, read
+from .models import TEXT, TOKENS, drawn, form_of, read
 
 PIECES = ["{", "}", '"', "\\", "\n", " ", "a", "é", "[", "]", "</", ">", "<think>", "</think>", "now", "0", ": "]
 
@@ -112,3 +112,24 @@ def test_ids_of_an_answer_differ() -> None:
     plan = form_of("kimi-k2").plan(forms.tools_of(TOOLS))
     message = read(plan, TEXT.tokenizer.encode(text, add_special_tokens=False))
     assert [call.id for call in message.calls] == ["functions.now:0", "id"]
+
+
+@pytest.mark.parametrize("name", ["qwen3-coder", "minimax-m2", "deepseek-v3.2", "glm-4.7"])
+def test_strings_of_json_may_contain_what_ends_a_value(name: str) -> None:
+    """Within lists, and where one of several texts has it: whatever the guide allows is read as what it says."""
+    end = FAMILIES[name].frames[0].parameters.end  # type: ignore[union-attr]
+    values = {"one": f'a"{end}', "several": [f"{end}\n{end}", "\\"]}
+    schema = {"one": {"enum": ["b", values["one"]]}, "several": {"const": values["several"]}}
+    function = {"name": "f", "parameters": {"type": "object", "properties": schema, "required": list(schema)}}
+    form, random = form_of(name), Random(3)
+    tools = forms.tools_of([{"type": "function", "function": function}])
+    plan = form.plan(tools, forms.choice_of("required", tools), parallel=False)
+    assert plan.guide is not None
+    found: list[str] = []
+    for _ in range(20):
+        message = read(plan, drawn(plan.guide, random, 500), random)
+        assert [call.complete for call in message.calls] == [True] and message.content is None
+        arguments = json.loads(message.calls[0].arguments)
+        assert arguments["several"] == values["several"]
+        found.append(arguments["one"])
+    assert set(found) == {"b", values["one"]}
