@@ -183,9 +183,10 @@ class Meter:
 
     def __exit__(self, *exception: object) -> None:
         outer = self._work.meter = self._outer
-        self._restore()
         if outer is not None:
-            outer.uncounted += self.spent  # it looks when it counts next
+            # Steps that were refused were not made, and may be any number. It looks when it counts next.
+            outer.uncounted += min(self.spent, self._view[MOST])
+        self._restore()
         if self._cancellation is not None:
             self._cancellation.detach(self)
             self._cancellation = None

@@ -37,7 +37,7 @@ class SchemaLowering(FormulaLowering):
             return HEAVY
         for case in normal.objects:
             # What is asked of a member may be anything: that is found out here, where it may be too much.
-            for member in case.properties.values():
+            for member in (*case.properties.values(), *(rule.formula for rule in case.rules)):
                 self.schema.has_instance(member)
         if is_member:
             weight += sum(self._weight(case.rest, is_member=False) for case in normal.arrays if case.max_items != 0)

@@ -6,6 +6,7 @@ What a member is like (a string; an array of something; an object or null) takes
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from ....kernels.chart.layout import UNBOUNDED
 from ...graph.fragment import Fragment
 from ...graph.later import HEAVY
 from ...syntax import Node
-from ..algebra.cases import ANY_STRING, Array, Normal, Number, Object, Rule, String
+from ..algebra.cases import ANY_STRING, NO_NAMES, Array, Normal, Number, Object, Rule, String
 from .form import Form
 from .objects.member_set import MemberSet
 from .stencil_graph import Hole
@@ -23,6 +24,8 @@ MOST_STENCILS = 128
 
 SHORT = 32
 """Up to how many constants, or members, are few; and how long they are on average."""
+FEW_RULES = 4
+"""Up to how many rules about names are few, which may be told apart by all that they have in common."""
 USUAL = 1 << 64
 """Above the numerators and denominators of usual bounds."""
 
@@ -106,7 +109,7 @@ def weight_of(normal: Normal) -> int:
         return HEAVY
     weight = 1 + len(normal.arrays)
     for case in normal.objects:
-        if not _is_plain(case) or not _are_short(case.properties) or not all(map(_names_no_pattern, case.rules)):
+        if not _is_plain(case) or not _are_short(case.properties) or not _are_few(case.rules):
             return HEAVY
         weight += 2 + len(case.properties) // 4
     return weight
@@ -117,10 +120,13 @@ def _is_single(normal: Normal) -> bool:
     return not normal.constants and len(normal.arrays) <= 1 and len(normal.objects) <= 1
 
 
-def _names_no_pattern(rule: Rule) -> bool:
-    """Whether the names that a rule is about are told without patterns."""
-    names = rule.names
-    return not (names.patterns or names.not_patterns or names.formats or names.not_formats)
+def _are_few(rules: tuple[Rule, ...]) -> bool:
+    """Whether rules are few, about names that are all but few, or few."""
+    return len(rules) <= FEW_RULES and all(_is_light(_without_excluded(rule.names)) for rule in rules)
+
+
+def _without_excluded(names: String) -> String:
+    return replace(names, excluded=NO_NAMES) if _are_short(names.excluded) else names
 
 
 def _is_light(case: String) -> bool:

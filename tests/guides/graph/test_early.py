@@ -140,6 +140,12 @@ def test_what_was_chosen_is_repeated():
         ({"type": "object", "patternProperties": {"a": False}}, HEAVY),
         ({"type": "object", "patternProperties": {"a": True}, "additionalProperties": False}, HEAVY),
         ({"type": "object", "maxProperties": 3}, HEAVY),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, 3),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, 3),
+        ({"type": "object", "propertyNames": {"enum": ["a", "b"]}}, 3),
+        ({"type": "object", "propertyNames": {"enum": [str(number) for number in range(40)]}}, HEAVY),
+        ({"type": "object", "propertyNames": {"not": {"const": "a" * 2000}}}, HEAVY),
+        ({"type": "object", "propertyNames": {"maxLength": 300}}, HEAVY),
         ({"oneOf": [{"type": "object", "required": [name]} for name in "ab"]}, HEAVY),
     ],
 )
@@ -160,3 +166,30 @@ def test_items_are_defined_with_their_array():
     weights = [lowering.weight_of(formula) for formula in case.properties.values()]
     # Items of an array within an array are not defined with it.
     assert weights == [3, HEAVY, 4]
+
+
+NO_FEWER = {"allOf": [{"anyOf": [{"required": [f"{part}{name}"]} for name in "abcd"]} for part in range(4)]}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "array", "items": {"type": "array", "minItems": 1 << 35}},
+        {"type": "object", "properties": {"x": {"type": "array", "minItems": 1 << 35}}},
+        {"type": "object", "additionalProperties": {"type": "array", "minItems": 1 << 35}},
+        {"type": "object", "properties": {"x": NO_FEWER}},
+        {"type": "object", "additionalProperties": NO_FEWER},
+        {"type": "object", "properties": {"y": {}}, "additionalProperties": NO_FEWER},
+    ],
+)
+def test_a_member_beside_one_that_is_too_large_is_written(other):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": other}, "required": ["a"]}
+    guide = JSONGuide(schema, BYTES, max_cases=8)
+    state = guide.start
+    for byte in b'{"a": 1':
+        assert guide.mask(state)[byte >> 5] >> (byte & 31) & 1
+        state = guide.advance(state, byte)
+    with pytest.raises(LimitError):
+        for byte in b', "b": {"x": ' + b"[" * 40:
+            guide.mask(state)
+            state = guide.advance(state, byte)
