@@ -133,10 +133,11 @@ class Counting:
         """The atoms, as bits, that lead to each state that has an end."""
         known = self._atoms_to.get(state)
         if known is None:
-            known = self._atoms_to[state] = dict.fromkeys(self.edges[state], 0)
+            known = dict.fromkeys(self.edges[state], 0)
             for atom, after in enumerate(self.automaton.rows[state]):
                 if after in known:
                     known[after] |= 1 << atom
+            self._atoms_to[state] = known
         return known
 
     def _allowed(self, state: int) -> int:
@@ -145,12 +146,14 @@ class Counting:
 
     def _everywhere(self) -> int:
         """The atoms that every state with an end allows."""
-        if self._common is None:
-            self._common = -1
+        known = self._common
+        if known is None:
+            known = -1
             for state, steps in enumerate(self.to_end):
-                if self._common and steps < NEVER:
-                    self._common &= self._allowed(state)
-        return self._common
+                if known and steps < NEVER:
+                    known &= self._allowed(state)
+            self._common = known
+        return known
 
     def _ranges(self, atoms: int) -> Ranges:
         known = self._unions.get(atoms)

@@ -16,6 +16,7 @@ from ....errors import LimitError
 from ...automata.character_rows import rows_of
 from ...kept import kept
 from ...limits import spend
+from ...locks import new_lock
 from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from .narrowing import size
 
@@ -23,6 +24,9 @@ MAX_DERIVATIVES = 20_000
 BYTES_PER_NODE = 200
 MAX_MATCHED = 1024
 """Of how many texts it is remembered whether they match."""
+
+_ADDING = new_lock()
+"""Held while an expression gets a state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Expression:
     """The language of a syntax tree, as an automaton over characters whose states are made when reached.
 
     steps, dead: for each state the states after characters, as far as known, and whether nothing leads on to an end
+    Several threads may use one at once, and any of them may be interrupted: a state is known when all of it is there.
     """
 
     def __init__(self, node: Node) -> None:
@@ -93,22 +98,27 @@ class Expression:
             node = derivative(self._nodes[state], ord(char), self._rests)
             after = self._numbers.get(node, -1)
             if after < 0:
-                after = self._add(node)
+                with _ADDING:
+                    after = self._add(node)
             self.steps[state][char] = after
             self._taken += 1
         return after
 
     def _add(self, node: Left) -> int:
-        number = len(self._nodes)
+        """The number of a state, which another thread may have added by now."""
+        number = self._numbers.get(node, len(self._numbers))
+        if number < len(self._numbers):
+            return number
         if number >= MAX_DERIVATIVES:
             raise LimitError(f"a pattern has more than {MAX_DERIVATIVES:,} states")
-        self._numbers[node] = number
-        self._nodes.append(node)
+        # In place of what an interrupted call may have left.
+        self._nodes[number:] = [node]
+        self.steps[number:] = [{}]
+        self._accepting[number:] = [nullable(node)]
+        self.dead[number:] = [node == NOTHING]
+        self._bounds[number:] = [None]
         self._held += BYTES_PER_NODE * size(cast("Node", node))
-        self.steps.append({})
-        self._accepting.append(nullable(node))
-        self.dead.append(node == NOTHING)
-        self._bounds.append(None)
+        self._numbers[node] = number
         return number
 
     def is_accepting(self, state: int) -> bool:

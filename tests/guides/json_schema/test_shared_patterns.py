@@ -1,0 +1,110 @@
+"""What a process keeps of patterns serves all schemas: no interrupt and no other thread leaves it half made."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from trellm.guides.automata.conditions import Together, automaton
+from trellm.guides.json_schema.automata import counting, derivatives
+from trellm.guides.json_schema.automata.counting import Counting
+from trellm.guides.json_schema.automata.derivatives import Expression
+from trellm.guides.json_schema.read.patterns import parse
+
+PATTERN = "^(?:[ab]{1,4}c|b(?:cd|dc){2,3}|[a-d]{2}x){1,3}$"
+TEXTS = ["".join(text) for length in range(5) for text in itertools.product("abcdx", repeat=length)]
+MANY = "^(?:" + "|".join(f"{first}[0-9a-f]{{{count}}}{first}" for count, first in enumerate("ghijklmn", 4)) + ")$"
+
+
+class Interrupt(BaseException):
+    """Raised in the middle of things."""
+
+
+def interrupting(function: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """The function, which raises the time number `at` that it is called."""
+    calls = itertools.count(1)
+
+    def called(*arguments: Any) -> Any:
+        if next(calls) == at:
+            raise Interrupt
+        return function(*arguments)
+
+    return called
+
+
+def answers(expression: Expression) -> list[bool]:
+    return [expression.matches(text) for text in TEXTS]
+
+
+@pytest.mark.parametrize("name", ["nullable", "size"])
+def test_an_interrupted_state_of_a_pattern_is_made_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = answers(Expression(parse(PATTERN)))
+    for at in range(2, 12):
+        expression = Expression(parse(PATTERN))
+        with monkeypatch.context() as patch:
+            patch.setattr(derivatives, name, interrupting(getattr(derivatives, name), at))
+            with suppress(Interrupt):
+                answers(expression)
+        assert answers(expression) == expected
+
+
+def test_threads_that_read_one_pattern_add_states_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = answers(Expression(parse(PATTERN)))
+    nullable, turns = derivatives.nullable, itertools.cycle((0.0, 0.002, 0.0005))
+    expression = Expression(parse(PATTERN))
+
+    def slow(node: Any) -> bool:
+        time.sleep(next(turns))
+        return nullable(node)
+
+    monkeypatch.setattr(derivatives, "nullable", slow)
+    told: list[list[bool]] = []
+    threads = [threading.Thread(target=lambda: told.append(answers(expression))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == 4 * [expected]
+
+
+def everywhere(counted: Counting) -> Iterator[object]:
+    """What any text is made of from each state, and what leads from it where."""
+    for state, row in enumerate(counted.automaton.rows):
+        yield counted.endless(state)
+        yield [after for after in row if after >= 0]
+
+
+def test_an_interrupted_search_for_common_characters_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made() -> Counting:
+        return Counting(automaton(Together([parse(MANY)]), [True]))
+
+    monkeypatch.setattr(counting, "MAX_REACHED", 2)
+    expected = list(everywhere(made()))
+    for at in (1, 2, 5, 20, 50):
+        counted = made()
+        with monkeypatch.context() as patch:
+            allowed = interrupting(counted._allowed, at)  # type: ignore[attr-defined]
+            patch.setattr(counted, "_allowed", allowed)
+            with suppress(Interrupt):
+                list(everywhere(counted))
+        assert list(everywhere(counted)) == expected
+
+
+def test_ways_are_told_when_all_are_found() -> None:
+    counted = Counting(automaton(Together([parse(MANY)]), [True]))
+    kept: dict[int, dict[int, int]] = {}
+
+    class Watched(dict[int, dict[int, int]]):
+        def __setitem__(self, state: int, ways: dict[int, int]) -> None:
+            kept[state] = dict(ways)
+            super().__setitem__(state, ways)
+
+    counted._atoms_to = Watched()  # type: ignore[attr-defined]
+    list(map(partial(counted.endless), range(len(counted.automaton.rows))))
+    assert kept == counted._atoms_to  # type: ignore[attr-defined]
