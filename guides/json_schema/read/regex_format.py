@@ -11,7 +11,7 @@ import string
 
 from ...syntax import Alternation, Literal, Node, Reference, Repeat, Sequence
 from .patterns import parse
-from .regex_ranges import HEX, SYNTAX, ranges, ranges_from_hyphen
+from .regex_ranges import HEX, SYNTAX, ranges, ranges_from_caret, ranges_from_hyphen
 
 _CODE = rf"\\x{HEX}{{2}}|\\u{HEX}{{4}}|\\c[A-Za-z]"
 _CLASSES = r"\\[dDsSwW]"
@@ -26,7 +26,8 @@ def _escaped(characters: str) -> str:
 
 
 _CONTROL = r"\\[fnrtv]"
-_ONE = rf"[^\\\]-]|{_CONTROL}|{_escaped(SYNTAX)}|\\b|{_CODE}"
+_NO_CARET = rf"[^\\\]^-]|{_CONTROL}|{_escaped(SYNTAX)}|\\b|{_CODE}"
+_ONE = rf"\^|{_NO_CARET}"
 """A character in a class, but for the hyphen."""
 
 _FEW_COUNTS = "[0-9](?:[0-9]?(?:,(?:[1-9][0-9]{2})?)?|,[1-9][0-9])"
@@ -58,11 +59,30 @@ _CHARACTER = "|".join((r"[^\\^$.*+?()\[\]{}|]", r"\.", _CONTROL, _escaped(SYNTAX
 
 
 def _class() -> Node:
-    """A class: a hyphen stands for itself at the begin, at the end and behind a range, or begins a range there."""
-    perhaps_hyphen, others = _perhaps(Literal(b"-")), Repeat(parse(f"^(?:{_ONE}|{_CLASSES})$"), 0, None)
-    items = (Repeat(ranges_from_hyphen(), 0, None), perhaps_hyphen, others)
-    behind = Repeat(Sequence((ranges(), *items)), 0, None)
-    return Sequence((Literal(b"["), _perhaps(Literal(b"^")), *items, behind, perhaps_hyphen, Literal(b"]")))
+    """A class. A caret stands for itself where it is not the first character."""
+    negated = Sequence((Literal(b"^"), Reference(BEHIND_RANGE)))
+    return Sequence((Literal(b"["), Alternation((negated, _from_hyphen(), Reference(FIRST_IN_CLASS)))))
+
+
+def _class_rules() -> dict[str, Node]:
+    """What may stand in a class, with its closing bracket: behind a range or a caret, at first, and elsewhere.
+
+    A hyphen stands for itself at the begin, at the end and behind a range, or begins a range there.
+    """
+    one, more, behind = parse(f"^(?:{_NO_CARET}|{_CLASSES})$"), Reference(IN_CLASS), Reference(BEHIND_RANGE)
+    first = (Sequence((one, more)), Sequence((ranges(), behind)), Literal(b"-]"), Literal(b"]"))
+    caret = (Sequence((ranges_from_caret(), behind)), Sequence((Literal(b"^"), more)))
+    return {
+        BEHIND_RANGE: Alternation((_from_hyphen(), more)),
+        IN_CLASS: Alternation((*caret, Reference(FIRST_IN_CLASS))),
+        FIRST_IN_CLASS: Alternation(first),
+    }
+
+
+def _from_hyphen() -> Node:
+    """What begins with a hyphen that stands for itself or begins a range."""
+    begun = Sequence((ranges_from_hyphen(), Reference(BEHIND_RANGE)))
+    return Alternation((begun, Sequence((Literal(b"-"), Reference(IN_CLASS)))))
 
 
 _FEW_RANGES = "[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9]"
@@ -80,6 +100,7 @@ def nested(depth: int) -> str:
 
 
 WHOLE, BRANCH, INSIDE, NAMED, QUANTIFIER = "whole", "branch", "inside", "named", "quantifier"
+BEHIND_RANGE, FIRST_IN_CLASS, IN_CLASS = "behind range", "first in class", "in class"
 
 
 def rules() -> dict[str, Node]:
@@ -111,6 +132,7 @@ def rules() -> dict[str, Node]:
         INSIDE: Sequence((listed, Literal(b")"))),
         NAMED: Sequence((with_name, Literal(b")"))),
         QUANTIFIER: many,
+        **_class_rules(),
     }
 
 

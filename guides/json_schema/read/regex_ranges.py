@@ -42,9 +42,12 @@ _HYPHEN = Literal(b"-")
 _BACKSLASH = Literal(b"\\")
 
 
+_WIDE = rf"(?:[\u007f-\uFFFF]|{_BEYOND})"
+"""The end of a range that is no ASCII character; without the flag `u` one beyond U+FFFF is two."""
+
+
 def ranges() -> Node:
-    """A range that does not begin with a hyphen."""
-    wide = rf"(?:[\u007f-\u{{10FFFF}}]|{_BEYOND})"
+    """A range that does not begin with a hyphen or a caret."""
     escaped = Alternation(
         (
             *_printable(_OF_SYNTAX),
@@ -54,15 +57,15 @@ def ranges() -> Node:
     )
     return Alternation(
         (
-            *_printable(_PLAIN),
+            *_printable(_PLAIN_BUT_CARET),
             Sequence((_BACKSLASH, escaped)),
             *(
                 Sequence((Chars(((low, high - 1),)), _HYPHEN, Chars(((high, 0xD7FF),))))
                 for low, high in pairwise(_MARKS)
             ),
-            Sequence((_among(_PLAIN, _OF_SYNTAX), parse(f"^-{wide}$"))),
+            Sequence((_among(_PLAIN_BUT_CARET, _OF_SYNTAX), parse(f"^-{_WIDE}$"))),
             Sequence(
-                (parse(f"^{_LOW}-$"), Alternation((_from(0x20), parse(rf"^(?:(?:\\x|\\u00)[2-7]{HEX}|{wide})$"))))
+                (parse(f"^{_LOW}-$"), Alternation((_from(0x20), parse(rf"^(?:(?:\\x|\\u00)[2-7]{HEX}|{_WIDE})$"))))
             ),
             Sequence((parse(r"^\\x20-$"), _from(0x20))),
             parse(rf"^\\x{HEX}{{2}}-\\u(?:0[1-9A-Fa-f]|[1-9A-Fa-f]{HEX}){HEX}{{2}}$"),
@@ -72,8 +75,12 @@ def ranges() -> Node:
 
 def ranges_from_hyphen() -> Node:
     """A range that begins with a hyphen."""
-    wide = parse(rf"^(?:[\u007f-\u{{10FFFF}}]|{_BEYOND})$")
-    return Sequence((Literal(b"--"), Alternation((_from(ord("-")), wide))))
+    return Sequence((Literal(b"--"), Alternation((_from(ord("-")), parse(f"^{_WIDE}$")))))
+
+
+def ranges_from_caret() -> Node:
+    """A range that begins with a caret, which is not the first character of a class."""
+    return Alternation((*_printable(((ord("^"), ord("^")),)), Sequence((Literal(b"^"), parse(f"^-{_WIDE}$")))))
 
 
 def _of(codes: Iterable[int]) -> Ranges:
@@ -147,5 +154,6 @@ _LOW_DIGITS = [Chars(_in_both_cases(digit)) for digit in _DIGITS]
 _HIGHER_DIGITS = [Chars(_in_both_cases(_DIGITS[at + 1 :])) for at in range(15)]
 _PLAIN: Ranges = ((0x20, 0x2C), (0x2E, 0x5B), (0x5E, 0x7E))
 """The characters of ASCII that can be printed and stand for themselves in a class, but for the hyphen."""
+_PLAIN_BUT_CARET: Ranges = ((0x20, 0x2C), (0x2E, 0x5B), (0x5F, 0x7E))
 _PLAIN_OR_HYPHEN: Ranges = ((0x20, 0x5B), (0x5E, 0x7E))
 _OF_SYNTAX = _of(map(ord, SYNTAX))
