@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....errors import LimitError
 from ...limits import spend
@@ -21,6 +21,14 @@ MANY_RULES = 8
 ANY_NAME = String()
 
 
+class Begun(NamedTuple):
+    """An object of which some members are found: the names of all that must be there, and the first of them."""
+
+    case: Object
+    names: list[str]
+    found: dict[str, Any]
+
+
 class ObjectWitnesses:
     """Builds objects out of witnesses of their members."""
 
@@ -30,11 +38,13 @@ class ObjectWitnesses:
         self._language = owner.normaliser.language
         self._max_cases = owner.normaliser.max_cases
         self._listed: dict[String, list[str] | None] = {}
+        self._begun: Begun | None = None
 
     def spread(self, case: Object) -> Iterator[Object]:
         """The case as alternatives whose `some` are about unnamed members, of which there is no end."""
-        spend(200 + 10 * len(case.properties))
+        spend(200)
         for position, rule in enumerate(case.some):
+            spend(10 * len(case.properties))
             names = self._finite(rule.names)
             named = [name for name in case.properties if self._language.contains(rule.names, name)]
             if names is None and not named:
@@ -73,13 +83,9 @@ class ObjectWitnesses:
             return self._chosen(case, ask)
         if case.max_properties is not None and len(case.required) > case.max_properties:
             return NO_INSTANCE
-        spend(20 * len(case.properties) + (100 + 50 * len(case.rules)) * len(case.required))
-        result: dict[str, Any] = {}
-        for name in case.properties:
-            if name in case.required:
-                result[name] = ask(self._member(case, name))
-                if result[name] is NO_INSTANCE:
-                    return NO_INSTANCE
+        result = self._required(case, ask)
+        if result is None:
+            return NO_INSTANCE
         if case.some and not self._add_some(case, result, ask):
             return NO_INSTANCE
         if len(result) < case.min_properties and not self._add_more(case, result, ask):
@@ -87,6 +93,27 @@ class ObjectWitnesses:
         if case.max_properties is not None and len(result) > case.max_properties:
             return NO_INSTANCE
         return result
+
+    def _required(self, case: Object, ask: Ask) -> dict[str, Any] | None:
+        """The members that must be there; None if one has no witness so far.
+
+        An object is asked for again as soon as that one has: one that must have many goes on there.
+        """
+        begun = self._begun
+        if begun is None or begun.case is not case:
+            spend(20 * len(case.properties))
+            begun = Begun(case, [name for name in case.properties if name in case.required], {})
+            if len(begun.names) > FEW:
+                self._begun = begun
+        for at in range(len(begun.found), len(begun.names)):
+            spend(100 + 50 * len(case.rules))
+            name = begun.names[at]
+            witness = ask(self._member(case, name))
+            if witness is NO_INSTANCE:
+                return None
+            begun.found[name] = witness
+        spend(len(begun.found))
+        return dict(begun.found)
 
     def _chosen(self, case: Object, ask: Ask) -> Any:
         """As `build`, where of each group an alternative is to be chosen: the first that leaves one to the others."""

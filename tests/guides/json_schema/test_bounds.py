@@ -209,3 +209,17 @@ def test_more_than_any_text_has_is_no_bound() -> None:
     guide = within({"oneOf": [True, {"minLength": 2**32}]})
     assert reads(guide, '"a"')
     assert reads(within({"type": "string", "maxLength": 2**40}), '"a"')
+
+
+def test_thousands_of_members_that_must_be_there_are_found_once_each() -> None:
+    members: dict[str, Any] = {f"m{number}": {"enum": [number]} for number in range(3000)}
+    members |= {f"n{number}": {"type": "object", "required": [f"x{number}"]} for number in range(1000)}
+    schema = {"type": "object", "properties": members, "required": list(members)}
+    compiled = CompiledSchema(schema)
+    with Meter(Limits(work=20_000_000)):
+        assert compiled.has_instance(compiled.root)
+        assert list(compiled.minimal_instance(compiled.root)) == list(members)
+    members["n999"] = {"type": "object", "required": ["x"], "maxProperties": 0}
+    compiled = CompiledSchema(schema)
+    with Meter(Limits(work=20_000_000)):
+        assert not compiled.has_instance(compiled.root)
