@@ -80,12 +80,14 @@ def measured(servers: list[Process], kind: str, clients: int, rounds: int) -> li
     speeds: dict[str, list[float]] = {server.name: [] for server in servers}
     costs: dict[str, list[float]] = {server.name: [] for server in servers}
     texts: dict[str, list[str]] = {server.name: [] for server in servers}
-    for turn in range(rounds):
+    for turn in range(-1, rounds):  # the first is not looked at: servers have things to load
         numbers = [turn * count + each for each in range(count)]
         for server in servers:
             cost, begin = server.processor_seconds, time.perf_counter()
             answers = asyncio.run(asked(server, kind, clients, numbers))
             seconds, cost = time.perf_counter() - begin, server.processor_seconds - cost
+            if turn < 0:
+                continue
             tokens = sum(answer.tokens for answer in answers)
             speeds[server.name].append(tokens / seconds)
             costs[server.name].append(1000 * cost / tokens)
