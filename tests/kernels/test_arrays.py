@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from trellm.kernels.jit.addresses import array_at
 from trellm.kernels.jit.arrays import Arrays, Table, Vector, handle_of
 from trellm.kernels.jit.calling import entry_of
 from trellm.kernels.jit.insides import PORTABLE
@@ -129,3 +130,22 @@ def test_arrays_that_cannot_be_had_are_an_error(values: object) -> None:
     broken = Broken(arrays.values, arrays.table, arrays.inside)
     with pytest.raises((KeyboardInterrupt, AttributeError, TypeError)):
         read_all(broken, np.zeros(4))
+
+
+@njit(cache=False)
+def double(address, rows, columns, like):
+    table = array_at(address, (rows, columns), like)
+    for row in range(table.shape[0]):
+        for column in range(table.shape[1]):
+            table[row, column] *= 2
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_an_array_by_its_address(kind: type[np.floating]) -> None:
+    table = np.arange(12, dtype=kind).reshape(3, 4)
+    double(table.ctypes.data, 3, 4, table[:0])
+    np.testing.assert_array_equal(table, 2 * np.arange(12).reshape(3, 4))
+    double(0, 0, 4, table[:0])
+    plain = array_at(table.ctypes.data + 4 * table.itemsize, (2, 4), table)
+    np.testing.assert_array_equal(plain, table[1:])
+    assert array_at(0, (0, 4), table).shape == (0, 4)

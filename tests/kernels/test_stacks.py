@@ -12,8 +12,6 @@ from trellm.kernels.decoder.biased_layers import begin_biased_layer, end_biased_
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.products import lanes_of, room_of
 from trellm.kernels.decoder.stacks import Stack, Texts, read_biased_layers, read_layers
-from trellm.kernels.jit.addresses import array_at
-from trellm.kernels.jit.wide import njit
 
 LAYERS, BLOCKS, PLACES = 3, 7, 16
 HIDDEN, INNER, QUERIES, KEYS, SIZE = 24, 20, 4, 2, 8
@@ -137,22 +135,3 @@ def test_biased_layers(kind: Any, which: str) -> None:
         standardise_rows(step.residual, step.residual, *step.last, 1e-5)
 
     same(kind, [*before, *after], QUERIES, which, read, one_by_one)
-
-
-@njit(cache=False)
-def double(address: Any, rows: Any, columns: Any, like: Any) -> None:
-    table = array_at(address, (rows, columns), like)
-    for row in range(table.shape[0]):
-        for column in range(table.shape[1]):
-            table[row, column] *= 2
-
-
-@KINDS
-def test_an_array_by_its_address(kind: Any) -> None:
-    table = np.arange(12, dtype=kind).reshape(3, 4)
-    double(table.ctypes.data, 3, 4, table[:0])
-    np.testing.assert_array_equal(table, 2 * np.arange(12).reshape(3, 4))
-    double(0, 0, 4, table[:0])
-    plain = array_at(table.ctypes.data + 4 * table.itemsize, (2, 4), table)
-    np.testing.assert_array_equal(plain, table[1:])
-    assert array_at(0, (0, 4), table).shape == (0, 4)
