@@ -64,16 +64,13 @@ class Scanner:
             yield
         if not self.data.startswith((b"{", b"[")):
             return False
-        depth, is_text, is_escaped = 0, False, False
+        depth, strings = 0, _Strings()
         while True:
             read = 0
             for byte in self.data:
                 read += 1
-                if is_text:
-                    is_text = is_escaped or byte != QUOTE
-                    is_escaped = not is_escaped and byte == BACKSLASH
+                if strings.take(byte):
                     continue
-                is_text = byte == QUOTE
                 depth += (byte in b"{[") - (byte in b"}]")
                 if not depth:
                     break
@@ -86,15 +83,15 @@ class Scanner:
             yield
 
     def unquoted(self, stop: bytes, push: Callable[[bytes], None]) -> Generator[None, None, bool]:
-        """Hand on what comes before a text, the first one that is within no string of JSON; whether that came."""
-        is_text, is_escaped = False, False
+        """Hand on what comes before a text, the first one that is within no string of JSON; whether that came.
+
+        stop: begins with no quote
+        """
+        strings = _Strings()
         while True:
             read = 0
             for byte in self.data:
-                if is_text:
-                    is_text = is_escaped or byte != QUOTE
-                    is_escaped = not is_escaped and byte == BACKSLASH
-                elif byte == stop[0]:
+                if not strings.take(byte) and byte == stop[0]:
                     rest = bytes(self.data[read : read + len(stop)])
                     if rest == stop:
                         push(bytes(self.data[:read]))
@@ -102,14 +99,28 @@ class Scanner:
                         return True
                     if stop.startswith(rest) and not self.ended:
                         break
-                else:
-                    is_text = byte == QUOTE
                 read += 1
             push(bytes(self.data[:read]))
             del self.data[:read]
             if self.ended:
                 return False
             yield
+
+
+class _Strings:
+    """Tells which bytes of JSON are in its strings."""
+
+    def __init__(self) -> None:
+        self._is_open = self._is_escaped = False
+
+    def take(self, byte: int) -> bool:
+        """Whether the next byte is in a string, of which its quotes are a part."""
+        if not self._is_open:
+            self._is_open = byte == QUOTE
+            return self._is_open
+        self._is_open = self._is_escaped or byte != QUOTE
+        self._is_escaped = not self._is_escaped and byte == BACKSLASH
+        return True
 
 
 def _begun(data: bytearray, stop: bytes) -> int:
