@@ -6,7 +6,7 @@ thread may have the interpreter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +36,8 @@ class Weights(NamedTuple):
 class AtOnce:
     """The layers of a body, if they are alike: those of its arrays at the same place have one shape.
 
-    Kernels have only addresses of them: whoever runs one keeps this, and with it the arrays, until it is done, since
-    another thread may find the body's weights moved meanwhile.
+    A kernel has only addresses of them: so this keeps the arrays until it is done, since another thread may find the
+    body's weights moved meanwhile.
     """
 
     def __init__(self, layers: Sequence[Weights], heads: Heads) -> None:
@@ -53,14 +53,41 @@ class AtOnce:
                 np.array([layer.eps for layer in layers], np.float64),
             )
 
-    def stack(self, step: Step, tokens: int) -> Stack | None:
-        """The layers as the kernel takes them; None where a step of so many tokens is not for it."""
-        if max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None:
-            return None
+    def takes(self, step: Step, tokens: int) -> bool:
+        """Whether a step of so many tokens is for the kernel."""
+        if self._stack is None or max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None:
+            return False
         keys, queries = (count * self._heads.size for count in (self._heads.keys, self._heads.queries))
-        return self._stack if is_undivided(step, keys, queries) else None
+        return is_undivided(step, keys, queries)
 
-    def texts(self, step: Step, like: Tensor) -> Texts:
+    def read(
+        self,
+        kernel: Callable[..., None],
+        residual: Tensor,
+        places: Sequence[Tensor],
+        step: Step,
+        last: Sequence[Reals | float],
+        scale: float,
+        room: Sequence[Reals],
+    ) -> Tensor:
+        """The states [n, hidden] after the last norm, in place of `residual`, for a step that is taken.
+
+        kernel: `read_layers` or `read_biased_layers`
+        places: the slots of tokens, and what else the kernel takes of where they lie; last: what it takes of the last
+            norm; room: what it computes in
+        scale: of products of queries and keys
+        """
+        inner, heads = residual.numpy(), self._heads
+        queries, mixed = np.empty((2, len(inner), heads.queries, heads.size), inner.dtype)
+        scores = (
+            step.scratch(0, heads.queries, inner.dtype) if step.short else np.empty((heads.queries, 0), inner.dtype)
+        )
+        settings, _ = step.settings(scale, None, inner.dtype)
+        where = (each.numpy() for each in places)
+        kernel(inner, queries, mixed, *where, self._stack, self._texts(step, residual), *last, settings, scores, *room)
+        return residual
+
+    def _texts(self, step: Step, like: Tensor) -> Texts:
         """What attention reads in a step; `like` is of the type of keys and values, for which there is room then."""
         heads = self._heads
         none = like.new_empty(0, heads.keys, heads.size)
@@ -69,9 +96,3 @@ class AtOnce:
         stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
         shape = step.layers[0].blocks, heads.keys, BLOCK, heads.size
         return Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, step.rows, step.long_rows)
-
-    def room(self, tokens: int, step: Step, kind: Any) -> tuple[Reals, Reals, Reals]:
-        """For queries and what they get [tokens, heads, size], and for scores."""
-        count, size = self._heads.queries, self._heads.size
-        scores = step.scratch(0, count, kind) if step.short else np.empty((count, 0), kind)
-        return np.empty((tokens, count, size), kind), np.empty((tokens, count, size), kind), scores

@@ -77,8 +77,7 @@ class Gpt2Decoder(PreparedBody):
         self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
     ) -> Tensor:
         """As `PreparedBody.run_prepared` says."""
-        residual = embedding(ids, self._words.weight)
-        residual += embedding(positions, self._positions.weight)
+        residual = self._embedded(ids, positions)
         heads, tokens = self._heads, len(residual)
         queries = residual.new_empty(tokens, heads.queries, heads.size)
         like = residual.new_empty(0, heads.keys, heads.size)
@@ -96,18 +95,17 @@ class Gpt2Decoder(PreparedBody):
     @torch.no_grad()
     def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
         """As `PreparedBody.run_at_once` says."""
-        tokens, at_once = len(ids), self._at_once
-        stack = at_once.stack(step, tokens)
-        if stack is None:
+        at_once = self._at_once
+        if not at_once.takes(step, len(ids)):
             return None
+        residual = self._embedded(ids, positions)
+        room = self._room(self._last.weight.dtype)
+        return at_once.read(read_biased_layers, residual, [slots], step, self._last, self.scale, room)
+
+    def _embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """What tokens at these positions begin as [n, hidden]."""
         residual = embedding(ids, self._words.weight)
         residual += embedding(positions, self._positions.weight)
-        inner = residual.numpy()
-        queries, mixed, scratch = at_once.room(tokens, step, inner.dtype)
-        read_biased_layers(
-            inner, queries, mixed, slots.numpy(), stack, at_once.texts(step, residual), *self._last,
-            step.settings(self.scale, None, inner.dtype)[0], scratch, *self._room(inner.dtype),
-        )  # fmt: skip
         return residual
 
     def _room(self, kind: Any) -> tuple[Reals, ...]:

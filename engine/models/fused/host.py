@@ -89,19 +89,12 @@ class HostDecoder(FusedDecoder):
     @torch.no_grad()
     def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
         """As `PreparedBody.run_at_once` says."""
-        tokens, at_once = len(ids), self._at_once
-        stack = at_once.stack(step, tokens)
-        if stack is None:
+        at_once = self._at_once
+        if not at_once.takes(step, len(ids)):
             return None
         residual = embedding(ids, self._structure.embedding.weight)
-        cos, sin = self._angles(positions, residual.dtype)
-        inner = residual.numpy()
-        queries, mixed, scratch = at_once.room(tokens, step, inner.dtype)
-        read_layers(
-            inner, queries, mixed, slots.numpy(), cos.numpy(), sin.numpy(), stack, at_once.texts(step, residual),
-            *self._last, step.settings(self.scale, None, inner.dtype)[0], scratch, *self._room(),
-        )  # fmt: skip
-        return residual
+        places = slots, *self._angles(positions, residual.dtype)
+        return at_once.read(read_layers, residual, places, step, self._last, self.scale, self._room())
 
     def _states(
         self,
