@@ -13,8 +13,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .gc_pause import paused
-
 if TYPE_CHECKING:
     from . import generate, guides
     from .engine import models
@@ -107,7 +105,6 @@ _HOMES = {
 }
 
 
-@paused  # the first of these names imports torch, which makes a million objects that stay
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value: Any = import_module(_MODULES[name], __name__)

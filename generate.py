@@ -16,7 +16,6 @@ from .engine.arguments import check_model
 from .engine.decode.after import After
 from .engine.extraction import Extractor
 from .engine.formats import format_of, values_of_type
-from .engine.gc_restored import gc_restored
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
@@ -98,8 +97,7 @@ def regex(
     text_of(pattern, "generate.regex: the pattern")
     whole(flags, "flags", 0)
     one_of(dialect, "dialect", ("python", "ecma"))
-    with gc_restored():
-        guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, limits=limits)
+    guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, limits=limits)
     return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
@@ -137,8 +135,7 @@ def choice(
     if isinstance(choices, (set, frozenset)):
         choices = sorted(cast("set[str]", choices))
     texts = texts_of(choices if written is None else list(written), "choices", "choice")
-    with gc_restored():
-        guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
+    guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
     convert = None if written is None else written.__getitem__
     return Generator(model, guide, convert, limits=limits, after=_after(thinking))
 
@@ -148,8 +145,7 @@ def fsm(
 ) -> Generator[str]:
     """Text that an `interegular` FSM accepts. Value: str. after, thinking: see `regex`."""
     check_model(model, "generate.fsm", machine)
-    with gc_restored():
-        guide = guides.FSMGuide(machine, model.vocabulary, limits=limits)
+    guide = guides.FSMGuide(machine, model.vocabulary, limits=limits)
     return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
@@ -180,8 +176,7 @@ def cfg(
         text_of(start, "start, the name of a rule,")
     one_of(syntax, "syntax", ("lark", "gbnf"))
     _check_contexts(contexts)
-    with gc_restored():
-        guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
+    guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
     return Generator(model, guide, limits=limits, after=_after(thinking))
 
 
@@ -248,17 +243,16 @@ def extract(
         text_of(none_text, "none_text")
     one_of(boundary, "boundary", ("word", "character", "sentence", "line"))
     one_of(whitespace, "whitespace", ("exact", "collapsed"))
-    with gc_restored():
-        guide = guides.SubstringGuide(
-            context,
-            model.vocabulary,
-            boundary=boundary,
-            min_chars=whole(min_chars, "min_chars"),
-            max_chars=None if max_chars is None else whole(max_chars, "max_chars"),
-            whitespace=whitespace,
-            none_text=none_text,
-            limits=limits,
-        )
+    guide = guides.SubstringGuide(
+        context,
+        model.vocabulary,
+        boundary=boundary,
+        min_chars=whole(min_chars, "min_chars"),
+        max_chars=None if max_chars is None else whole(max_chars, "max_chars"),
+        whitespace=whitespace,
+        none_text=none_text,
+        limits=limits,
+    )
     return Extractor(model, guide, spans, order, limits, _after(thinking))
 
 
@@ -279,11 +273,10 @@ def format(
     """
     check_model(model, "generate.format", kind)
     written = format_of(kind)
-    with gc_restored():
-        if written.pattern is None:
-            guide = guides.ChoiceGuide(written.choices, model.vocabulary, limits=limits)
-        else:
-            guide = guides.RegexGuide(written.pattern, model.vocabulary, limits=limits)
+    if written.pattern is None:
+        guide = guides.ChoiceGuide(written.choices, model.vocabulary, limits=limits)
+    else:
+        guide = guides.RegexGuide(written.pattern, model.vocabulary, limits=limits)
     return Generator(model, guide, written.convert, limits, _after(thinking))
 
 
@@ -337,22 +330,21 @@ def json(
     mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
     structure = structure_of(schema)
-    with gc_restored():
-        guide = guides.JSONGuide(
-            structure.schema,
-            model.vocabulary,
-            order=order,
-            whitespace=whitespace,
-            indent=whole(indent, "indent", 0, 16),
-            escapes=escapes,
-            spelling=spelling,
-            resources=resources,
-            formats=formats,
-            max_cases=whole(max_cases, "max_cases"),
-            contexts=contexts,
-            unenforced=unenforced,
-            limits=limits,
-        )
+    guide = guides.JSONGuide(
+        structure.schema,
+        model.vocabulary,
+        order=order,
+        whitespace=whitespace,
+        indent=whole(indent, "indent", 0, 16),
+        escapes=escapes,
+        spelling=spelling,
+        resources=resources,
+        formats=formats,
+        max_cases=whole(max_cases, "max_cases"),
+        contexts=contexts,
+        unenforced=unenforced,
+        limits=limits,
+    )
     return Generator(model, guide, structure.convert, limits, _after(thinking))
 
 

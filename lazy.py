@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from .gc_pause import paused
-
 
 def getter(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package; homes: the module of each name, within the package."""
 
-    @paused  # an import makes many objects that stay
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -47,6 +47,7 @@ def serve(options: argparse.Namespace) -> None:
 
     torch.set_num_threads(1)
     from trellm import models
+    from trellm.cli.serve import tuned_process
     from trellm.serve import Settings, application
     from trellm.serve.server import listen, run
 
@@ -61,7 +62,8 @@ def serve(options: argparse.Namespace) -> None:
     settings = Settings(name="model", compile_share=options.share)
     listening = listen("127.0.0.1", 0)
     print(listening.getsockname()[1], flush=True)
-    run(application(model, settings), settings, listening)
+    with tuned_process():
+        run(application(model, settings), settings, listening)
 
 
 def schemas_of(path: str) -> Iterator[dict[str, Any]]:

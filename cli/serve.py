@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from ..serve.settings import Settings
 
 LOCAL = ("localhost",)
+SWITCH_SECONDS = 5e-4
+"""So long a thread keeps the interpreter where another one wants it."""
 EXTRA = "starlette, uvicorn, pydantic and prometheus_client are needed: pip install 'trellm[serve]'"
 
 
@@ -166,10 +172,29 @@ def serve(
     click.echo(f"{settings.name} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
     with ending() as end:
         try:
-            run(application(loaded, settings, memory=memory), settings, listening)
+            with tuned_process():
+                run(application(loaded, settings, memory=memory), settings, listening)
         except KeyboardInterrupt:  # of either signal, once all that ran is done
             return end.code
     return 0
+
+
+@contextmanager
+def tuned_process() -> Generator[None]:
+    """A block in which the process does nothing but serve: settings that are the interpreter's, and so the command's.
+
+    The collector leaves out what is there before, the model and the modules: a full collection through them takes up to
+    a second, in which nobody is answered. Threads give the interpreter up sooner than by Python's default, since the
+    engine's asks for it several times a token.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(interval)
 
 
 def _by_ray(

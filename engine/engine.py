@@ -14,7 +14,6 @@ from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
 from .decode.row import Certain, Request
-from .gc_restored import gc_restored
 from .handle import Handle
 from .models.protocol import Model
 from .options import Options, RunOptions
@@ -97,8 +96,7 @@ class Engine:
             raise OptionError(f"submit takes a generator such as generate.text(model), not {shown(generator)}")
         chosen = Options.of(RunOptions, options)
         several, is_single = prompts_of(prompts)
-        with gc_restored():
-            return Handle(self, [(generator, prompt) for prompt in several], chosen, is_single=is_single)
+        return Handle(self, [(generator, prompt) for prompt in several], chosen, is_single=is_single)
 
     def step(self) -> bool:
         """One step for all that runs; whether there is more to do. Another thread's step is waited for."""

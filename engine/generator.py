@@ -28,7 +28,6 @@ from .decode.requests import Job
 from .decode.row import Row
 from .diagnostics import Diagnostics
 from .engine import Engine
-from .gc_restored import gc_restored
 from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
@@ -176,8 +175,7 @@ class Generator(Copied, Generic[T]):
         return ((each.prompt, each.result) for each in handle.finished())
 
     def _handle(self, prompts: Sequence[Prompt], options: Options) -> Handle:
-        with gc_restored():
-            return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
+        return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
 
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
         """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""

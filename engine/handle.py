@@ -15,7 +15,6 @@ from .decode.randomness import row_key
 from .decode.requests import Job, requests_of
 from .decode.row import Certain, Request, Row
 from .diagnostics import Diagnostics
-from .gc_restored import gc_restored
 from .models.protocol import Model
 from .options import Options
 from .prompts.given import Prompt
@@ -167,15 +166,13 @@ class Handle:
         given = 0
         try:
             while True:
-                with gc_restored():
-                    self._take()
+                self._take()
                 while given < len(self._order):
                     given += 1
                     yield self._order[given - 1]
                 if self._call.done:
                     break
-                with gc_restored():
-                    self._engine.wait(self._call)
+                self._engine.wait(self._call)
         finally:
             if not self._call.done:
                 self.cancel()
@@ -192,14 +189,12 @@ class Handle:
         streams = [_Stream() for _ in self._pairs]
         given = 0
         while True:
-            with gc_restored():
-                certain = self._engine.certain(self._call)
+            certain = self._engine.certain(self._call)
             for number, each in certain.items():
                 prompt = self._call.requests[number].number
                 if piece := streams[prompt].push(self._own(prompt, each.text)):
                     yield Piece(prompt, piece, scores=self._scores(streams[prompt], each))
-            with gc_restored():
-                self._take()
+            self._take()
             while given < len(self._order):
                 each = self._order[given]
                 given += 1
@@ -207,8 +202,7 @@ class Handle:
                 yield Piece(each.prompt, result.text[stream.sent :], result, stream.rest(result))
             if self._call.done:
                 break
-            with gc_restored():
-                self._engine.wait(self._call, every_step=True)
+            self._engine.wait(self._call, every_step=True)
         self._check_cancelled()
 
     def __await__(self) -> Generator[Any, None, Any]:

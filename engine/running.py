@@ -10,7 +10,6 @@ from typing import Any, cast
 from ..checks import brief
 from ..errors import ConversionError
 from .engine import Engine
-from .gc_restored import gc_restored
 from .handle import Handle, Pairs
 from .options import Options
 from .prompts.given import Prompt
@@ -28,9 +27,8 @@ def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> li
     """
     if not pairs:
         return []
-    with gc_restored():
-        handle = Handle(Engine.of(pairs[0][0].model), pairs, options)
-    with keeping(handle.saved), gc_restored():
+    handle = Handle(Engine.of(pairs[0][0].model), pairs, options)
+    with keeping(handle.saved):
         go_on(handle, len(pairs) * options.search.n, options.progress, told)
         return handle.results()
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from ..checks import one_of, switch
 from ..errors import GrammarError, OptionError
-from ..gc_pause import paused
 from ..kernels.chart.layout import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import HORIZON, ChartAutomaton
@@ -63,7 +62,6 @@ class CFGGuide(LiftedGuide, Drawable):
     spell one, LimitError if it is too large.
     """
 
-    @paused
     def __init__(
         self,
         grammar: str | Grammar,

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from ..checks import mapping_of, one_of
 from ..errors import LimitError, OptionError, SchemaError
-from ..gc_pause import paused
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
@@ -79,8 +78,6 @@ class JSONGuide(LiftedGuide):
 
     compiled_from: tuple[Given, Options, dict[str, Quote], Form, Unenforced]
 
-    # What is given up for the new guide is gone before the collector counts, which then has nothing to look through.
-    @paused
     def __new__(
         cls,
         schema: Mapping[str, Any] | bool | str,

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ..checks import any_text_of, brief, switch
 from ..errors import LanguageError, LimitError, OptionError
-from ..gc_pause import paused
 from ..kernels.jit.calling import call
 from ..kernels.trie.align import first_unspellable
 from ..tokenizers_adapter import Vocabulary
@@ -111,7 +110,6 @@ class RegexGuide(RegularGuide):
     large, LanguageError if no text matches or the vocabulary cannot spell one.
     """
 
-    @paused
     def __init__(
         self,
         pattern: str,
@@ -185,7 +183,6 @@ class ChoiceGuide(RegularGuide):
     LanguageError if the vocabulary cannot spell one of them.
     """
 
-    @paused
     def __init__(self, choices: Iterable[str], vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
         self.choices = _texts_of(choices)
         vocabulary = vocabulary_of(vocabulary, "ChoiceGuide")
@@ -202,7 +199,6 @@ class ChoiceGuide(RegularGuide):
 class FSMGuide(RegularGuide):
     """Texts that a finite-state machine of the `interegular` library accepts."""
 
-    @paused
     def __init__(self, fsm: FSM, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
         from .automata.fsm import described, table_of
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import socket
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,8 +20,6 @@ from .service import Service
 from .settings import Settings
 
 BACKLOG = 2048
-SWITCH_SECONDS = 5e-4
-"""So long another thread keeps the interpreter where the engine's wants it, which it does several times a token."""
 CUT_SECONDS = 5
 """So long what was cut when draining was over may take to tell its clients."""
 TELL_SECONDS = 0.1
@@ -104,20 +100,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
-    """Run until a signal ends it.
-
-    What is there before, the model and the modules, stays until then: Python's collector need not look through it
-    again and again, which would stop all texts.
-    """
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.freeze()
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(Server(app, settings).serve(sockets=[listening]))
-    finally:
-        gc.unfreeze()
-        sys.setswitchinterval(interval)
+    """Run until a signal ends it."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(Server(app, settings).serve(sockets=[listening]))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
-from ...gc_pause import paused
 from .protocol import Model, Tokenizer
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ def from_function(
     )
 
 
-@paused
 def small(*, device: Any = None) -> DecoderModel:
     """The small model that lies in the package: 3.6 million parameters, loaded in float32, without a network.
 

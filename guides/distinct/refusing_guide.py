@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...gc_pause import paused
 from ...kernels.chart.layout import ROW
 from ...kernels.distinct.layout import FIRST_FLAT
 from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, probe
@@ -99,7 +98,6 @@ class RefusingGuide(RememberingGuide):
                 spot.lacking[hits] = self._signatures[state]
             return row
 
-    @paused
     def _slow_row(self, state: int) -> int:
         """As `row`."""
         with self._lock:
@@ -191,7 +189,6 @@ class RefusingGuide(RememberingGuide):
         written = frame.targets.written
         return written is None or next(written.ends(self._trails.piece(trail)), None) is None
 
-    @paused
     def _look_refused(self, state: int, trail: Trail) -> Refused:
         """As `_quick_refused`, where it is not known."""
         allowed = self._tables.masks.masks[super().row(state)].copy()

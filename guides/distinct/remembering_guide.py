@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...errors import LimitError, SchemaError
-from ...gc_pause import paused
 from ...kernels.answers import DEAD
 from ...kernels.distinct.layout import FIRST_FLAT
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
@@ -285,7 +284,6 @@ class RememberingGuide(LiftedGuide):
                 self._signatures[number] = signature
             return number
 
-    @paused
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS."""
         with self._lock, self._meter:
@@ -323,7 +321,6 @@ class RememberingGuide(LiftedGuide):
         self._chart_steps.after_each(place[0], tokens)
         return [self._place_after(place, token) for token in tokens]
 
-    @paused
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         data = bytes_of(data)

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError
-from ...gc_pause import paused
 from ...kernels.answers import DEAD, NEVER, UNREADY
 from ...kernels.chart.return_sets import signature as signature_of
 from ...kernels.chart.ways import follow
@@ -98,7 +97,6 @@ class LiftedGuide(TableGuide):
             return DEAD
         return self._new_step(state, token)
 
-    @paused
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         data = bytes_of(data)
@@ -219,7 +217,6 @@ class LiftedGuide(TableGuide):
             self._kept = kept
         return self._automaton.ready(state)
 
-    @paused
     def _new_row(self, state: int) -> int:
         """As `row`, where it is not known: mostly a call or two of kernels."""
         with self._lock:
@@ -232,7 +229,6 @@ class LiftedGuide(TableGuide):
             row = self._quick.row(code, masks)
             return self._made_row(state) if row is None else self._noted(state, code, row)
 
-    @paused
     def _made_row(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
         """As `row`, with all that may have to be done before; after an attempt that answered with a code."""
         spent = 0 if code == UNREADY else self._meter.spent
@@ -253,7 +249,6 @@ class LiftedGuide(TableGuide):
         self._signatures[state] = signature
         return row
 
-    @paused
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS: mostly a single call of a kernel."""
         automaton, tokens = self._automaton, self._tables.bytes

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...checks import brief
 from ...errors import OptionError
-from ...gc_pause import paused
 from ...kernels.chart.layout import CALL, EPSILON
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import with_markers, without_markers
@@ -51,7 +50,6 @@ class ComposedGuide(LiftedGuide):
     LimitError.
     """
 
-    @paused
     def __init__(self, piece: Piece, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
         given = vocabulary_of(vocabulary, "ComposedGuide")
         self.piece = piece

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...checks import MOST, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
-from ...gc_pause import paused
 from ...kernels.chart.layout import CALL, EPSILON
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import MarkedVocabulary, marker_bytes, with_markers, without_markers
@@ -50,7 +49,6 @@ class TaggedGuide(LiftedGuide):
     Raises OptionError for what is no tag, and for markers within one another; LanguageError, LimitError.
     """
 
-    @paused
     def __init__(
         self,
         tags: Iterable[Tag],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import sys
 from collections.abc import Callable
@@ -145,10 +144,9 @@ def _digest() -> str:
 
 
 def _watch() -> None:
-    """Have a line printed when the first kernel of this package is compiled; loading one from the disk is no event.
+    """Print a line when the first kernel of this package is compiled; loading one from the disk is no event.
 
-    While Numba compiles, garbage is not collected: it makes millions of objects and keeps most, and to look through
-    all of them again and again takes a tenth of the time. And while it compiles kernels, it remembers signatures.
+    While Numba compiles kernels it remembers signatures.
     """
     try:
         event = import_module("numba.core.event")
@@ -157,7 +155,6 @@ def _watch() -> None:
 
     class Watch(event.Listener):
         depth = 0
-        collects = False
         signatures = None if PORTABLE else passes.Signatures()
 
         def on_start(self, event: Any) -> None:
@@ -165,20 +162,14 @@ def _watch() -> None:
             is_kernel = _KERNELS in Path(function.__code__.co_filename).parents
             if is_kernel and not _State.announced:
                 _announce()
-            if self.depth == 0:
-                self.collects = gc.isenabled()
-                gc.disable()
-                if is_kernel and self.signatures:
-                    self.signatures.begin()
+            if self.depth == 0 and is_kernel and self.signatures:
+                self.signatures.begin()
             self.depth += 1
 
         def on_end(self, event: Any) -> None:
             self.depth -= 1
-            if self.depth == 0:
-                if self.signatures:
-                    self.signatures.end()
-                if self.collects:
-                    gc.enable()
+            if self.depth == 0 and self.signatures:
+                self.signatures.end()
 
     event.register("numba:compile", Watch())
 

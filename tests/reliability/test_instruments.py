@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -96,11 +95,8 @@ def test_a_guide_that_contradicts_itself_is_found(modules: Callable[[str], Any])
 
 
 def test_an_exception_is_raised_at_every_place_once(modules: Callable[[str], Any]) -> None:
-    from trellm.gc_pause import paused
-
     interrupting = modules("interrupting")
 
-    @paused
     def act() -> int:
         return len([index for index in range(3)])
 
@@ -110,7 +106,6 @@ def test_an_exception_is_raised_at_every_place_once(modules: Callable[[str], Any
     for place in range(counter.count):
         with pytest.raises(KeyboardInterrupt), interrupting.Interrupter(place, KeyboardInterrupt):
             act()
-        gc.enable()
 
 
 def test_a_lock_that_stays_held_is_found(modules: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,18 +4,19 @@ import asyncio
 import gc
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 from trellm import models
+from trellm.cli.serve import tuned_process
 from trellm.serve.bodies import MOST_MISTAKES, parse, place_in
 from trellm.serve.errors import ApiError
 from trellm.serve.requests.chat import Chat
-from trellm.serve.server import connection_of, listen, run
+from trellm.serve.server import connection_of
 from trellm.serve.texts.run import AT_ONCE, Run
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -231,21 +232,12 @@ def test_what_has_long_waited_is_told_piece_by_piece(logprobs: int, most: int) -
     assert asyncio.run(told()) == [most, most, 1]
 
 
-def test_what_stays_is_kept_from_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_keeps_what_stays_from_the_collector() -> None:
     """A full collection through torch and a model takes a second, in which nobody is answered."""
-    frozen: list[int] = []
-
-    def seen(_: asyncio.Runner, work: Any) -> None:
-        work.close()
-        frozen.append(gc.get_freeze_count())
-
-    monkeypatch.setattr(asyncio.Runner, "run", seen)
-    with listen("127.0.0.1", 0) as listening:
-        try:
-            run(Starlette(), SETTINGS, listening)
-        finally:
-            gc.unfreeze()
-    assert frozen[0] > 10_000
+    before = gc.get_freeze_count(), sys.getswitchinterval()
+    with tuned_process():
+        assert gc.get_freeze_count() > 10_000
+    assert (gc.get_freeze_count(), sys.getswitchinterval()) == before
 
 
 @pytest.mark.parametrize("tools", [False, True], ids=["alone", "beside tools"])
