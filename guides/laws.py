@@ -84,7 +84,7 @@ def allowed_iff_advancing(guide: Guide, state: int, mask: Mask, tokens: Sequence
     """A token is allowed exactly if it leads to a state, and if its bytes do."""
     for token in tokens:
         after = guide.advance(state, token)
-        if allows(mask, token) != (after != DEAD):
+        if after < DEAD or allows(mask, token) != (after != DEAD):
             raise LawBroken(
                 f"state {state}: {_named(guide, token)} leads to {after}, but allowed is {allows(mask, token)}"
             )

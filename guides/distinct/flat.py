@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LimitError
-from ...kernels.answers import DEAD, EXPAND, FULL
+from ...kernels.answers import DEAD, EXPAND, FULL, UNREADY
 from ...kernels.chart.ways import TokenBytes
 from ...kernels.distinct import layout, places, strings
 from ...kernels.jit.arrays import handle_of
@@ -58,7 +58,7 @@ class Flat:
         self.told = layout.Told(
             heads.spelt,
             tokens,
-            np.zeros(8, np.int64),
+            np.zeros(10, np.int64),
             np.zeros((AT_FIRST, 8), np.int32),
             np.zeros((AT_FIRST, 6), np.int32),
             np.zeros((AT_FIRST, 3), np.int32),
@@ -74,15 +74,11 @@ class Flat:
         self.step = entry_of(places.step_on, self.handle, DEAD, 0)
 
     def slow_step(self, state: int, token: int) -> int:
-        """As `kernels.distinct.places.step_on`, with room for it, and with sets copied where that is needed."""
+        """As `kernels.distinct.places.step_on`, with all that it asks for; UNREADY where the move is not known."""
         answer = call(places.step_on, self.handle, state, token)
-        if answer not in (FULL, EXPAND):
+        if answer >= DEAD or answer == UNREADY:
             return answer
         with self._meter:
-            if answer == EXPAND:
-                place = state - layout.FIRST_FLAT
-                node = self._run(places.step_copying, place, token)
-                self._fork(self.told.places.item(place, layout.SET), node)
             return self._run(places.step_on, state, token)
 
     def __contains__(self, place: int) -> bool:
@@ -94,14 +90,18 @@ class Flat:
         return sum(each.nbytes for each in vars(self.told).values() if isinstance(each, np.ndarray))
 
     def _run(self, function: Any, *arguments: Any) -> int:
-        """Call a kernel, again after making room if it says so."""
+        """Call a kernel, and do what its codes ask for, until it answers with something else, or UNREADY."""
         wanted = AT_FIRST
         while True:
             answer = call(function, self.handle, *arguments)
-            if answer != FULL:
+            if answer == FULL:
+                self._grow(wanted)
+                wanted *= 4
+            elif answer == EXPAND:
+                # Both at once: threads that step without the lock write them too.
+                self._fork(*self.told.sizes[layout.FORKED : layout.FORKED_BY + 1].tolist())
+            else:
                 return answer
-            self._grow(wanted)
-            wanted *= 4
 
     def _grow(self, wanted: int) -> None:
         """Make room for as much again of what there is, and for so many bytes of strings."""
@@ -145,12 +145,12 @@ class Flat:
             if self.told is told:
                 told.sizes[layout.BUSY] = 0
 
-    def _fork(self, held: int, node: int) -> int:
-        """The set with one more string, which it does not go on with yet where it is."""
+    def _fork(self, held: int, node: int) -> None:
+        """Copy a set together with one more string, as it goes on with another one where it is."""
         size = call(strings.size_of, self.handle, held, node)
         spend(4 * size)
         texts = np.zeros(self.told.sets.item(held, layout.COUNT), np.int32)
-        return self._run(strings.fork, held, node, texts, np.zeros(size, np.uint8))
+        self._run(strings.fork, held, node, texts, np.zeros(size, np.uint8))
 
     def note(self, place: int, signature: int) -> None:
         """Note the signature of a place's mask, of all that have it."""
@@ -239,10 +239,7 @@ class Flat:
             if not isinstance(value, bytes) or after.count > written.count:
                 return
             node = self._run(strings.find, before.flat, np.frombuffer(value, np.uint8))
-            held = self._run(strings.add_string, before.flat, node)
-            if held == EXPAND:
-                held = self._fork(before.flat, node)
-            after.flat = held
+            after.flat = self._run(strings.add_string, before.flat, node)
             before = after
 
     def _number(self, spot: Spot, trail: Trail) -> int | None:

@@ -18,8 +18,8 @@ from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
 
 NONE = -1
-# Entries of sizes
-NODES, SETS, PLACES, MOVES, LOOKS, HITS, ENTRIES, BUSY = range(8)
+# Entries of sizes; after EXPAND, the set to be copied and the string that it is to go on with are in the last two
+NODES, SETS, PLACES, MOVES, LOOKS, HITS, ENTRIES, BUSY, FORKED, FORKED_BY = range(10)
 # Columns of nodes: LOW is the lowest number of a string that begins so, ENDS that of one whose rest some token has
 # before a quote, NUMBER its own; INNER the node of `Spelt`, or NONE; ONWARD the node after it that was made first; HERE
 # the place that was. Most have one only; the others are in the table.
@@ -64,7 +64,7 @@ class Spelt(Arrays):
 class Told(Arrays):
     """All there is of one guide; see the names of the columns.
 
-    sizes: int64 [8], how much of each is in use, and whether another thread makes room
+    sizes: int64 [10], how much of each is in use, whether another thread makes room, and what is to be copied
     looks: int32 [places], a number that places of equal masks have in common, NONE if that is not known
     table: int32 [n, 4], a power of two, VALUE NONE where it is free
     """

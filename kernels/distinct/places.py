@@ -151,15 +151,3 @@ def step_on(told: Told, state: Int, token: Int) -> Int:
     else:
         node = extended(told, np.int64(told.sets[held, ROOT]), told.tokens.data, first + begun, last)
     return FIRST_FLAT + interned_place(told, after, node, held)
-
-
-@njit(nogil=False)
-def step_copying(told: Told, place: Int, token: Int) -> Int:
-    """The node of the string that a token ends, where the set must be copied before `step_on`; or FULL."""
-    spot = np.int64(told.places[place, SPOT])
-    move = np.int64(told.table[slot_of(told.table, MOVE, spot, token), VALUE])
-    first = np.int64(told.tokens.start[token])
-    more = np.int64(told.moves[move, MORE])
-    if not has_space(told, more):
-        return FULL
-    return extended(told, np.int64(told.places[place, NODE]), told.tokens.data, first, first + more)

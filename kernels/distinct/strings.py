@@ -15,6 +15,8 @@ from .layout import (
     ENDS,
     ENTRIES,
     FORK,
+    FORKED,
+    FORKED_BY,
     HERE,
     HIT,
     HITS,
@@ -148,7 +150,7 @@ def grown(told: Told, held: Int, node: Int) -> Int:
 
 @inner_njit
 def added(told: Told, held: Int, node: Int) -> Int:
-    """The set with one more string, a node below its root; DEAD if it is there, EXPAND if the set must be copied."""
+    """The set with one more string, a node below its root; DEAD if it is there, EXPAND where `fork` comes first."""
     sets = told.sets
     if told.nodes[node, NUMBER] < sets[held, COUNT]:
         return DEAD
@@ -158,7 +160,11 @@ def added(told: Told, held: Int, node: Int) -> Int:
     if sets[after, TEXT] == node:
         return after
     known = np.int64(told.table[slot_of(told.table, FORK, held, node), VALUE])
-    return EXPAND if known == NONE else known
+    if known != NONE:
+        return known
+    told.sizes[FORKED] = held
+    told.sizes[FORKED_BY] = node
+    return EXPAND
 
 
 @inner_njit
