@@ -19,6 +19,7 @@ from .given import vocabulary_of
 from .graph.graph import Graph
 from .graph.spans import span_of
 from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, Spelling, check
+from .json_schema.algebra.cases import Normal
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import MOST_LEFT_OUT, Covered, Unenforced, coverage, separable, without
 from .json_schema.final_check import FinalCheck
@@ -26,6 +27,7 @@ from .json_schema.lower.protocol import Marks
 from .json_schema.lower.unique import Watch
 from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
+from .json_schema.read.text import parsed
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, check_cancelled
@@ -261,6 +263,15 @@ def _compiled(
         return guide
 
 
+def meaning_of(
+    schema: dict[str, Any], resources: Mapping[str, Any], form: Form, unenforced: Unenforced, limits: Limits | None
+) -> Normal:
+    """The normal form of a schema, without what a guide of it would leave out. Raises what `JSONGuide` raises."""
+    with Meter(limits):
+        found = _enforceable((schema, dict(resources)), Options(), {}, form, unenforced).schema
+        return found.cases(found.root)
+
+
 def _enforceable(
     given: Given, options: Options, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
 ) -> Enforced:
@@ -274,7 +285,7 @@ def _enforceable(
             return Enforced(schema, check(schema, form), left_out, given, options.formats)
         except (SchemaError, LimitError) as error:
             pointer = separable(error.pointer or "") if unenforced == "allow" else None
-            left = None if pointer is None else without(_loaded((value, {}))[0], pointer)
+            left = None if pointer is None else without(parsed(value), pointer)
             if pointer is None or left is None or len(left_out) == MOST_LEFT_OUT:
                 raise
             left_out[pointer] = error.reason

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from ...errors import LanguageError, LimitError, OptionError, PatternError, SchemaError
 from ...guides import JSONGuide, RegexGuide
+from ...guides.json_guide import meaning_of
+from ...guides.json_schema import Form, Spacing
+from ...guides.json_schema.algebra.cases import ANY_STRING, Normal, String
+from ...guides.json_schema.read.dialects import is_writable, type_of
 from ...guides.json_schema.read.formats import PATTERNS
 from ...guides.limits import Limits
 from ...guides.protocol import DEAD
@@ -20,18 +25,13 @@ from .spelling import Spelling
 from .tools import Tool, ToolError
 
 ROOT = "urn:trellm:parameters"
-KINDS = frozenset({"string", "number", "boolean", "null", "object", "array"})
 # Keywords on all arguments together, which parameters that are written one by one cannot be held to
 TOGETHER = (
     *("allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "patternProperties", "propertyNames", "minProperties"),
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 )
-OF_STRINGS = frozenset({"pattern", "format", "minLength", "maxLength"})
 DESCRIBING = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
-# Keywords that say nothing of which strings there may be
-BESIDE = DESCRIBING | {"type"}
-
-
+WRITTEN = Form("schema", Spacing("flexible", 2), "canonical", "plain")
 _SPECIAL, _ESCAPED = re.compile(r"([\\^$.*+?()\[\]{}|/])"), r"\\\1"
 
 
@@ -116,20 +116,13 @@ class _Values:
         inside = name in root.get("properties", {})
         path = f"properties/{name.replace('~', '~0').replace('/', '~1')}" if inside else "additionalProperties"
         schema = root.get("properties", {}).get(name, root.get("additionalProperties", True))
-        kinds = kinds_of(schema, root)
-        text = self._as_text(schema, path) if "string" in kinds else None
-        others = kinds if text is None else kinds - {"string"}
-        if not others and text is not None:
-            return Value(None, text)
         narrowed = self._alone(schema) or {"$ref": f"{ROOT}#/{_percent(path)}"}
-        if text is not None and others != kinds:
-            narrowed = {"allOf": [narrowed], "type": sorted(others)}
-        try:
-            return Value(self._json(narrowed, path), text)
-        except ToolError:
-            if text is None:
-                raise
-            return Value(None, text)  # no instance of another type than a string
+        normal = self._meaning(narrowed, path)
+        text = self._as_text(normal.strings, path)
+        if text is None:
+            return Value(self._json(narrowed, path), None)
+        others = _other_kinds(normal)
+        return Value(self._json({"allOf": [narrowed], "type": others}, path) if others else None, text)
 
     def _alone(self, schema: Any) -> dict[str, Any] | None:
         """A schema that refers to no other, without what only describes it: many parameters have the same."""
@@ -154,31 +147,35 @@ class _Values:
             yield InOrder((before, value.as_text, line, Fixed((end,)), behind))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
-        resources = {ROOT: self._tool.parameters} if _refers(schema) else None
-        return _json_guide(self._tool, schema, self._vocabulary, self._limits, resources, path)
+        return _json_guide(self._tool, schema, self._vocabulary, self._limits, self._resources(schema), path)
 
-    def _as_text(self, schema: Any, path: str) -> Piece | None:
-        """Strings as they are, None where that cannot be said, and they are written as JSON."""
-        found = strings_of(schema, self._tool.parameters)
-        if found is None:
-            return None
-        if "const" in found or "enum" in found:
-            texts = [each for each in found.get("enum", [found.get("const")]) if isinstance(each, str)]
-            if not texts or any(self._form.end in each for each in texts) or OF_STRINGS & found.keys():
-                return None
-            return Named(tuple((Fixed((each,) if each else ()), NOTHING) for each in dict.fromkeys(texts)))
-        if not OF_STRINGS & found.keys():
+    def _meaning(self, schema: dict[str, Any], path: str) -> Normal:
+        unenforced = "refuse" if self._tool.strict else "allow"
+        with _placed(self._tool, path):
+            return meaning_of(schema, self._resources(schema), WRITTEN, unenforced, self._limits)
+
+    def _resources(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return {ROOT: self._tool.parameters} if _refers(schema) else {}
+
+    def _as_text(self, cases: tuple[String, ...], path: str) -> Piece | None:
+        """Strings as they are; None where there are none, or one of a list is such that it must be written as JSON."""
+        if any(case == ANY_STRING for case in cases):
             return Free(((self._form.end, NOTHING),))
+        listed = [case.values for case in cases if case.values is not None]
+        if len(listed) == len(cases):
+            texts = sorted(text for text in frozenset().union(*listed) if is_writable(text))
+            if not texts or any(self._form.end in each for each in texts):
+                return None
+            return Named(tuple((Fixed((each,) if each else ()), NOTHING) for each in texts))
         try:
-            return Inner(
-                RegexGuide(_pattern(found, self._form.end), self._vocabulary, dialect="ecma", limits=self._limits)
-            )
-        except (PatternError, LanguageError, LimitError, KeyError) as error:
+            pattern = _pattern(cases, self._form.end)
+            return Inner(RegexGuide(pattern, self._vocabulary, dialect="ecma", limits=self._limits))
+        except (PatternError, LanguageError, LimitError) as error:
             if self._tool.strict:
                 raise ToolError(
                     f"strings that this form cannot hold to it: {error}", f"{self._tool.pointer}/{path}"
                 ) from error
-            return None
+            return Free(((self._form.end, NOTHING),))
 
 
 def _json_guide(
@@ -190,12 +187,12 @@ def _json_guide(
     path: str = "",
 ) -> JSONGuide:
     """The guide of a schema. Raises ToolError."""
-    try:
+    with _placed(tool, path):
         guide = JSONGuide(
             schema,
             vocabulary,
-            order="schema",
-            spelling="plain",
+            order=WRITTEN.order,
+            spelling=WRITTEN.spelling,
             resources=resources,
             unenforced="refuse" if tool.strict else "allow",
             limits=limits,
@@ -205,6 +202,13 @@ def _json_guide(
             return _json_guide(tool, _without_unique(schema), vocabulary, limits, plain, path)
         check_guide(guide)
         return guide
+
+
+@contextmanager
+def _placed(tool: Tool, path: str) -> Iterator[None]:
+    """Errors of a schema as a ToolError at its place. path: that of a part of the parameters, else that of the error"""
+    try:
+        yield
     except (SchemaError, LimitError) as error:
         pointer = error.pointer or ""
         at = pointer.removeprefix("#/") if pointer.startswith("#") and not path else path
@@ -222,71 +226,39 @@ def _without_unique(value: Any) -> Any:
     return [_without_unique(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def kinds_of(schema: Any, root: dict[str, Any], depth: int = 0) -> frozenset[str]:
-    """The JSON types that an instance may have, or more; an integer is a number."""
-    if not isinstance(schema, Mapping) or depth > 20:
-        return KINDS
-    given = cast("Mapping[str, Any]", schema)
-    found = KINDS
-    if "type" in given:
-        kinds: Any = given["type"]
-        listed = cast("list[Any]", kinds if isinstance(kinds, list) else [kinds])
-        found &= frozenset("number" if each == "integer" else str(each) for each in listed)
-    if "const" in given or isinstance(given.get("enum"), list):
-        found &= frozenset(map(_kind, given["enum"] if "enum" in given else [given["const"]]))
-    if "$ref" in given:
-        found &= kinds_of(_target(given["$ref"], root), root, depth + 1)
-    for several in ("anyOf", "oneOf"):
-        if isinstance(given.get(several), list):
-            found &= frozenset().union(*(kinds_of(each, root, depth + 1) for each in given[several]))
-    for each in given.get("allOf", ()) if isinstance(given.get("allOf"), list) else ():
-        found &= kinds_of(each, root, depth + 1)
-    return found
+def _other_kinds(normal: Normal) -> list[str]:
+    """The JSON types of values that are no strings; an integer is a number."""
+    kinds = {type_of(value) for value in normal.constants}
+    found = (("null", normal.null), ("boolean", normal.booleans), ("number", normal.numbers))
+    kinds |= {kind for kind, cases in (*found, ("array", normal.arrays), ("object", normal.objects)) if cases}
+    return sorted(kinds)
 
 
-def strings_of(schema: Any, root: dict[str, Any], depth: int = 0) -> dict[str, Any] | None:
-    """The keywords that strings among the instances must meet, {} for any string, None where it is not said so."""
-    if schema is True:
-        return {}
-    if not isinstance(schema, Mapping) or depth > 20:
-        return None
-    given = {name: value for name, value in cast("Mapping[str, Any]", schema).items() if not _says_nothing(name, value)}
-    for several in ("anyOf", "oneOf"):
-        if several in given and isinstance(given[several], list):
-            branches = [each for each in given.pop(several) if "string" in kinds_of(each, root)]
-            return strings_of(branches[0], root, depth + 1) if len(branches) == 1 and not given else None
-    if "$ref" in given:
-        target = _target(given.pop("$ref"), root)
-        return strings_of(target, root, depth + 1) if target is not None and not given else None
-    if given.keys() - OF_STRINGS - {"enum", "const"}:
-        return None
-    return given
+def _pattern(cases: Iterable[String], end: str) -> str:
+    """A pattern of ECMA-262 for the strings of some sets that do not contain what ends a value."""
+    return f"(?![\\s\\S]*{_escaped(end)})(?:{'|'.join(map(_pattern_of, cases))})"
 
 
-def _says_nothing(name: str, value: Any) -> bool:
-    """Whether a keyword says nothing of strings beyond their type."""
-    of_others = {
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "minimum",
-        "maximum",
-        "minItems",
-        "maxItems",
-    }
-    return name in BESIDE or name in of_others or (name == "format" and value not in PATTERNS)
+def _pattern_of(case: String) -> str:
+    """A pattern for the strings of one set."""
+    if case.values is not None:
+        return _one_of(case.values)
+    ahead = [f"(?={PATTERNS[name]})" for name in sorted(case.formats)]
+    ahead += [f"(?!{PATTERNS[name]})" for name in sorted(case.not_formats)]
+    ahead += [f"(?=[\\s\\S]*?(?:{pattern}))" for pattern in sorted(case.patterns)]
+    ahead += [f"(?![\\s\\S]*?(?:{pattern}))" for pattern in sorted(case.not_patterns)]
+    if case.excluded:
+        ahead.append(f"(?!(?:{_one_of(case.excluded)})$)")
+    most = "" if case.max_length is None else case.max_length
+    return f"{''.join(ahead)}[\\s\\S]{{{case.min_length},{most}}}"
 
 
-def _pattern(found: Mapping[str, Any], end: str) -> str:
-    """A pattern of ECMA-262 for the strings that meet some keywords, and do not contain what ends a value."""
-    ahead = [f"(?![\\s\\S]*{_SPECIAL.sub(_ESCAPED, end)})"]
-    if "pattern" in found:
-        ahead.append(f"(?=[\\s\\S]*?(?:{found['pattern']}))")
-    if "format" in found:
-        ahead.append(f"(?=(?:{PATTERNS[found['format']]})$)")
-    most = found.get("maxLength", "")
-    return f"{''.join(ahead)}[\\s\\S]{{{found.get('minLength', 0)},{most}}}"
+def _one_of(texts: Iterable[str]) -> str:
+    return "|".join(_escaped(text) for text in sorted(texts) if is_writable(text))
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(_ESCAPED, text)
 
 
 def _refers(value: Any) -> bool:
@@ -295,25 +267,6 @@ def _refers(value: Any) -> bool:
         given = cast("Mapping[str, Any]", value)
         return any(str(name).startswith("$") or _refers(each) for name, each in given.items())
     return isinstance(value, list) and any(map(_refers, cast("list[Any]", value)))
-
-
-def _target(reference: Any, root: dict[str, Any]) -> Any:
-    """What a reference within the schema refers to; None for any other."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    found: Any = root
-    for part in reference[1:].split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
-    return found
-
-
-def _kind(value: Any) -> str:
-    """The JSON type of a value."""
-    for kinds, name in ((str, "string"), (bool, "boolean"), ((int, float), "number"), (list, "array")):
-        if isinstance(value, kinds):
-            return name
-    return "null" if value is None else "object"
 
 
 def _percent(path: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from trellm.serve import forms
-from trellm.serve.forms.arguments import kinds_of, strings_of
+from trellm.serve.forms.families import FAMILIES
 
 from .models import TEXT, accepts, drawn, form_of, read
 
@@ -126,29 +126,94 @@ def test_what_is_said_of_all_parameters_together() -> None:
     assert plan_of("hermes", schema).guide is not None
 
 
+DEFINED = {
+    "letter": {"enum": ["a", "b"]},
+    "letters": {"anyOf": [{"$ref": "#/$defs/letter"}, {"const": "c"}]},
+    "loop": {"anyOf": [{"const": "a"}, {"allOf": [{"$ref": "#/$defs/letter"}]}]},
+}
+
+
+@pytest.mark.parametrize("name", [*PLAIN, "deepseek-v3.2"])
 @pytest.mark.parametrize(
-    ("schema", "kinds", "strings"),
+    ("schema", "strings", "refused"),
     [
-        (True, None, {}),
-        ({"type": "integer"}, {"number"}, {}),
-        ({"type": "string", "description": "x", "minLength": 2}, {"string"}, {"minLength": 2}),
-        ({"$ref": "#/$defs/a"}, {"string"}, {"pattern": "a"}),
-        ({"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}]}, {"null", "string"}, {"pattern": "a"}),
-        ({"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}, {"string"}, None),
-        ({"allOf": [{"type": ["string", "null"]}, {"type": ["null", "array"]}]}, {"null"}, None),
-        ({"const": 3}, {"number"}, {"const": 3}),
-        (
-            {"enum": ["a", None, [], {}, True]},
-            {"string", "null", "array", "object", "boolean"},
-            {"enum": ["a", None, [], {}, True]},
-        ),
-        ({"$ref": "https://elsewhere"}, None, None),
-        ({"type": "string", "format": "unheard"}, {"string"}, {}),
-        ({"$ref": "#/$defs/loop"}, None, None),
+        ({"anyOf": [{"const": "a"}, {"const": "b"}]}, ["a", "b"], ['"a"', "z", "null"]),
+        ({"oneOf": [{"const": "a"}, {"const": "b"}]}, ["a", "b"], ['"a"', "z"]),
+        ({"oneOf": [{"enum": ["a", "c"]}, {"enum": ["b", "c"]}]}, ["a", "b"], ['"a"', "c"]),
+        ({"allOf": [{"enum": ["a", 1]}, {"type": "string"}]}, ["a"], ['"a"', "1"]),
+        ({"allOf": [{"enum": ["a", "b"]}, {"not": {"const": "b"}}]}, ["a"], ["b", '"a"']),
+        ({"type": ["string"]}, ["a", '"a"', "null", "12"], []),
+        ({"type": "string", "const": "true"}, ["true"], ['"true"', "false"]),
+        ({"$ref": "#/$defs/letters"}, ["a", "b", "c"], ['"a"', "d"]),
+        ({"$ref": "#/$defs/loop", "description": "x"}, ["a", "b"], ['"a"', "c"]),
+        ({"anyOf": [{"anyOf": [{"const": "a"}]}, {"oneOf": [{"enum": ["b", "c"]}]}]}, ["a", "b", "c"], ['"a"', "d"]),
+        ({"enum": ["a", ""]}, ["a", ""], ['""', "b"]),
+        ({"type": "string", "not": {"const": "a"}}, ["z", "aa", '"a"', ""], ["a"]),
+        ({"type": "string", "not": {"pattern": "^a"}}, ["z", "ba", '"a"'], ["a", "ab"]),
+        ({"not": {"type": ["null", "boolean", "number", "array", "object"]}}, ["a", "1"], []),
+        ({"anyOf": [{"pattern": "^a+$"}, {"const": "z."}], "type": "string"}, ["a", "aa", "z."], ["zz", '"a"']),
+        ({"type": "string", "format": "date", "not": {"const": "2024-02-29"}}, ["2024-02-28"], ["2024-02-29", "x"]),
+        ({"if": {"const": "a"}, "then": {"type": "string"}, "else": {"const": "b"}}, ["a", "b"], ['"a"', "c"]),
     ],
 )
-def test_what_values_may_be(schema: Any, kinds: Any, strings: Any) -> None:
-    root = {"$defs": {"a": {"type": "string", "pattern": "a"}, "loop": {"$ref": "#/$defs/loop"}}}
-    every = {"string", "number", "boolean", "null", "object", "array"}
-    assert kinds_of(schema, root) == (every if kinds is None else kinds)
-    assert strings_of(schema, root) == strings
+def test_parameters_that_can_only_be_strings_are_written_as_they_are(
+    name: str, schema: Any, strings: list[str], refused: list[str]
+) -> None:
+    """Whatever keywords say so; and they are read as what was written."""
+    root = {"properties": {"a": schema}, "required": ["a"], "$defs": DEFINED}
+    for strict in (True, False):
+        plan = plan_of(name, root, strict=strict)
+        assert plan.guide is not None
+        for text in strings:
+            tokens = TEXT.tokenizer.encode(called(name, text), add_special_tokens=False)
+            assert accepts(plan.guide, tokens), text
+            [call] = read(plan, tokens, Random(4)).calls
+            assert json.loads(call.arguments) == {"a": text}
+        for text in refused:
+            tokens = TEXT.tokenizer.encode(called(name, text), add_special_tokens=False)
+            assert not accepts(plan.guide, tokens), text
+
+
+def called(name: str, value: str) -> str:
+    """A call of f in a form, with a value of `a` that is a string, as it is written."""
+    frame = FAMILIES[name].frames[0]
+    form = frame.parameters
+    assert form is not None
+    line = "\n" if form.own_line else ""
+    parameter = f"{form.before}a{form.behind_text or form.behind_name}{value}{line}{form.end}{form.behind}"
+    return f"{frame.opening}{frame.head}f{frame.behind_name}{parameter}{frame.tail}{frame.closing}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "read_as"),
+    [
+        ({"anyOf": [{"enum": ["a", "1"]}, {"type": "integer"}]}, {"a": "a", "1": 1, "12": 12}),
+        ({"oneOf": [{"const": "null"}, {"type": "null"}, {"const": "b"}]}, {"null": None, "b": "b"}),
+        ({"enum": ["a", None, [], {}, True, "true"]}, {"a": "a", "null": None, "[]": [], "{}": {}, "true": True}),
+        ({"allOf": [{"type": ["string", "null"]}, {"type": ["null", "array"]}]}, {"null": None}),
+        (
+            {"anyOf": [{"$ref": "#/$defs/letter"}, {"type": "string", "pattern": "^z$"}, {"const": 0}]},
+            {"z": "z", "0": 0},
+        ),
+        ({"const": "a</parameter>"}, {'"a</parameter>"': "a</parameter>"}),
+    ],
+)
+def test_what_is_valid_json_beside_strings_is_that(schema: Any, read_as: dict[str, Any]) -> None:
+    plan = plan_of("qwen3-coder", {"properties": {"a": schema}, "required": ["a"], "$defs": DEFINED})
+    assert plan.guide is not None
+    for text, value in read_as.items():
+        tokens = TEXT.tokenizer.encode(coder(a=text), add_special_tokens=False)
+        assert accepts(plan.guide, tokens), text
+        [call] = read(plan, tokens, Random(4)).calls
+        assert json.loads(call.arguments) == {"a": value}
+    assert not accepts(plan.guide, TEXT.tokenizer.encode(coder(a='"a"'), add_special_tokens=False))
+
+
+def test_strings_that_are_not_held_to_a_pattern_are_still_written_as_they_are() -> None:
+    schema = {"properties": {"a": {"type": "string", "pattern": "^(a+)\\1$"}}, "required": ["a"]}
+    with pytest.raises(forms.ToolError) as caught:
+        plan_of("qwen3-coder", schema)
+    assert caught.value.pointer == "tools/0/function/parameters/properties/a"
+    guide = plan_of("qwen3-coder", schema, strict=False).guide
+    assert guide is not None
+    assert accepts(guide, TEXT.tokenizer.encode(coder(a="aaa"), add_special_tokens=False))
