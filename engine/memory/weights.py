@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
+from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
 
@@ -13,9 +15,10 @@ from ...errors import OptionError
 class Weights:
     """The weights of a model's module, and which adapters are at work in it; a model without a module never changes.
 
-    Seen are tensors that were written in place (by an optimiser, by loading), others in their place, modules that were
-    put in or replaced, adapters of PEFT that were chosen, turned off or merged. Not seen is what goes through `.data`,
-    or writes tensors made in inference mode, since torch counts neither. Raises OptionError as `check` does.
+    Seen are parameters and buffers that were written in place (by an optimiser, by loading), others in their place,
+    modules that were put in, replaced or turned to training, adapters of PEFT that were chosen, scaled, turned off or
+    merged. Not seen is what goes through `.data`, or writes tensors made in inference mode, since torch counts neither.
+    Raises OptionError as `check` does.
     """
 
     def __init__(self, model: Any) -> None:
@@ -29,8 +32,9 @@ class Weights:
         """A number that changes, but for accidents of hashing, when the weights do; some 50 us for 100 modules."""
         if self._parts is None:
             return 0
-        structure = self._parts.structure()
-        return hash((*structure, *map(_written, self._parts.weights), *self._parts.adapters))
+        parts = self._parts
+        structure = parts.structure()
+        return hash((*structure, parts.replaced(), *map(_written, parts.tensors), *parts.training, *parts.adapters))
 
     def check(self) -> None:
         """Raise OptionError where the weights are of another type, or elsewhere, than when the model was wrapped."""
@@ -51,12 +55,15 @@ class Parts:
         self._held: list[dict[str, nn.Parameter | None]] = []
         self._buffers: list[dict[str, Tensor | None]] = []
         self._adapted: list[dict[str, Any]] = []
+        self._modules: list[dict[str, Any]] = []
         self._structure: list[int] = []
+        self._tensors: list[ReferenceType[Tensor]] = []
+        self._replaced = 0
 
     def structure(self) -> list[int]:
         """Which modules there are; what else is asked is of these."""
         if not self._structure or self._found() != self._structure:
-            modules = list(map(vars, self._network.modules()))
+            modules = self._modules = list(map(vars, self._network.modules()))
             self._children = [module["_modules"] for module in modules if module["_modules"]]
             self._held = [module["_parameters"] for module in modules if module["_parameters"]]
             self._buffers = [module["_buffers"] for module in modules if module["_buffers"]]
@@ -70,7 +77,31 @@ class Parts:
         return (each for held in self._held for each in held.values() if each is not None)
 
     @property
-    def adapters(self) -> Iterator[tuple[bool, str, int]]:
+    def buffers(self) -> Iterator[Tensor]:
+        """All buffers, among which some ways of quantising have weights."""
+        return (each for held in self._buffers for each in held.values() if each is not None)
+
+    @property
+    def tensors(self) -> Iterator[Tensor]:
+        """All parameters and buffers."""
+        return chain(self.weights, self.buffers)
+
+    @property
+    def training(self) -> Iterator[bool]:
+        """Which modules are in training, where they may drop what they compute."""
+        return (module["training"] for module in self._modules)
+
+    def replaced(self) -> int:
+        """How often tensors were seen to be others: those that are gone leave their places in memory to new ones."""
+        tensors = list(self.tensors)
+        if len(tensors) != len(self._tensors) or any(
+            was() is not own for was, own in zip(self._tensors, tensors, strict=True)
+        ):
+            self._tensors, self._replaced = list(map(ref, tensors)), self._replaced + 1
+        return self._replaced
+
+    @property
+    def adapters(self) -> Iterator[tuple[bool, str, int, str]]:
         """Which adapters are at work in each layer that has some."""
         return map(_chosen, self._adapted)
 
@@ -80,8 +111,7 @@ class Parts:
         What a module does by numbers of its own is not seen.
         """
         structure = self.structure()
-        buffers = (each for held in self._buffers for each in held.values() if each is not None)
-        return (*structure, *map(_place, self.weights), *map(_place, buffers), *self.adapters)
+        return (*structure, *map(_place, self.tensors), *self.adapters)
 
     def _found(self) -> list[int]:
         return [id(child) for held in self._children for child in held.values()]
@@ -98,11 +128,12 @@ def _place(weights: Tensor) -> int:
     return weights.data_ptr() if type(weights) in (nn.Parameter, Tensor) else id(weights)
 
 
-def _written(weights: nn.Parameter) -> tuple[int, int]:
+def _written(weights: Tensor) -> tuple[int, int]:
     """Where numbers lie, and how often they were written."""
     return _place(weights), 0 if weights.is_inference() else weights._version
 
 
-def _chosen(layer: dict[str, Any]) -> tuple[bool, str, int]:
-    """Which of a layer's adapters are at work; PEFT keeps that in lists of names."""
-    return layer["_disable_adapters"], str(layer.get("_active_adapter")), len(layer.get("merged_adapters", ()))
+def _chosen(layer: dict[str, Any]) -> tuple[bool, str, int, str]:
+    """Which of a layer's adapters are at work, and how much; PEFT keeps that in lists of names, and numbers by name."""
+    chosen, merged = str(layer.get("_active_adapter")), len(layer.get("merged_adapters", ()))
+    return layer["_disable_adapters"], chosen, merged, str(layer.get("scaling"))

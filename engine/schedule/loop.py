@@ -99,7 +99,7 @@ class Loop:
         if self._pace is not self._full_pace and self.steps >= self._careful_until:
             self._pace = self._scheduler.pace = self._full_pace
         self._forget()
-        if not self._scheduler.running:
+        if not self._scheduler.running or any(call.is_waiting for call in self.calls):
             self._compare_weights()
         self.waiting.resume(self._scheduler.running)
         plan = self._scheduler.plan(self.calls)
@@ -220,12 +220,15 @@ class Loop:
         self.calls[:] = [call for call in self.calls if call.entries or call.is_waiting]
 
     def _compare_weights(self) -> None:
-        """Forget what was read with weights that the model has no more; while no text runs."""
+        """Forget what was read with weights that the model has no more; texts that run read all their tokens again."""
         state = self._weights.state()
         if state != self._read_with:
             self._weights.check()
-            self._pool.forget()
             self._sources.clear()
+            if self._scheduler.running:
+                self._recover()
+            else:
+                self._pool.forget()
             self._read_with = state
 
     def _begin(self, call: Call) -> Entry:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from trellm import OptionError, models
+from trellm import Engine, OptionError, models
 from trellm.engine.generator import Generator
 from trellm.engine.memory.weights import Weights
 
@@ -46,7 +46,11 @@ def replace_module(network: Any) -> None:
     network.model.layers[0].mlp = copy.deepcopy(network.model.layers[1].mlp)
 
 
-CHANGES = [train, load, replace_parameter, replace_module]
+def write_buffer(network: Any) -> None:
+    network.model.rotary_emb.inv_freq.mul_(0.3)
+
+
+CHANGES = [train, load, replace_parameter, replace_module, write_buffer]
 
 
 @pytest.fixture
@@ -63,6 +67,47 @@ def test_changed_weights_read_prompts_again(network: Any, tokenizer: Any, change
     after = ours(model)
     assert after == ours(models.transformers(copy.deepcopy(network), tokenizer))
     assert after != before, "or else this shows nothing"
+
+
+@pytest.mark.parametrize("change", [train, load, replace_parameter, write_buffer])
+def test_texts_that_join_others_read_nothing_of_weights_that_were_changed_since(
+    network: Any, tokenizer: Any, change: Callable[[Any], None]
+) -> None:
+    """Where the engine is never idle, so that what it holds cannot be forgotten as a whole."""
+    model = models.transformers(network, tokenizer)
+    engine, generator = Engine(model), Generator(model)
+    engine.submit(generator, PROMPT, heal=False, max_tokens=8).result()
+    other = engine.submit(generator, "The sea and the whale", heal=False, max_tokens=60, min_tokens=60)
+    for _ in range(4):
+        engine.step()
+    change(network)
+    joined = engine.submit(generator, PROMPT, heal=False, max_tokens=8).result()
+    fresh = models.transformers(copy.deepcopy(network), tokenizer)
+    assert list(joined.token_ids) == ours(fresh)
+    assert len(other.result().token_ids) == 60
+    engine.close()
+
+
+def test_what_takes_the_place_of_weights_that_are_gone_is_seen(network: Any, tokenizer: Any) -> None:
+    """Also where it lies in the same memory, and was never written since."""
+    weights = Weights(models.transformers(network, tokenizer))
+    layer = network.model.layers[0].self_attn.v_proj
+    seen = {weights.state()}
+    for _ in range(20):
+        shape = layer.weight.shape
+        layer.weight = None
+        layer.weight = torch.nn.Parameter(torch.empty(shape))
+        seen.add(weights.state())
+    assert len(seen) == 21
+
+
+def test_modules_in_training_are_seen(network: Any, tokenizer: Any) -> None:
+    weights = Weights(models.transformers(network, tokenizer))
+    before = weights.state()
+    network.model.layers[0].train()
+    assert weights.state() != before
+    network.eval()
+    assert weights.state() == before
 
 
 def test_blocks_are_kept_as_long_as_weights_are(network: Any, tokenizer: Any) -> None:
@@ -89,6 +134,7 @@ def test_adapters_are_seen(network: Any, tokenizer: Any) -> None:
         wrapped.base_model.enable_adapter_layers,
         wrapped.merge_adapter,
         wrapped.unmerge_adapter,
+        lambda: wrapped.base_model.model.model.layers[0].self_attn.q_proj.scale_layer(9.0),
     ]
     weights = Weights(model)
     seen = [weights.state()]
