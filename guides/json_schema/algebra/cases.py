@@ -27,7 +27,7 @@ class Number:
     not_multiple_of: the value is a multiple of none of these
     notation: "integer" where a fraction or exponent must not be written, "real" where one must be (draft 4)
     values: only these (then nothing else is set but the notation); excluded: none of these
-    reals: those of the values that a schema writes with a fraction or exponent; None where none writes them
+    texts: the values as a schema writes them; those that it does not write have none here
     """
 
     minimum: Rational | None = None
@@ -39,7 +39,7 @@ class Number:
     notation: Literal["integer", "real"] | None = None
     values: frozenset[Rational] | None = None
     excluded: frozenset[Rational] = NO_NUMBERS
-    reals: frozenset[Rational] | None = None
+    texts: frozenset[str] = NO_NAMES
 
 
 @dataclass(frozen=True, slots=True)

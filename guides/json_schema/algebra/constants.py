@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..read.dialects import exact, is_array, is_number, is_object, only_strings
+from ..read.dialects import as_written, exact, is_array, is_number, is_object, only_strings
 from . import numbers, strings
 from .cases import Array, Normal, Object, Rule, String
 from .formula import NOTHING, Formulas
@@ -18,11 +18,10 @@ def constants(by_key: Mapping[Any, Any]) -> Normal:
     texts = frozenset(value for value in by_key.values() if isinstance(value, str))
     written = [value for value in by_key.values() if is_number(value)]
     values = frozenset(map(exact, written))
-    reals = frozenset(exact(value) for value in written if not isinstance(value, int))
     return Normal(
         any(value is None for value in by_key.values()),
         frozenset(value for value in by_key.values() if isinstance(value, bool)),
-        (numbers.of_values(values, reals),) if values else (),
+        (numbers.of_values(values, frozenset(map(as_written, written))),) if values else (),
         (strings.of_values(texts),) if texts else (),
         constants=tuple(value for value in by_key.values() if (is_array(value) or is_object(value))),
     )

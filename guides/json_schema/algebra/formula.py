@@ -13,12 +13,13 @@ out once, and loops of a recursive schema close.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from ....errors import LimitError
 from ...limits import spend
-from ..read.dialects import exact, is_array, is_number, only_strings
+from ..read.dialects import as_written, exact, is_array, is_number, only_strings
 from ..read.showing import show
 from ..read.subschema import Resource, Subschema
 
@@ -161,7 +162,12 @@ class Formulas:
 
     def _values(self, by_key: Mapping[Any, Any]) -> Formula:
         """One of the values of a mapping, whose keys are their `json_key`."""
-        return self._intern("values", frozenset(by_key), (), by_key) if by_key else NOTHING
+        if not by_key:
+            return NOTHING
+        written = None  # equal numbers that are written differently are not the same
+        if not only_strings(by_key.values()):
+            written = frozenset(json.dumps(value, default=as_written) for value in by_key.values())
+        return self._intern("values", (frozenset(by_key), written), (), by_key)
 
     def plain(self, normal: Any) -> Formula:
         """A normal form as a formula; never interned, so build it once."""

@@ -11,12 +11,12 @@ from typing import Any
 
 from ...limits import spend
 from ..read.dialects import exact
-from .cases import ANY_NUMBER, NO_NUMBERS, Number, Rational
+from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, Number, Rational
 
 
-def of_values(values: frozenset[Rational], reals: frozenset[Rational] | None = None) -> Number:
-    """Exactly these numbers, of which a schema writes some as `reals`."""
-    return Number(values=values, reals=reals)
+def of_values(values: frozenset[Rational], texts: frozenset[str] = NO_NAMES) -> Number:
+    """Exactly these numbers, which a schema writes as `texts`."""
+    return Number(values=values, texts=texts)
 
 
 def least_common_multiple(a: Rational, b: Rational) -> Rational:
@@ -176,8 +176,10 @@ def intersect(a: Number, b: Number) -> Number | None:
         notation = few.notation or other.notation
         if notation == "integer":
             kept = frozenset(value for value in kept if value % 1 == 0)
-        reals = other.reals if few.reals is None else few.reals
-        return Number(values=kept, notation=notation, reals=reals and reals & kept) if kept else None
+        texts = few.texts or other.texts
+        if len(kept) < len(texts):
+            texts = frozenset(text for text in texts if Fraction(text) in kept)
+        return Number(values=kept, notation=notation, texts=texts) if kept else None
     if a.notation and b.notation and a.notation != b.notation:
         return None
     minimum, exclusive_minimum = _tighter(a.minimum, a.exclusive_minimum, b.minimum, b.exclusive_minimum, 1)

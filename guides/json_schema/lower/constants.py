@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ....kernels.chart.layout import CALL, EPSILON
 from ...graph.graph import Link
 from ...limits import spend
-from ...syntax import Repeat
 from ..algebra.cases import Number
 from ..algebra.formula import json_key
 from ..automata.spelling import spelt
-from ..read.dialects import exact, is_array, is_object
+from ..read.dialects import as_written, exact, is_array, is_object
 from .measures import MOST
-from .numbers.plain import value_text
-from .numbers.whole_numbers import ZERO_FRACTION
+from .numbers.notation import exponents_of, places_of_points, spellings, tail
 from .protocol import ConstantLowering
 
 FEW = 16
 """Up to how many constants are each read on their own."""
 
-PLAIN_BELOW = 10**16
-PERHAPS_ZEROS = Repeat(ZERO_FRACTION, 0, 1)
+ZERO = Number(values=frozenset((0,)))
 
 Key = str | int
 
@@ -155,20 +152,26 @@ class ConstantPlaces:
             elif is_array(value) or is_object(value):
                 containers.append((value, after, ConstantPlace(tuple(numbers), used | {key})))
             else:
-                whole = exact(value)
-                if owner.form.spelling == "plain":
-                    words.append((value_text(value).encode(), after))
-                elif isinstance(whole, int) and 0 < abs(whole) < PLAIN_BELOW:
-                    zeros = owner.lowering.lower(PERHAPS_ZEROS, after)
-                    assert zeros is not None, "what may be left out can be read"
-                    words.append((b"%d" % whole, zeros))
-                else:
-                    links.append((CALL, owner.number_rule(Number(values=frozenset((whole,)))), after))
+                words += self._number(value, after)
         if texts:
             links += self._texts(texts)
         if words:
             links.append((EPSILON, owner.lowering.tree(words), 0))
         return links + self._inner(containers)
+
+    def _number(self, value: Any, after: int) -> Iterator[tuple[bytes, int]]:
+        """The texts of a number, or their mantissas, each with the node behind it."""
+        text, number, lower = as_written(value), exact(value), self._owner.lowering.lower
+        if self._owner.form.spelling == "plain":
+            yield text.encode(), after
+        elif not number:
+            yield b"", self._owner.graph.node(links=[(CALL, self._owner.number_rule(ZERO), after)])
+        else:
+            own = exponents_of((text,))
+            for mantissa, exponent in spellings(number, lambda *digits: places_of_points(*digits, own)):
+                behind = lower(tail(exponent, "." in mantissa, None), after)
+                assert behind is not None, "what may be left out can be read"
+                yield mantissa.encode(), behind
 
     def _inner(self, containers: list[tuple[Any, int, ConstantPlace]]) -> list[Link]:
         """To arrays and objects that are values, each with the node behind it and the place that that is."""

@@ -6,17 +6,17 @@ A value may be a few lists that hold one another twenty times over: its text has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ...limits import spend
 from ..algebra.cases import String
 from ..automata.spelling import spelt
-from ..read.dialects import is_array, is_object
+from ..read.dialects import as_written, is_array, is_object
 from ..witness.numbers import Standing
 from ..witness.strings import StandingText
 from .form import Spelling
-from .numbers.plain import value_text
+from .numbers.notation import exponents_of, places_of_points, spellings
 from .numbers.texts import fewest_number_bytes
 
 MOST = 2**28
@@ -108,16 +108,10 @@ class Measures:
         if isinstance(value, Standing):
             return min(fewest_number_bytes(value.case, self._spelling), MOST)
         if self._spelling == "plain":
-            return len(value_text(value))
-        return _shortest(Decimal(value if isinstance(value, int) else float.__repr__(float(value))))
-
-
-def _shortest(value: Decimal) -> int:
-    """The bytes of the shortest of the ways in which notation.py writes a constant."""
-    sign, digits, _ = value.as_tuple()
-    count = len("".join(map(str, digits)).rstrip("0")) or 1
-    first = value.adjusted() if value else 0  # the power of ten of the first digit
-    last = first - count + 1
-    plain = max(first, 0) + 1 + (1 - last if last < 0 else 0)
-    scientific = count + (count > 1) + 1 + len(str(first))
-    return (sign if value else 0) + (min(plain, scientific) if first >= 16 or first <= -5 else plain)
+            return len(as_written(value))
+        text = as_written(value)
+        number, own = Fraction(text), exponents_of((text,))
+        if not number:
+            return 1
+        written = spellings(number, lambda *digits: places_of_points(*digits, own))
+        return min(len(mantissa) + len(f"e{exponent}" if exponent else "") for mantissa, exponent in written)

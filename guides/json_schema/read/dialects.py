@@ -70,6 +70,29 @@ def exact(value: Any) -> int | Fraction:
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
+class Written(Fraction):
+    """A number that a schema's text has with a fraction or an exponent; `text`: as it is written there."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Written:
+        written = super().__new__(cls, text)
+        written.text = text
+        return written
+
+
+def as_written(value: Any) -> str:
+    """The text of a number in a schema; of a Python value, as json.dumps writes it."""
+    if isinstance(value, Written):
+        return value.text
+    return str(int(value)) if isinstance(value, int) else float.__repr__(float(value))
+
+
+def is_real(text: str) -> bool:
+    """Whether a number is written with a fraction or an exponent."""
+    return any(char in ".eE" for char in text)
+
+
 def _count(value: Any) -> str | None:
     whole = is_number(value) and (isinstance(value, int) or (value == value // 1))
     return None if whole and value >= 0 else "a non-negative integer"

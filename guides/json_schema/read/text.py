@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from typing import Any
 
 from ....errors import LimitError, SchemaError
 from ...limits import spend
-from .dialects import MAX_DIGITS, is_object
+from .dialects import MAX_DIGITS, Written, is_object
 from .showing import show
 
 
@@ -29,13 +28,13 @@ def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
     raise SchemaError(f"a schema is an object, true or false, not {type(value).__name__}", "#")
 
 
-def _decimal(text: str) -> Fraction | float:
+def _decimal(text: str) -> Written:
     digits, _, exponent = text.lower().partition("e")
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number has {len(digits)} digits; the limit is {MAX_DIGITS}")
     if len(exponent) > 9 or (exponent and abs(int(exponent)) > MAX_DIGITS):
         raise ValueError(f"the number {show(text)} is beyond 1e{MAX_DIGITS}")
-    return Fraction(text)
+    return Written(text)
 
 
 def _whole(text: str) -> int:

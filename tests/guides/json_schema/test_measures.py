@@ -33,12 +33,19 @@ def shortest(token: str) -> str:
     """A number in the shortest of the ways that a constant may be written; a string as it is."""
     if token.startswith('"'):
         return token
-    plain = format(Decimal(token), "f")
+    sign, given, exponent = Decimal(token).as_tuple()
+    digits = "".join(map(str, given)).strip("0")
+    if not digits:
+        return "0"
+    plain = format(Decimal(token), "f").lstrip("-")
     plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
-    mantissa, exponent = f"{Decimal(token):E}".split("E")
-    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    is_far = int(exponent) >= 16 or int(exponent) <= -5
-    return min(plain, f"{mantissa}E{int(exponent)}", key=len) if is_far else plain
+    assert isinstance(exponent, int)
+    last = exponent + len("".join(map(str, given))) - len("".join(map(str, given)).rstrip("0"))
+    ways = [plain] + [
+        f"{digits[:place]}{'.' * (place < len(digits))}{digits[place:]}e{last + len(digits) - place}"
+        for place in range(1, len(digits) + 1)
+    ]
+    return "-" * sign + min(ways, key=len)
 
 
 @pytest.mark.parametrize("indent", [None, 0, 2, 3])

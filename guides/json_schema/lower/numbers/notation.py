@@ -10,21 +10,25 @@ the comparison of digits with an exponent is not regular:
 - So it does for integers, multiples and negated multiples, after up to 16 digits behind the point, the last of
   them not 0 (or after zeros alone). Multiples that are all below 1e16, and have at most 4 places, take no exponent.
   Where the numerator of a factor has more than 128 remainders that matter it follows a fraction of zeros only.
-- Constants take an exponent from 1e16 up and from 1e-5 down, with the shortest mantissa.
+- Constants take an exponent wherever their point may stand: before, between and behind the digits that count, and up to
+  where it stands without one (0.15e4, 1.5e3, 15e2, 1500e0). Beyond 32 such places it is behind the first digit or the
+  last, or where the schema has it.
 
 What json.dumps writes of a member is always among them, but for those of such large factors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ....automata.dfa import Dfa
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Graph
 from ....graph.lowering import Lowering
 from ....kept import kept
+from ....limits import spend
 from ....syntax import NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import least_common_multiple
@@ -36,7 +40,11 @@ from .whole_numbers import DIGIT, ZERO_FRACTION, whole_range
 MAX_LISTED = 64
 MAX_LARGE_LISTED = 4096
 LARGE_STEP = 1000
+MOST_PLACES = 32
 LEAST_PLAIN, MOST_PLAIN = -4, 15
+
+Places = Callable[[int, int], Iterable[int]]
+"""Where the point of a number may stand: from how many digits count, and where it stands without an exponent."""
 
 NOT_ZERO = Chars(((0x31, 0x39),))
 MINUS = Literal(b"-")
@@ -131,7 +139,8 @@ def number_node(case: Number) -> Node:
     """
     if case.values is not None:
         zero = Sequence((OPTIONAL_MINUS, ZERO_TEXTS[case.notation]))
-        return either(*_constants(case.values - {0}, case.notation), *((zero,) if 0 in case.values else ()))
+        nodes = _constants(case.values - {0}, case.notation, partial(places_of_points, own=exponents_of(case.texts)))
+        return either(*nodes, *((zero,) if 0 in case.values else ()))
     above = side(case, case.minimum, case.exclusive_minimum, case.maximum, case.exclusive_maximum, 1)
     below = side(case, case.maximum, case.exclusive_maximum, case.minimum, case.exclusive_minimum, -1)
     if above == below:
@@ -191,7 +200,7 @@ def magnitude_node(magnitude: Magnitude) -> Node:
         first, last = -(-low // magnitude.step), high // magnitude.step
         if last - first < (MAX_LISTED if decimal_step(magnitude.step)[0] < LARGE_STEP else MAX_LARGE_LISTED):
             members = _members(magnitude, first, last)
-            nodes = _constants(members - {0}, notation)
+            nodes = _constants(members - {0}, notation, _places_of_serialisers)
             return either(*nodes, *((ZERO_TEXTS[notation],) if 0 in members else ()))
     table = magnitude_table(magnitude)
     return NOTHING if table is None else table
@@ -219,43 +228,62 @@ def _members(magnitude: Magnitude, first: Rational, last: Rational) -> frozenset
     return frozenset(members)
 
 
-def _constants(values: frozenset[Rational], notation: str | None) -> list[Node]:
-    """The texts of single numbers, none of them 0, as alternatives."""
-    wholes: list[Node] = []
-    fractions: list[Node] = []
-    nodes: list[Node] = []
+def _constants(values: frozenset[Rational], notation: str | None, places: Places) -> list[Node]:
+    """The texts of single numbers, none of them 0, as alternatives: together what the same tail follows."""
+    texts: dict[tuple[int, bool], list[Node]] = {}
     for value in sorted(values):
-        if isinstance(value, int) and abs(value) < 10 ** (MOST_PLAIN + 1):
-            wholes.append(Literal(b"%d" % value))
-            continue
-        places = decimal_places(value)
-        if places is None or (places and notation == "integer"):
-            continue
-        scaled = value * 10**places
-        digits = str(abs(int(scaled))).zfill(places + 1)
-        sign = "-" if value < 0 else ""
-        whole = f"{sign}{digits[: len(digits) - places]}"
-        if places:
-            fractions.append(Literal(f"{whole}.{digits[-places:]}".encode()))
-        else:
-            wholes.append(Literal(whole.encode()))
-        if notation != "integer":
-            nodes += _scientific(sign, digits, places)
-    if wholes:
-        tail = {None: (_optional(ZERO_FRACTION),), "integer": (), "real": (ZERO_FRACTION,)}[notation]
-        nodes.append(_sequence(either(*wholes), *tail))
-    if fractions:
-        nodes.append(_sequence(either(*fractions), ZEROS))
-    return nodes
+        for mantissa, exponent in spellings(value, places):
+            texts.setdefault((exponent, "." in mantissa), []).append(Literal(mantissa.encode()))
+    tails = ((tail(*kind, notation), nodes) for kind, nodes in texts.items())
+    return [_sequence(either(*nodes), after) for after, nodes in tails if after is not NOTHING]
 
 
-def _scientific(sign: str, digits: str, places: int) -> list[Node]:
-    """A constant with an exponent, where serialisers write one."""
-    significant = digits.lstrip("0")
-    exponent = len(significant) - places - 1
-    if LEAST_PLAIN <= exponent <= MOST_PLAIN:
-        return []
-    mantissa = significant.rstrip("0")
-    text = f"{sign}{mantissa[0]}" + (f".{mantissa[1:]}" if len(mantissa) > 1 else "")
-    direction = MINUS if exponent < 0 else OPTIONAL_PLUS
-    return [_sequence(Literal(text.encode()), E, direction, ZEROS, Literal(str(abs(exponent)).encode()))]
+def spellings(value: Rational, places: Places) -> Iterator[tuple[str, int]]:
+    """Mantissas of a number that is not 0, each with its exponent; none for one that is no decimal number.
+
+    places: where the point may stand
+    """
+    behind = decimal_places(value)
+    if behind is None:
+        return
+    text = str(abs(int(value * 10**behind)))
+    digits, sign = text.rstrip("0"), "-" if value < 0 else ""
+    spend(50 * len(text))
+    for place in places(len(digits), len(text) - behind):
+        whole, fraction = digits[: max(place, 0)].ljust(place, "0") or "0", "0" * -place + digits[max(place, 0) :]
+        yield f"{sign}{whole}{fraction and '.'}{fraction}", len(text) - behind - place
+
+
+def places_of_points(count: int, plain: int, own: Iterable[int] = ()) -> Iterable[int]:
+    """How many digits may be before the point of a constant with so many that count.
+
+    plain: where it stands without an exponent; own: exponents that the schema writes
+    """
+    first, last = min(plain, 0), max(plain, count)
+    near = range(first, last + 1) if last - first < MOST_PLACES else (1, count, plain)
+    return {*near, *(plain - exponent for exponent in own)}
+
+
+def exponents_of(texts: Iterable[str]) -> frozenset[int]:
+    """The exponents with which numbers are written."""
+    return frozenset(int(exponent) for _, _, exponent in (text.lower().partition("e") for text in texts) if exponent)
+
+
+def _places_of_serialisers(count: int, plain: int) -> Iterable[int]:
+    return (plain,) if LEAST_PLAIN < plain <= MOST_PLAIN + 1 else {1, plain}
+
+
+@lru_cache(maxsize=1024)
+def tail(exponent: int, has_point: bool, notation: str | None) -> Node:
+    """What follows a mantissa: zeros of its fraction, and the exponent; NOTHING where the notation allows none."""
+    if notation == "integer":
+        return NOTHING if has_point or exponent else Literal(b"")
+    sign = either(OPTIONAL_PLUS, MINUS) if not exponent else MINUS if exponent < 0 else OPTIONAL_PLUS
+    power = _sequence(E, sign, ZEROS, Literal(b"%d" % abs(exponent)))
+    if has_point:
+        return _sequence(ZEROS, power if exponent else _optional(power))
+    if exponent:
+        return _sequence(_optional(ZERO_FRACTION), power)
+    if notation == "real":
+        return either(_sequence(ZERO_FRACTION, _optional(power)), power)
+    return _sequence(_optional(ZERO_FRACTION), _optional(power))

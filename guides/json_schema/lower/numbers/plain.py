@@ -5,7 +5,7 @@
     other numbers   from 1e-4 up to below 1e16 with a point, up to 17 digits that count; only a fraction of up to
                     MOST_PADDED places may end in 0, as %f writes it (19.90 is fine, 1.0000000000 is not)
                     else one digit, perhaps a fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324
-    constants       as json.dumps writes them
+    constants       as the schema writes them
 
 Where a set asks for integers they are digits; elsewhere 5 and 5.0 are both fine. 0 has no sign, 0.0 may have one.
 """
@@ -24,7 +24,7 @@ from ....graph.lowering import Lowering
 from ....kept import kept
 from ....syntax import NOTHING, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
-from ...read.dialects import exact
+from ...read.dialects import is_real
 from ...read.patterns import parse
 from .magnitudes import Magnitude
 from .multiples import decimal_places, decimal_step
@@ -49,8 +49,7 @@ def plain_node(case: Number) -> Node:
     Raises LimitError if multipleOf needs too large an automaton.
     """
     if case.values is not None:
-        texts = sorted(text for value in case.values for text in _constant(case, value))
-        return either(*(Literal(text.encode()) for text in texts))
+        return either(*(Literal(text.encode()) for text in sorted(_constants(case, case.values))))
     nodes: list[Node] = []
     whole = case.notation != "real" and case.multiple_of is not None and not decimal_step(case.multiple_of)[1]
     if case.notation != "real":
@@ -87,20 +86,16 @@ def number_text(value: Rational, real: bool) -> str:
     return f"{sign}{digits[0]}{fraction}e{exponent:+03d}"
 
 
-def value_text(value: float | Fraction) -> str:
-    """A number of a schema as json.dumps writes it."""
-    return number_text(exact(value), not isinstance(value, int))
-
-
-def _constant(case: Number, value: Rational) -> Iterator[str]:
-    """A constant as the schema writes it; as digits and as a float where the schema does not say."""
-    if decimal_places(value) is None:
-        return
-    whole = value.denominator == 1
-    if whole and case.notation != "real" and (case.reals is None or value not in case.reals):
-        yield number_text(value, False)
-    if case.notation != "integer" and (not whole or case.reals is None or value in case.reals):
-        yield number_text(value, True)
+def _constants(case: Number, values: frozenset[Rational]) -> Iterator[str]:
+    """Constants as the schema writes them; as digits and as a float where it does not."""
+    yield from (text for text in case.texts if case.notation in (None, "real" if is_real(text) else "integer"))
+    for value in values - {Fraction(text) for text in case.texts}:
+        if decimal_places(value) is None:
+            continue
+        if value.denominator == 1 and case.notation != "real":
+            yield number_text(value, False)
+        if case.notation != "integer":
+            yield number_text(value, True)
 
 
 def _signs(case: Number) -> Iterator[tuple[bool, Magnitude]]:
