@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 from ...kernels.answers import DEAD
 from ..limits import spend
-from .positions import Subsets, too_many_states
+from .positions import too_many_states
 
 Joint = tuple[int, ...]
+
+
+class Machine(Protocol):
+    """A deterministic automaton over atoms."""
+
+    def row(self, state: int) -> list[int]:
+        """The state after each atom."""
+        ...
 
 
 class Product:
     """The states that several automata are in together, numbered as they are met.
 
-    machines: each over `atoms` atoms; is_lost: of which joint states nothing is wanted, so that they are DEAD. A
-    machine that is DEAD itself stays so, and is a part of the state as any other.
+    machines: each over `atoms` atoms. One that is DEAD itself stays so, and is a part of the state as any other.
+    settled: gives the joint state that one is taken for, None where nothing is wanted of it, so that it is DEAD.
     states: for each state that of every machine. `row` raises LimitError beyond `max_states` of them, if given.
     """
 
     def __init__(
         self,
-        machines: Sequence[Subsets],
+        machines: Sequence[Machine],
         atoms: int,
-        is_lost: Callable[[Joint], bool],
+        settled: Callable[[Joint], Joint | None],
         max_states: int | None = None,
     ) -> None:
         self._machines = machines
         self._atoms = atoms
-        self._is_lost = is_lost
+        self._settled = settled
         self._max_states = max_states
         start = (0,) * len(machines)
         self._numbers: dict[Joint, int] = {start: 0}
@@ -57,13 +66,14 @@ class Product:
 
     def _number(self, joint: Joint) -> int:
         """The number of a state that was not met before."""
-        number = DEAD
-        if not self._is_lost(joint):
-            number = len(self.states)
+        settled = self._settled(joint)
+        number = DEAD if settled is None else self._numbers.get(settled, len(self.states))
+        if settled is not None and number == len(self.states):
             if self._max_states is not None and number >= self._max_states:
                 raise too_many_states(self._max_states)
-            self.states.append(joint)
+            self.states.append(settled)
             self._rows.append(None)
+            self._numbers[settled] = number
         self._numbers[joint] = number
         return number
 

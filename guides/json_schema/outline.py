@@ -150,6 +150,7 @@ def _string(case: String) -> str:
         words.append(f"quoted from a context by {case.quote.boundary}s")
     if case.excluded:
         words.append(f"not {_listed(_json(value) for value in sorted(case.excluded))}")
+    words += [f"and either {' or '.join(map(_string, group))}" for group in case.either]
     return ", ".join(words)
 
 
@@ -177,6 +178,8 @@ def _costs(normal: Normal) -> list[str]:
 def _string_cost(case: String) -> list[str]:
     conditions = [*case.patterns, *case.formats, *case.not_patterns, *case.not_formats]
     bounded = case.min_length > 0 or case.max_length is not None
+    if case.either:
+        return [f"cost: {_shortened(_string(case))}: automata for all conditions are read side by side"]
     if not case.not_patterns | case.not_formats and len(conditions) + bounded < 2:
         return []
     return [f"cost: {_shortened(_string(case))}: one automaton for all conditions is worked out"]

@@ -20,11 +20,12 @@ def one_by_one(patterns: list[str], wanted: list[bool], max_states: int) -> Auto
     atoms, machines = subsets_of([parse(pattern) for pattern in patterns])
     pairs = list(zip(machines, wanted, strict=True))
 
-    def is_lost(joint: Joint) -> bool:
+    def settled(joint: Joint) -> Joint | None:
         places = zip(pairs, joint, strict=True)
-        return any(at == DEAD if each else at == machine.everything != DEAD for (machine, each), at in places)
+        lost = any(at == DEAD if each else at == machine.everything != DEAD for (machine, each), at in places)
+        return None if lost else joint
 
-    product = Product(machines, len(atoms), is_lost, max_states)
+    product = Product(machines, len(atoms), settled, max_states)
     rows = product.complete()
     accepting = [
         all((at >= 0 and machine.accepting[at]) == each for (machine, each), at in zip(pairs, joint, strict=True))

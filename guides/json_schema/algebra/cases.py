@@ -49,6 +49,7 @@ class String:
     Lengths count code points. Patterns are ECMA-262, found anywhere in the string.
     values: only these (then nothing else is set); excluded: none of these
     quote: a quotation of this kind (then nothing but lengths is set)
+    either: of each group, the string is in at least one set; none of these is a quotation
     """
 
     min_length: int = 0
@@ -60,6 +61,7 @@ class String:
     values: frozenset[str] | None = None
     excluded: frozenset[str] = NO_NAMES
     quote: Quote | None = None
+    either: tuple[tuple[String, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

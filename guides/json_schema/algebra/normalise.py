@@ -47,6 +47,9 @@ MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 MAX_MULTIPLIED = 32
 """Up to how many cases objects may come to before the alternatives are held in groups instead (see groups.py)."""
 
+MAX_STRINGS = 8
+"""The same for strings: each case takes an automaton for all that it asks for, and a group takes none by itself."""
+
 MAX_NESTING = 100
 """How deep formulas are worked out within one another."""
 
@@ -277,7 +280,7 @@ class Normaliser:
             a.null and b.null,
             a.booleans & b.booleans,
             self._product(a.numbers, b.numbers, ANY_NUMBER, numbers.intersect),
-            self._product(a.strings, b.strings, ANY_STRING, self._both_strings),
+            self._string_product(a.strings, b.strings),
             self._product(a.arrays + a_arrays, b.arrays + b_arrays, ANY_ARRAY, self._both_arrays),
             self._object_product(a.objects + a_objects, b.objects + b_objects, held),
             kept + more,
@@ -356,6 +359,23 @@ class Normaliser:
                 return without_absorbed(tuple(found))
         return self._product(a, b, ANY_OBJECT, self.both_objects)
 
+    def _string_product(self, a: tuple[String, ...], b: tuple[String, ...]) -> tuple[String, ...]:
+        """As `_product`; alternatives that come to many are held in groups."""
+        held = any(case.either for case in (*a, *b))
+        most = max(MAX_STRINGS, len(a), len(b))
+        several = len(a) > 1 and len(b) > 1
+        if not (several or held) or any(case.quote is not None for case in (*a, *b)):
+            return self._product(a, b, ANY_STRING, self._both_strings)
+        if not held:
+            try:
+                result = strings.absorbed(self._product(a, b, ANY_STRING, self._both_strings, PAIRS_PER_CASE * most))
+                if len(result) <= most:
+                    return tuple(result)
+            except _ManyError:
+                pass
+        self._pairs += len(a) + len(b)
+        return tuple(strings.grouped(a, b, self.language)) if a and b else ()
+
     def _both_strings(self, a: String, b: String) -> String | None:
         return strings.intersect(a, b, self.language)
 
@@ -382,7 +402,7 @@ class Normaliser:
             number_cases = self._product(number_cases, others, ANY_NUMBER, numbers.intersect)
         for string in normal.strings:
             outside = tuple(strings.refutation(string))
-            string_cases = self._product(string_cases, outside, ANY_STRING, self._both_strings)
+            string_cases = self._string_product(string_cases, outside)
         for array in (*normal.arrays, *(case for case in constants if isinstance(case, Array))):
             lists = tuple(arrays.complement(array, self.formulas))
             array_cases = self._product(array_cases, lists, ANY_ARRAY, self._both_arrays)

@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from ....errors import SchemaError
+from ...limits import spend
 from ..read.formats import NARROWER, WIDER
 from ..read.patterns import beginning
 from .cases import ANY_STRING, NO_NAMES, String
+
+Group = tuple[String, ...]
 
 
 class StringLanguage(Protocol):
@@ -38,8 +41,8 @@ def of_values(values: Iterable[str]) -> String:
 
 
 def is_plain(case: String) -> bool:
-    """Whether the set has no pattern and no format."""
-    return not (case.patterns or case.not_patterns or case.formats or case.not_formats or case.quote)
+    """Whether the set has no pattern, no format and no groups."""
+    return not (case.patterns or case.not_patterns or case.formats or case.not_formats or case.quote or case.either)
 
 
 def intersect(a: String, b: String, language: StringLanguage) -> String | None:
@@ -69,7 +72,7 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
     min_length = max(a.min_length, b.min_length)
     if max_length is not None and min_length > max_length:
         return None
-    return String(
+    case = String(
         min_length,
         max_length,
         a.patterns | b.patterns,
@@ -78,6 +81,76 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         a.not_formats | b.not_formats,
         None,
         a.excluded | b.excluded,
+    )
+    groups = dict.fromkeys((*a.either, *b.either))
+    return _within_groups(case, groups, language) if groups else case
+
+
+def _within_groups(bare: String, groups: Iterable[Group], language: StringLanguage) -> String | None:
+    """What is in a set and in each of some groups, without alternatives that are seen not to be in the set."""
+    left: list[Group] = []
+    waiting = list(groups)
+    while waiting:
+        group = waiting.pop(0)
+        spend(300 * len(group))
+        if any(covers(one, bare) for one in group):
+            continue
+        met = [(one, both) for one in group if (both := intersect(bare, one, language)) is not None]
+        if not met:
+            return None
+        if len(met) == 1:
+            # What it asks for may leave less of the groups before.
+            return intersect(met[0][1], String(either=(*left, *waiting)), language)
+        left.append(tuple(one for one, _ in met))
+    return replace(bare, either=tuple(left))
+
+
+def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:
+    """What is in both of two unions, as few sets: the alternatives of each, but for constants, are held as a group.
+
+    Constants are kept apart, since they tell objects apart at first sight. There are no quotations.
+    """
+    texts: set[str] = set()
+    for ours, theirs in ((a, b), (b, a)):
+        for case in ours:
+            if case.values is not None:
+                spend(100 * len(case.values) * len(theirs))
+                texts.update(text for text in case.values if any(language.contains(one, text) for one in theirs))
+    found = [of_values(texts)] if texts else []
+    sides = [absorbed([case for case in side if case.values is None]) for side in (a, b)]
+    if all(sides):
+        one, other = (side[0] if len(side) == 1 else String(either=(tuple(side),)) for side in sides)
+        both = intersect(one, other, language)
+        found += [] if both is None else [both]
+    return found
+
+
+def absorbed(cases: Iterable[String]) -> list[String]:
+    """The sets without those that lie within another, as far as it is seen at first sight."""
+    kept: list[String] = []
+    for case in cases:
+        spend(100 * len(kept))
+        if not any(covers(wide, case) for wide in kept):
+            kept = [narrow for narrow in kept if not covers(case, narrow)]
+            kept.append(case)
+    return kept
+
+
+def covers(wide: String, narrow: String) -> bool:
+    """Whether a set has all strings of another, as far as it is seen at first sight: it asks for nothing else."""
+    if wide == narrow or wide.quote is not None or narrow.quote is not None:
+        return wide == narrow
+    if wide.values is not None or narrow.values is not None:
+        return wide.values is not None and narrow.values is not None and narrow.values <= wide.values
+    return (
+        wide.min_length <= narrow.min_length
+        and (wide.max_length is None or (narrow.max_length is not None and narrow.max_length <= wide.max_length))
+        and wide.patterns <= narrow.patterns
+        and wide.not_patterns <= narrow.not_patterns
+        and wide.formats <= narrow.formats
+        and wide.not_formats <= narrow.not_formats
+        and wide.excluded <= narrow.excluded
+        and all(group in narrow.either for group in wide.either)
     )
 
 
@@ -131,12 +204,13 @@ def perhaps(case: String) -> String:
 
 
 def _renamed(case: String, formats: Mapping[str, str], not_formats: Mapping[str, str]) -> String:
-    if not (case.formats or case.not_formats):
+    if not (case.formats or case.not_formats or case.either):
         return case
     return replace(
         case,
         formats=frozenset(formats.get(name, name) for name in case.formats),
         not_formats=frozenset(not_formats.get(name, name) for name in case.not_formats),
+        either=tuple(tuple(_renamed(one, formats, not_formats) for one in group) for group in case.either),
     )
 
 
@@ -157,6 +231,10 @@ def complement(case: String) -> list[String]:
     parts.extend(String(formats=frozenset((name,))) for name in sorted(case.not_formats))
     if case.excluded != NO_NAMES:
         parts.append(of_values(case.excluded))
+    for group in case.either:
+        outside = tuple(tuple(complement(one)) for one in group)
+        if all(outside):
+            parts.append(String(either=outside))
     return parts
 
 

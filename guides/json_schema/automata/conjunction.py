@@ -7,55 +7,61 @@ can be completed is found by a search that prefers states nearer to what is want
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import cycle
 
 from ....errors import LimitError
 from ....kernels.answers import DEAD, NEVER
+from ...automata.charsets import ALL
 from ...automata.conditions import subsets_of
 from ...automata.numbers import Numbers
 from ...automata.positions import Subsets
 from ...automata.product import Joint, Product
 from ...limits import spend
-from ...syntax import Alternation, Literal, Node, Ranges
+from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat
 from ..algebra.cases import String
 from ..read.dialects import is_writable
 from ..read.formats import PATTERNS
 from ..read.patterns import parse
+from .demand import ANYTHING, Demand, Met, Progress, Settled
 from .spelling import bytes_of
 
-Met = tuple[bool, ...]
 Verdict = Callable[[Met], int]
 """The bytes after a string that meets these of the conditions and not the others; NEVER if it must not."""
 
 
 class Conjunction:
-    """The strings whose conditions, which they meet or not, a verdict allows, of `least` to `most` characters.
+    """The strings of `least` to `most` characters that a demand or a verdict on conditions allows.
 
-    wanted: for each condition whether it must be met; None where only the verdict tells
+    demand: what is asked for; where that is not all, the verdict tells
     """
 
     def __init__(
         self,
         nodes: Sequence[Node],
-        verdict: Verdict,
-        wanted: Sequence[bool] | None = None,
+        demand: Demand = ANYTHING,
+        verdict: Verdict | None = None,
         least: int = 0,
         most: int | None = None,
     ) -> None:
         self.atoms, self._machines = subsets_of(nodes)
-        self._product = Product(self._machines, len(self.atoms), self._is_lost)
+        self._progress = Progress(demand, self._machines)
+        self._product = Product([*self._machines, Settled(len(self.atoms))], len(self.atoms), self._progress.settled)
         self._verdict = verdict
-        self._wanted = wanted
         self._least, self._most = least, most
         self._costs = [bytes_of(ranges) for ranges in self.atoms]
         self._order = sorted(range(len(self.atoms)), key=lambda atom: (self._costs[atom], atom))
-        self._far = None if wanted is None else [Steps(*pair) for pair in zip(self._machines, wanted, strict=True)]
         # A state is one of the product, and the length as far as it matters.
         self._numbers: Numbers[tuple[int, int]] = Numbers()
         self._rows: dict[int, list[int]] = {}
         self._needed: dict[int, int] = {}
-        self._longest: dict[int, int] = {}
+        # For places the least length from which on there is no way to an end, as far as that is known
+        self._dead: dict[int, int] = {}
+        self._fewest: dict[int, int] = {}
+        self._guesses: dict[int, int] = {}
+        self._turns: dict[int, int] = {}
         self.start = self._numbers[0, 0]
 
     def _at(self, state: int) -> tuple[Joint, int]:
@@ -82,39 +88,64 @@ class Conjunction:
         return row
 
     def _is_late(self, place: int, length: int) -> bool:
-        """Whether some condition takes more characters from here than there may be."""
-        if self._most is None or self._far is None:
+        """Whether what is asked for takes more characters from here than there may be."""
+        if self._most is None:
             return False
-        steps = self._longest.get(place)
+        steps = self._fewest.get(place)
         if steps is None:
-            steps = max(far[at] for far, at in zip(self._far, self._product.states[place], strict=True))
-            self._longest[place] = steps
+            steps = self._fewest[place] = self._progress.fewest(self._product.states[place])
         return length + steps > self._most
-
-    def _is_lost(self, joint: Joint) -> bool:
-        return self._far is not None and any(steps[at] >= NEVER for steps, at in zip(self._far, joint, strict=True))
 
     def cost_at_end(self, state: int) -> int:
         """The bytes after a string that ends in a state, NEVER if none may."""
-        return NEVER if self._numbers.states[state][1] < self._least else self._verdict(self.met(state))
+        joint, length = self._at(state)
+        if length < self._least:
+            return NEVER
+        met = self.met(state)
+        if self._verdict is not None:
+            return self._verdict(met)
+        return 0 if self._progress.is_met(joint, met) else NEVER
 
     def met(self, state: int) -> Met:
         """Which conditions a string meets that ends in a state."""
-        places, _ = self._at(state)
-        return tuple(at >= 0 and machine.accepting[at] for machine, at in zip(self._machines, places, strict=True))
+        joint, _ = self._at(state)
+        places = zip(self._machines, joint[:-1], strict=True)
+        return tuple(at >= 0 and machine.accepting[at] for machine, at in places)
 
     def needed(self, state: int) -> int:
         """The bytes of a short way from a state to the end, NEVER if there is none."""
         if state not in self._needed:
-            self._search(state)
+            if self._is_dead(state):
+                self._needed[state] = NEVER
+            else:
+                self._search(state)
         return self._needed[state]
 
+    def _is_dead(self, state: int) -> bool:
+        """Whether it is known that there is no way to an end: not if there was none where more characters were left."""
+        place, length = self._numbers.states[state]
+        return self._needed.get(state, 0) >= NEVER or self._dead.get(place, length + 1) <= length
+
     def _search(self, start: int) -> None:
-        """Find a way to an end, and remember what it takes from every state on it; or that there is none."""
+        """Find a way to an end, and remember what it takes from every state on it; or that there is none.
+
+        States that are nearest take turns with those in which most groups are met. Where a demand only seems to be
+        near, the way goes by others of its group. A state is not looked at where its place was reached with fewer
+        characters before, once there are enough of them.
+        """
         came_from: dict[int, tuple[int, int]] = {start: (-1, -1)}
-        waiting = [(self._distance(start), 0, start)]
-        while waiting:
-            state = heappop(waiting)[2]
+        heaps: list[list[tuple[int, int, int, int]]] = [
+            [(0, 0, 0, start)] for _ in range(1 + self._progress.has_groups)
+        ]
+        earliest: dict[int, int] = {}
+        done: set[int] = set()
+        for heap in cycle(heaps):
+            if not heap:
+                break
+            state = heappop(heap)[-1]
+            if state in done:
+                continue
+            done.add(state)
             cost = self._needed.get(state)
             if cost is None:
                 cost = self.cost_at_end(state)
@@ -125,10 +156,21 @@ class Conjunction:
             spend(100 * len(row))
             for atom in self._order:
                 after = row[atom]
-                if after >= 0 and after not in came_from and self._needed.get(after, 0) < NEVER:
+                if after >= 0 and after not in came_from and not self._is_dead(after):
+                    place, length = self._numbers.states[after]
+                    if earliest.get(place, length + 1) <= length:
+                        continue
+                    if length >= self._least:
+                        earliest[place] = length
                     came_from[after] = (state, atom)
-                    heappush(waiting, (self._distance(after), len(came_from), after))
+                    near = self._distance(after)
+                    heappush(heaps[0], (near, 0, len(came_from), after))
+                    for fullest in heaps[1:]:
+                        unmet = self._progress.unmet(self._at(after)[0])
+                        heappush(fullest, (unmet, near, len(came_from), after))
         self._needed.update(dict.fromkeys(came_from, NEVER))
+        for place, length in earliest.items():
+            self._dead[place] = min(length, self._dead.get(place, length))
 
     def _retrace(self, state: int, cost: int, came_from: dict[int, tuple[int, int]]) -> None:
         self._needed.setdefault(state, cost)
@@ -139,11 +181,11 @@ class Conjunction:
 
     def _distance(self, state: int) -> int:
         """How far a state is from what is wanted, at a guess."""
-        places, length = self._at(state)
-        missing = max(self._least - length, 0)
-        if self._far is None:
-            return missing
-        return missing + sum(steps[at] for steps, at in zip(self._far, places, strict=True))
+        place, length = self._numbers.states[state]
+        steps = self._guesses.get(place)
+        if steps is None:
+            steps = self._guesses[place] = self._progress.guess(self._product.states[place])
+        return steps + max(self._least - length, 0)
 
     def example(self, choose: Callable[[Ranges], str]) -> str | None:
         """A string, its characters chosen from sets that all conditions take alike; None if there is none."""
@@ -171,25 +213,34 @@ class Conjunction:
         """
         if not self.is_endless:
             return self.needed(state)
-        places, length = self._at(state)
+        joint, length = self._at(state)
         missing = max(self._least - length, 0) * min(self._costs)
-        turns = zip(self._machines, self._turns, places, strict=True)
-        unmet = sum(turn for machine, turn, at in turns if at != machine.everything)
-        return min(missing + unmet + self._verdict((True,) * len(places)), NEVER - 1)
+        return min(missing + self._enough.most(joint, self._turn) + self._cost_beyond, NEVER - 1)
 
     @cached_property
     def is_endless(self) -> bool:
-        """Whether every text can be continued to a string: each condition can be met for good, whatever came before."""
-        return (
-            self._most is None
-            and self._verdict((True,) * len(self._machines)) < NEVER
-            and all(_can_always_be_met(machine) for machine in self._machines)
-        )
+        """Whether every text can be continued to a string: what is enough can be met for good, whatever came before."""
+        return self._most is None and self._cost_beyond < NEVER and self._enough.is_sure
 
     @cached_property
-    def _turns(self) -> list[int]:
-        """The bytes that meet each condition for good, from wherever that takes most; for what is endless."""
-        return [max(_bytes_to(machine, machine.everything, self._costs)) for machine in self._machines]
+    def _enough(self) -> Progress:
+        """What is enough for a string."""
+        if self._verdict is None:
+            return self._progress
+        return Progress(Demand(tuple((number, True) for number in range(len(self._machines)))), self._machines)
+
+    @cached_property
+    def _cost_beyond(self) -> int:
+        """The bytes after a string that meets what is enough, NEVER if there must be none."""
+        return 0 if self._verdict is None else self._verdict((True,) * len(self._machines))
+
+    def _turn(self, number: int) -> int:
+        """The bytes that meet a condition for good, from wherever that takes most; for what can always be met."""
+        known = self._turns.get(number)
+        if known is None:
+            machine = self._machines[number]
+            known = self._turns[number] = max(_bytes_to(machine, machine.everything, self._costs))
+        return known
 
 
 def conditions_of(case: String) -> list[tuple[Node, bool]]:
@@ -203,18 +254,26 @@ def conditions_of(case: String) -> list[tuple[Node, bool]]:
 
 
 def conjunction(case: String) -> Conjunction:
-    """The strings of a set of patterns, formats, lengths and exclusions."""
-    conditions = conditions_of(case)
-    if case.excluded:
-        conditions.append((any_of(case.excluded), False))
-    wanted = tuple(wanted for _, wanted in conditions)
-    nodes = [node for node, _ in conditions]
+    """The strings of a set of patterns, formats, lengths, exclusions and groups of these."""
+    nodes: Numbers[Node] = Numbers()
+    demand = _demand(replace(case, min_length=0, max_length=None), nodes)
     try:
-        return Conjunction(
-            nodes, lambda met: 0 if met == wanted else NEVER, wanted, least=case.min_length, most=case.max_length
-        )
+        return Conjunction(nodes.states, demand, least=case.min_length, most=case.max_length)
     except LimitError as error:
         raise LimitError(f"{error}: {listed(case)}") from None
+
+
+def _demand(case: String, nodes: Numbers[Node]) -> Demand:
+    """What a set asks for; nodes: the conditions, to which new ones are added."""
+    conditions = conditions_of(case)
+    if case.values is not None:
+        conditions.append((any_of(case.values), True))
+    if case.excluded:
+        conditions.append((any_of(case.excluded), False))
+    if case.min_length or case.max_length is not None:
+        conditions.append((Repeat(Chars(ALL), case.min_length, case.max_length), True))
+    either = tuple(tuple(_demand(one, nodes) for one in group) for group in case.either)
+    return Demand(tuple((nodes[node], wanted) for node, wanted in conditions), either)
 
 
 def listed(case: String) -> str:
@@ -227,64 +286,6 @@ def listed(case: String) -> str:
 def any_of(texts: Iterable[str]) -> Node:
     """Any of these texts, but for those that cannot be written."""
     return Alternation(tuple(Literal(text.encode()) for text in sorted(texts) if is_writable(text)))
-
-
-class Steps:
-    """For each state of an automaton the fewest characters until a condition is as it is wanted; NEVER if it cannot be.
-
-    Where the automaton has too many states these are told one by one. Then they are guesses, and too low, for what must
-    not be met.
-    """
-
-    def __init__(self, machine: Subsets, wanted: bool) -> None:
-        self._machine, self._wanted = machine, wanted
-        self._dead = NEVER if wanted else 0
-        self._all: list[int] | None = None
-        self._told: dict[int, int] = {}
-        if _is_complete(machine):
-            ends = [accepting == wanted for accepting in machine.accepting]
-            self._all = [*machine.steps_to(ends, not wanted), self._dead]
-
-    def __getitem__(self, state: int) -> int:
-        if self._all is not None:
-            return self._all[state]
-        if state == DEAD:
-            return self._dead
-        steps = self._told.get(state)
-        if steps is None:
-            steps = self._told[state] = self._ahead(state)
-        return steps
-
-    def _ahead(self, state: int) -> int:
-        machine = self._machine
-        if self._wanted:
-            return machine.steps_to_end(state)
-        if state == machine.everything:
-            return NEVER
-        return int(machine.accepting[state])
-
-
-def _is_complete(machine: Subsets) -> bool:
-    """Whether all states of an automaton have been worked out; if they are too many they are made on demand."""
-    if machine.max_states is None:
-        return False
-    try:
-        machine.complete()
-    except LimitError:
-        spend(0)  # raises the error again where it is the call that takes too much
-        machine.max_states = None
-        return False
-    return True
-
-
-def _can_always_be_met(machine: Subsets) -> bool:
-    """Whether from every state, met as DEAD too, a state is reached from which every string is accepted."""
-    if not _is_complete(machine):
-        return False
-    if machine.everything == DEAD or any(DEAD in row for row in machine.rows):
-        return False
-    ends = [state == machine.everything for state in range(len(machine.accepting))]
-    return all(steps < NEVER for steps in machine.steps_to(ends, False))
 
 
 def _bytes_to(machine: Subsets, end: int, costs: Sequence[int]) -> list[int]:

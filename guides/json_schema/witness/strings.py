@@ -67,6 +67,8 @@ def examples(case: String, count: int) -> list[str]:
     """Up to `count` different members, short ones first; fewer only if there are no more."""
     if case.values is not None:
         return list(_shortest_of(case.values, count))
+    if case.either:
+        return _apart(case, count)
     if count == 1:
         text = _told(case)
         if text is not None:
@@ -77,6 +79,18 @@ def examples(case: String, count: int) -> list[str]:
     if count == 1 and path.text not in case.excluded:
         return [path.text]
     return _pumped(path, case, count) or list(islice(_search(case, count), count))
+
+
+@kept(1024, 8 << 20)
+def _apart(case: String, count: int) -> list[str]:
+    """Members of a set with groups, each found by a search that leaves those before it out."""
+    found: list[str] = []
+    while len(found) < count:
+        text = conjunction(replace(case, excluded=case.excluded.union(found))).example(_readable)
+        if text is None:
+            break
+        found.append(text)
+    return found
 
 
 @kept(16, 8 << 20)
@@ -104,10 +118,16 @@ def is_member(case: String, text: str) -> bool:
         return False
     if text in case.excluded:
         return False
-    only_format = len(case.formats) == 1 and not (case.patterns or case.not_patterns or case.not_formats)
+    only_format = len(case.formats) == 1 and not (case.patterns or case.not_patterns or case.not_formats or case.either)
     if only_format and text == formats.EXAMPLES[next(iter(case.formats))]:
         return True
-    return all(language.matches(text) == wanted for language, wanted in conditions(case))
+    if not all(language.matches(text) == wanted for language, wanted in conditions(case)):
+        return False
+    return all(any(_is_in(one, text) for one in group) for group in case.either)
+
+
+def _is_in(case: String, text: str) -> bool:
+    return is_member(case, text) if case.values is None else text in case.values
 
 
 @kept(1024, 8 << 20)

@@ -13,7 +13,8 @@ from ....automata.charsets import ALL
 from ....syntax import Chars, Node, Repeat
 from ...algebra.cases import Object, String
 from ...algebra.formula import Formula
-from ...automata.conjunction import Conjunction, Met, any_of, conditions_of
+from ...automata.conjunction import Conjunction, any_of, conditions_of
+from ...automata.demand import Met
 from ..protocol import MemberLowering
 from ..strings.conjunction import ConjunctionPlaces
 
@@ -40,7 +41,7 @@ class NameChoice:
         nodes = [node for _, node in conditions.values()]
         if case.properties:
             nodes.append(any_of(case.properties))
-        self.names = Conjunction(nodes, self._cost)
+        self.names = Conjunction(nodes, verdict=self._cost)
 
     def formula(self, met: Met) -> Formula:
         """What a member satisfies whose name meets these conditions."""

@@ -150,6 +150,8 @@ def plan(case: String, escapes: Escapes) -> Node | Counting | None:
 
     None where the automaton is too large to be worked out before it is read.
     """
+    if case.either:
+        return None
     node = _brief_syntax(case, escapes)
     if node is not None:
         return node
