@@ -132,6 +132,15 @@ def number(value: Any, what: str, meaning: str) -> float:
     return found
 
 
+def positive(value: Any, what: str, unit: str) -> float:
+    """A finite number above 0. unit: of what it is so many, for the message."""
+    meaning = f"a number of {unit} above 0"
+    found = number(value, what, meaning)
+    if found <= 0:
+        raise OptionError(f"{what}={brief(value)}: {meaning}")
+    return found
+
+
 def switch(value: Any, what: str, meaning: str = "True or False") -> bool:
     """True or False."""
     if not isinstance(value, bool):

@@ -66,6 +66,11 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "--max-texts", type=click.IntRange(1), default=1024, show_default=True, help="Most texts on their way; then 429."
 )
 @click.option(
+    "--max-gap-ms",
+    type=Number(0, above=True),
+    help="Longest time between two tokens of a text while prompts of others are read. [default: 100 on a CPU]",
+)
+@click.option(
     "--max-output",
     type=click.IntRange(1),
     default=4096,
@@ -114,6 +119,7 @@ def serve(
     hosts: tuple[str, ...],
     max_body: int,
     max_texts: int,
+    max_gap_ms: float | None,
     max_output: int,
     max_work: int | None,
     max_constraint_memory: int | None,
@@ -155,6 +161,7 @@ def serve(
         hosts=hosts or (LOCAL if _is_local(host) else ()),
         body_bytes=max_body,
         texts=max_texts,
+        max_gap_ms=max_gap_ms,
         output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         kept_bytes=kept_constraints,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from ..checks import shown, whole
+from ..checks import positive, shown, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
@@ -18,6 +18,7 @@ from .handle import Handle
 from .models.protocol import Model
 from .options import Options, RunOptions
 from .prompts.given import Prompt, prompts_of
+from .schedule.budget import LEAST
 from .schedule.call import Call, Outcome
 from .schedule.fits import blocks_for, check_fits, slots_for
 from .schedule.loop import Loop
@@ -25,8 +26,8 @@ from .schedule.process import live
 from .schedule.scheduler import Pace
 
 LONGEST = 1 << 20
-CHUNK = 32
-"""On the CPU so many tokens of a prompt take about as long as a step of eight texts that are being written."""
+GAP_MS = 100.0
+"""On the CPU. Readers are slower than ten tokens a second; more of a prompt at once is hardly quicker to read."""
 CHUNK_OF_DEVICES = 512
 AHEAD, AHEAD_STARTED = 32, 8
 """So many tokens rows may get in a step where they go on by themselves: with one caller; with a thread for all."""
@@ -39,8 +40,11 @@ class Engine:
         several threads share its steps; it is made when it is first needed, by `Engine(model, ...)` with other sizes.
     memory: bytes for keys, values and states; by default half of what is free. On the CPU only what is used is really
         taken.
-    texts: how many may be read at once. tokens, chunk: how many tokens of prompts a step reads, where it holds up no
-        text of another call that is being written, and where it does; a chunk is by default 32 on the CPU, else 512.
+    texts: how many may be read at once. tokens: how many tokens of prompts a step reads where it holds up no text of
+        another call that is being written.
+    max_gap_ms: where it does, as many as let no more time pass between two tokens of such a text, by what steps have
+        taken so far; 16 at least, and more where the texts take most of that time themselves. chunk: so many instead.
+        By default 100 ms on the CPU, else a chunk of 512.
     step_seconds: of the last step that the engine's own thread took
 
     No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all; the others
@@ -50,14 +54,21 @@ class Engine:
     """
 
     def __init__(
-        self, model: Model, *, memory: int | None = None, texts: int = 256, tokens: int = 2048, chunk: int | None = None
+        self,
+        model: Model,
+        *,
+        memory: int | None = None,
+        texts: int = 256,
+        tokens: int = 2048,
+        chunk: int | None = None,
+        max_gap_ms: float | None = None,
     ) -> None:
         check_model(model, "Engine")
         self.model = model
-        if chunk is None:
-            chunk = CHUNK if str(getattr(model, "device", "cpu")) == "cpu" else CHUNK_OF_DEVICES
         self._pace = Pace(
-            whole(texts, "texts", 1, LONGEST), whole(tokens, "tokens", 16, LONGEST), whole(chunk, "chunk", 16, LONGEST)
+            whole(texts, "texts", 1, LONGEST),
+            whole(tokens, "tokens", LEAST, LONGEST),
+            *_chunk_or_gap(model, chunk, max_gap_ms),
         )
         given = None if memory is None else whole(memory, "memory", 1, 1 << 60)
         self._blocks, self._slots = blocks_for(model, given), slots_for(model, given)
@@ -379,6 +390,19 @@ class Engine:
                 cause = error if isinstance(error, Exception) else ModelError(f"{type(error).__name__}: {error}")
                 for entry in call.entries.values():
                     entry.work.error = cause
+
+
+def _chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None, float]:
+    """How many tokens of prompts are read beside texts of other calls, None for what fits the gap; and the gap."""
+    if chunk is not None and max_gap_ms is not None:
+        raise OptionError(
+            f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both say how much of a prompt is read beside "
+            "other texts; give one of them"
+        )
+    gap = GAP_MS if max_gap_ms is None else positive(max_gap_ms, "max_gap_ms", "milliseconds")
+    if chunk is None and max_gap_ms is None and str(getattr(model, "device", "cpu")) != "cpu":
+        chunk = CHUNK_OF_DEVICES
+    return None if chunk is None else whole(chunk, "chunk", LEAST, LONGEST), gap / 1e3
 
 
 def _none() -> None:

@@ -100,7 +100,9 @@ class Service:
         self.model = model
         self.settings = settings
         self.metrics = metrics
-        self.engine = Engine.of(model) if memory is None else Engine(model, memory=memory)
+        gap = settings.max_gap_ms
+        is_plain = memory is None and gap is None
+        self.engine = Engine.of(model) if is_plain else Engine(model, memory=memory, max_gap_ms=gap)
         self.engine.start()
         self.relay = Relay(self.engine, metrics)
         self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy, lambda: self.relay.writing)

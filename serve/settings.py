@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..checks import number, text_of, whole
+from ..checks import number, positive, text_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
 from .forms.tools import MOST_TOOLS
@@ -25,6 +24,7 @@ class Settings:
     hosts: names that the header Host may have, besides addresses and those of this machine; empty for any
     body_bytes: of a request; texts: how many may be on their way or wait, over all clients, before 429
     choices: texts of one request; tools: functions of one request
+    max_gap_ms: as `Engine` has it, by default that of the engine
     output_tokens: of a text whose request does not say, as far as the context has room
     limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
     compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
@@ -43,6 +43,7 @@ class Settings:
     texts: int = 1024
     choices: int = 128
     tools: int = MOST_TOOLS
+    max_gap_ms: float | None = None
     output_tokens: int = 4096
     limits: Limits = field(default_factory=lambda: Limits(memory=256 << 20))
     compile_seconds: float = 10.0
@@ -65,9 +66,9 @@ class Settings:
         if not 0 < share <= 1:
             raise OptionError(f"compile_share={share!r}: a number above 0, up to 1")
         for name in ("compile_seconds", "request_seconds", "drain_seconds"):
-            value = number(getattr(self, name), name, "a number of seconds above 0")
-            if value <= 0 or math.isinf(value):
-                raise OptionError(f"{name}={value!r}: a number of seconds above 0")
+            positive(getattr(self, name), name, "seconds")
+        if self.max_gap_ms is not None:
+            positive(self.max_gap_ms, "max_gap_ms", "milliseconds")
         Limits.of(self.limits)
         for key in self.keys:
             _check_key(key)

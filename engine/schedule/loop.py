@@ -29,6 +29,7 @@ from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam, Target
+from .budget import Budget
 from .call import Call, Entry, Outcome, Work
 from .preparing import Preparation
 from .scheduler import SHORT, Pace, Plan, Scheduler, by_arrival
@@ -65,6 +66,7 @@ class Loop:
         self._arrivals = 0
         self._is_whole = False
         self._drafter: Drafter | None = None
+        self._budget = Budget()
         self._clear()
 
     @property
@@ -170,7 +172,7 @@ class Loop:
         self._lanes = self._make_lanes()
         self._rows.keeps_states = self._lanes is None
         self._drafter = self._make_drafter()
-        self._scheduler = Scheduler(self._pool, self._pace, self._begin, self._again)
+        self._scheduler = Scheduler(self._pool, self._pace, self._budget, self._begin, self._again)
 
     def _make_lanes(self) -> Lanes | None:
         """What lets rows go on by themselves, where the model's device can do that."""
@@ -277,6 +279,7 @@ class Loop:
         if slots is not None and slots.copies:
             self._memory.copy_states(_last_of(slots.copies))
             slots.copies = []
+        begin = perf_counter()
         if self._encoder is not None:
             self._encode(self._encoder, plan)
         is_apart = self._pool.begin() and not plan.twins
@@ -285,18 +288,19 @@ class Loop:
             if self._lanes.takes(works):
                 return self._lanes.run(works, most, is_over)
         drafted = self._guess(plan)
-        begin = perf_counter()
+        reading = perf_counter()
         if drafted is None:
             hidden, place = self.model.forward(plan.chunks, self._memory), count()
         else:
             ends = drafted.ends(plan.readers)
             hidden = drafted.read(self.model, plan.readers, plan.chunks, self._memory)
             place = accumulate([0, *ends])
-        if self._drafter is not None and plan.is_short:
-            if isinstance(hidden, Tensor) and not hidden.is_cpu:
-                hidden[:1].cpu()  # until a device has read
+        drafter = self._drafter if plan.is_short else None
+        if (drafter is not None or self._pace.chunk is None) and isinstance(hidden, Tensor) and not hidden.is_cpu:
+            hidden[:1].cpu()  # until a device has read
+        if drafter is not None:
             tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
-            self._drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - begin)
+            drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - reading)
         places: dict[int, int] = {}
         for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
             reader.table.tokens += chunk.tokens
@@ -315,6 +319,8 @@ class Loop:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
         self._advance(plan, hidden, places, drafted)
+        if self._pace.chunk is None:
+            self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
         return True
 
     def _guess(self, plan: Plan) -> Drafted | None:
@@ -384,9 +390,7 @@ class Loop:
         entries = plan.everyone()
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(entries) > 1:
             tokens = max(BLOCK, self._pace.tokens // 2)
-            self._pace = replace(
-                self._pace, texts=len(entries) // 2, tokens=tokens, chunk=min(self._pace.chunk, tokens)
-            )
+            self._pace = replace(self._pace, texts=len(entries) // 2, tokens=tokens)
             self._careful_until = self.steps + CAREFUL
             return
         for entry in entries:

@@ -2,7 +2,8 @@
 
 First come, first served. Texts that have few tokens to read, as those have that are being written, all read in every
 step. What is left of a step's tokens goes to longer ones, prompts: as much as it has where only texts of the same call
-are held up by that, else a chunk; then to requests that join, as long as there is room for all that they have to read.
+are held up by that, else a chunk, as long as fits between two tokens (`Budget`); then to requests that join, as long as
+there is room for all that they have to read.
 Where a text needs a block and none is available the request that came last gives up its own and waits, first in line;
 it reads again what is not known any more.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from ..decode.row import Reader, Row
 from ..memory.pool import Pool
 from ..memory.tables import BLOCK, Chunk
+from .budget import Budget
 from .call import Call, Entry, Work
 
 SHORT = BLOCK
@@ -26,12 +28,14 @@ SHORT = BLOCK
 class Pace:
     """How much is read in a step.
 
-    texts: at most so many at once; tokens: of prompts, where no texts of other calls are held up; chunk: where some are
+    texts: at most so many at once; tokens: of prompts, where no texts of other calls are held up
+    chunk: where some are; None for as many as let no more than `gap` seconds pass between two tokens of those texts
     """
 
     texts: int = 256
     tokens: int = 2048
-    chunk: int = 32
+    chunk: int | None = None
+    gap: float = 0.1
 
 
 Leads = dict[tuple[int, tuple[int, ...]] | None, Reader]
@@ -43,7 +47,8 @@ class Plan:
     """A step: who takes part, whose texts are read, and of each what; three lists of the same length.
 
     twins: texts that begin like another, their lead, of which they take over what it reads
-    writing: the calls of which texts are being written; prompted: how many tokens of prompts are read
+    writing: the calls of which texts are being written; written: how many of these are read
+    prompted: how many tokens of prompts are read; chunk: how many may be, where texts of other calls are held up
     """
 
     entries: list[Entry] = field(default_factory=list[Entry])
@@ -51,7 +56,9 @@ class Plan:
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     twins: list[tuple[Entry, Reader, Reader]] = field(default_factory=list[tuple[Entry, Reader, Reader]])
     writing: set[Call] = field(default_factory=set[Call])
+    written: int = 0
     prompted: int = 0
+    chunk: int = 0
 
     def add(self, entry: Entry, reader: Reader, tokens: list[int]) -> None:
         """Let a text be read; all that is pending is not copied."""
@@ -78,14 +85,23 @@ class Plan:
 class Scheduler:
     """running: entries in the order of their arrival; back: those that gave up their memory, first in line.
 
+    budget: how much of prompts fits beside texts
     begin: makes the work of a call's next request; again: makes that of an entry that gave up
     """
 
-    def __init__(self, pool: Pool, pace: Pace, begin: Callable[[Call], Entry], again: Callable[[Entry], Work]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        pace: Pace,
+        budget: Budget,
+        begin: Callable[[Call], Entry],
+        again: Callable[[Entry], Work],
+    ) -> None:
         self.pace = pace
         self.running: list[Entry] = []
         self.back: deque[Entry] = deque()
         self._pool = pool
+        self._budget = budget
         self._begin = begin
         self._again = again
 
@@ -113,10 +129,14 @@ class Scheduler:
                 for each in readers:
                     if each.pending:
                         plan.add(entry, each, each.pending)
+        plan.written = len(plan.entries)
+        joining = len(self.back) + sum(call.is_waiting for call in calls)
+        if prompts or joining:
+            plan.chunk = self._chunk(plan.written, len(prompts) + joining)
         for entry in prompts:
             if not entry.gave_up:
                 self._read_on(entry, plan, leads)
-        if self.back or any(call.is_waiting for call in calls):
+        if joining:
             self._join(calls, plan, leads)
         return plan
 
@@ -157,7 +177,14 @@ class Scheduler:
     def _left(self, call: Call, plan: Plan) -> int:
         """How many more tokens of prompts a call may read in a step; it may hold up its own texts, not others'."""
         holds_up = len(plan.writing) > (call in plan.writing)
-        return max(0, (self.pace.chunk if holds_up else self.pace.tokens) - plan.prompted)
+        return max(0, (plan.chunk if holds_up else self.pace.tokens) - plan.prompted)
+
+    def _chunk(self, written: int, waiting: int) -> int:
+        """How many tokens of prompts to read beside so many texts that are written, while so many requests wait."""
+        pace = self.pace
+        if pace.chunk is None:
+            return self._budget.prompt_tokens(written, waiting, pace.gap, pace.tokens)
+        return min(pace.chunk, pace.tokens)
 
     def _read_on(self, entry: Entry, plan: Plan, leads: Leads) -> None:
         """Let an entry read as much as it may.

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from trellm import Engine
 from trellm.cli import main
 
 
@@ -118,6 +119,33 @@ def test_a_second_interrupt_ends_at_once() -> None:
     assert not any(b"[DONE]" in each or b'"finish_reason":"' in each for each in found)
 
 
+@pytest.mark.parametrize(("arguments", "gap"), [(["--max-gap-ms", "62.5"], 62.5), (["--memory", "64MiB"], None)])
+def test_the_longest_gap_reaches_the_engine(
+    arguments: list[str], gap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Noted(Engine):
+        """An engine, of which it is known what it was told."""
+
+        def __init__(self, model: Any, **options: Any) -> None:
+            made.append(options["max_gap_ms"])
+            super().__init__(model, **options)
+
+    def run(app: Any, settings: Any, listening: socket.socket) -> None:
+        async def begin_and_end() -> None:
+            async with app.router.lifespan_context(app):
+                assert app.state.service.engine.is_started
+
+        asyncio.run(begin_and_end())
+        listening.close()
+
+    monkeypatch.setattr("trellm.serve.service.Engine", Noted)
+    monkeypatch.setattr("trellm.serve.server.run", run)
+    assert main(["serve", "--port", "0", *arguments]) == 0
+    assert made == [gap]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -125,6 +153,7 @@ def test_a_second_interrupt_ends_at_once() -> None:
         (["--port", "70000"], "70000 is not in the range"),
         (["--memory", "much"], "'much' is no amount of memory"),
         (["--compile-seconds", "0"], "a number above 0 is needed"),
+        (["--max-gap-ms", "0"], "a number above 0 is needed"),
         (["--replicas", "2"], "--replicas and --gpus are for replicas of Ray; add --ray"),
         (["--dtype", "bfloat16", "--port", "TAKEN"], "--dtype is for models that are named"),
         (["ziplm:notes.txt", "--device", "cpu", "--port", "TAKEN"], "ziplm has neither"),

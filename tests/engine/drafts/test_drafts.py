@@ -90,7 +90,7 @@ class Some:
 
 @pytest.mark.parametrize(
     ("blocks", "pace", "window"),
-    [(34, Pace(), None), (34, Pace(tokens=32, chunk=16), 24)],
+    [(34, Pace(chunk=32), None), (34, Pace(tokens=32, chunk=16), 24)],
 )
 def test_requests_come_to_what_they_come_to_without(
     blocks: int, pace: Pace, window: int | None, eager: list[int]
