@@ -19,7 +19,7 @@ from .endpoints import small
 from .endpoints.chat import chat
 from .endpoints.completion import completion
 from .endpoints.constraint import constraint
-from .endpoints.events import Answer
+from .endpoints.events import Answer, refused
 from .endpoints.page import page
 from .endpoints.responses import responses
 from .errors import INVALID, ApiError, of_any
@@ -92,7 +92,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     _count(request, error)
-    return Answer(error.body, error.status, error.headers)
+    return refused(error)
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
@@ -112,7 +112,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     _LOG.error("%s %r failed", request.method, request.url.path, exc_info=error)
     said = of_any(error)
     _count(request, said)
-    return Answer(said.body, said.status, said.headers)
+    return refused(said)
 
 
 def _count(request: Request, error: ApiError) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from ..checks import brief, lone_surrogate, shown
 from .errors import LONGEST, ApiError, Place, param_of
@@ -20,8 +20,6 @@ from .requests.unsupported import KNOWN
 T = TypeVar("T", bound=BaseModel)
 LARGE = 1 << 16
 """A body of so many bytes is read in a thread."""
-DROPPED = 16 << 20
-"""How many bytes of a body that is too large are read without being kept."""
 DEEPEST = 256
 MOST_MISTAKES = 4096
 """A body with more is refused without a look at each of them."""
@@ -44,7 +42,7 @@ async def read(request: Request, shape: type[T], most: int) -> T:
             status=415,
             code="unsupported_media_type",
         )
-    data = await _bytes(request, most)
+    data = await whole(request, most)
     if len(data) < LARGE:
         return parse(data, shape)
     pool: ThreadPoolExecutor = request.app.state.service.reading
@@ -70,37 +68,28 @@ def parse(data: bytes, shape: type[T]) -> T:
         raise ApiError("the body is nested too deep", code="invalid_json") from None
 
 
-async def _bytes(request: Request, most: int) -> bytes:
-    """The whole body. Raises ApiError with 413."""
+async def whole(request: Request, most: int) -> bytes:
+    """The whole body. Raises ApiError, with 413 as soon as the body is known to be too large."""
     length = request.headers.get("content-length", "")
-    is_too_large = length.isdecimal() and int(length[:20]) > most
+    if length.isdecimal() and int(length[:20]) > most:  # a client that waits to be asked for it need not send it
+        raise _too_large(most, more=True)
     parts: list[bytes] = []
-    size = 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                is_too_large = True
-                parts.clear()
-            # An answer to somebody who still sends is lost with the connection: some more is read, and dropped.
-            if is_too_large and size > most + DROPPED:
-                break
-            if not is_too_large:
-                parts.append(part)
-    except ClientDisconnect:
-        raise ApiError("the client went away in the midst of the body", code="client_closed_request") from None
-    if is_too_large:
-        raise _too_large(most)
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ApiError("the client went away in the midst of the body", code="client_closed_request")
+        parts.append(message.get("body", b""))
+        size, more = size + len(parts[-1]), message.get("more_body", False)
+        if size > most:
+            raise _too_large(most, more=more)
     return b"".join(parts)
 
 
-def _too_large(most: int) -> ApiError:
-    return ApiError(
-        f"the body has more than {most:,} bytes, the most that this server reads",
-        status=413,
-        code="request_too_large",
-        headers={"Connection": "close"},
-    )
+def _too_large(most: int, *, more: bool) -> ApiError:
+    """more: whether the client still sends"""
+    said = f"the body has more than {most:,} bytes, the most that this server reads"
+    return ApiError(said, status=413, code="request_too_large", headers={"Connection": "close"} if more else None)
 
 
 def _loaded(data: bytes) -> Any:

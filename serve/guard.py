@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .endpoints.events import Answer
+from .endpoints.events import refused
 from .errors import ApiError
 from .metrics import Metrics
 
@@ -48,7 +48,7 @@ class Guard:
         error = self._refusal(scope)
         if error is not None:
             self._metrics.fail(error)
-            await Answer(error.body, error.status, error.headers)(scope, receive, counted)
+            await refused(error)(scope, receive, counted)
             return
         await self._app(scope, receive, counted)
 

@@ -45,4 +45,7 @@ class H11Connection(Watched, H11Protocol):
             answer = h11.Response(status_code=error.status, headers=list(headers.items()))
             for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
+        if self.cycle is not None:  # whoever would answer meanwhile does so to nobody
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         self.transport.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 from collections.abc import Callable
 from importlib import import_module
@@ -22,6 +21,8 @@ from .settings import Settings
 BACKLOG = 2048
 CUT_SECONDS = 5
 """So long what was cut when draining was over may take to tell its clients."""
+TICK_SECONDS = 0.1
+"""So often it is looked at whether draining is to end, where not all that ran has ended."""
 TELL_SECONDS = 0.1
 """The same where a second Ctrl-C ended it."""
 IDLE_SECONDS = 75
@@ -39,7 +40,7 @@ class Server(uvicorn.Server):
                 http=connection_of(settings.request_seconds),
                 ws="none",
                 h11_max_incomplete_event_size=HEADER_BYTES,
-                timeout_graceful_shutdown=math.ceil(settings.drain_seconds) + CUT_SECONDS,
+                timeout_graceful_shutdown=CUT_SECONDS,
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -52,11 +53,17 @@ class Server(uvicorn.Server):
         self._drain_seconds = settings.drain_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for what runs, and let what takes too long end with an error, which its client is told."""
+        """Wait for what runs, and let what takes too long end with an error, which its client is told.
+
+        Meanwhile whoever comes is told to go elsewhere, and not left before a closed door.
+        """
         service: Service | None = getattr(self._app.state, "service", None)
         if service is not None:
             service.is_draining = True
             asyncio.get_running_loop().call_later(self._drain_seconds, service.cut)
+            running = set(self.server_state.tasks)
+            while running and not (service.is_cut or self.force_exit):
+                _, running = await asyncio.wait(running, timeout=TICK_SECONDS)
         await super().shutdown(sockets)
         if service is not None and self.force_exit:  # then nothing else has been ended
             service.cut()

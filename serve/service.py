@@ -24,7 +24,7 @@ from ..engine.prompts.verbatim import Verbatim
 from ..errors import BudgetError, Cancelled, TrellmError
 from .constraints.compiler import Compiler, weight
 from .constraints.constraint import Constraint
-from .errors import ApiError, Place, busy, of_constraint, of_request, too_long
+from .errors import SERVER, ApiError, Place, busy, of_constraint, of_request, too_long
 from .forms import Form
 from .metrics import Metrics
 from .settings import Settings
@@ -137,21 +137,24 @@ class Service:
         self.compiler.cut()
         self.relay.cut()
 
+    def check(self, name: str | None) -> None:
+        """Raise ApiError where requests are taken no more, and as `check_model` for a name that is given."""
+        if self.is_draining:
+            raise ApiError(
+                "the server is being shut down", status=503, kind=SERVER, code="shutting_down",
+                headers={"Retry-After": "5"},
+            )  # fmt: skip
+        if name is not None:
+            self.check_model(name)
+
     def check_model(self, name: str) -> None:
         """Raise ApiError for a model that there is not."""
         if name not in self.settings.names:
-            raise ApiError(
-                f"the model {name[:200]!r} does not exist; there is {self.settings.name!r}",
-                ("model",),
-                code="model_not_found",
-            )
+            said = f"the model {name[:200]!r} does not exist; there is {self.settings.name!r}"
+            raise ApiError(said, ("model",), status=404, code="model_not_found")
 
     def admit(self, texts: int) -> Ticket:
         """Room for the texts of a request. Raises ApiError where there is none."""
-        if self.is_draining:
-            raise ApiError(
-                "the server is being shut down", status=503, code="shutting_down", headers={"Retry-After": "5"}
-            )
         if texts > self.settings.texts:
             raise ApiError(f"{texts:,} texts, and the server has room for {self.settings.texts:,}", ("n",))
         if self.texts + texts > self.settings.texts:

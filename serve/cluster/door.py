@@ -6,12 +6,12 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..bodies import DROPPED
-from ..endpoints.events import Answer, event
+from ..bodies import whole
+from ..endpoints.events import event, refused
 from ..errors import SERVER, ApiError, busy
 from ..settings import Settings
 from .packages import ray
@@ -50,25 +50,15 @@ class Door:
         try:
             ask = await self._read(request)
         except ApiError as error:
-            return Answer(error.body, error.status, error.headers)
+            return refused(error)
         return _Passed(self, ask)
 
     async def _read(self, request: Request) -> Ask:
-        """The request, with no more of its body than shows that it is too large. Raises ApiError."""
+        """The request, whole. Raises ApiError."""
+        body = await whole(request, self._settings.body_bytes)
         headers = tuple((name, value) for name, value in request.scope["headers"] if name not in _HOP)
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async for part in request.stream():
-                size += len(part)
-                if size <= self._settings.body_bytes + len(part):
-                    parts.append(part)
-                if size > self._settings.body_bytes + DROPPED:
-                    break
-        except ClientDisconnect:
-            raise ApiError("the client went away in the midst of the body", code="client_closed_request") from None
         query: bytes = request.scope.get("query_string", b"")
-        return Ask(request.method, request.url.path, query, headers, b"".join(parts))
+        return Ask(request.method, request.url.path, query, headers, body)
 
     async def pieces(self, ask: Ask) -> AsyncIterator[Start | bytes]:
         """What a replica answers: a Start with a piece of the body at once, so that a stream can be given to another.
@@ -132,7 +122,7 @@ class _Passed(Response):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except ApiError as error:
-            await Answer(error.body, error.status, error.headers)(scope, receive, send)
+            await refused(error)(scope, receive, send)
         finally:
             await pieces.aclose()  # type: ignore[attr-defined]
 

@@ -26,7 +26,7 @@ async def constraint(request: Request) -> Response:
     """Compile a constraint: how its texts begin, in words, and the fewest tokens of one. Or the error that it has."""
     service: Service = request.app.state.service
     asked = await read(request, Check, service.settings.body_bytes)
-    service.check_model(asked.model)
+    service.check(asked.model)
     try:
         made = asked.constraint()
     except TrellmError as error:

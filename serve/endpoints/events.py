@@ -12,7 +12,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from ..errors import ApiError
+
 T = TypeVar("T")
+DROPPED = 16 << 20
+"""So many bytes of a request that was refused in the midst are read without being kept."""
+DROP_SECONDS = 5
+"""And for so long."""
 DONE = b"data: [DONE]\n\n"
 LARGE = 1 << 18
 """Bytes of an answer that is not copied into one, but sent part by part."""
@@ -26,6 +32,38 @@ class Answer(JSONResponse):
     def render(self, content: Any) -> bytes:
         """As clients write it."""
         return _plain(content)
+
+
+class LastAnswer(Answer):
+    """An answer behind which the connection is closed, though more of the request may be coming.
+
+    What comes is dropped for a while: where the system closes a connection that has bytes nobody read, the client may
+    lose the answer.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it whole, and close when the client has heard it or sent enough."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DROP_SECONDS):
+                await _drop(receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _drop(receive: Receive) -> None:
+    """Read to the end of a request, or of what is read of one in vain."""
+    size, more = 0, True
+    while more and size <= DROPPED:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+
+
+def refused(error: ApiError) -> Answer:
+    """The answer that says what is wrong with a request."""
+    kind = LastAnswer if error.headers.get("Connection") == "close" else Answer
+    return kind(error.body, error.status, error.headers)
 
 
 class LargeAnswer(Response):

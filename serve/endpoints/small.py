@@ -40,8 +40,7 @@ async def model(request: Request) -> Response:
     """A model by its name."""
     service: Service = request.app.state.service
     name = request.path_params["name"]
-    if name not in service.settings.names:
-        raise ApiError(f"the model {name[:200]!r} does not exist", ("model",), status=404, code="model_not_found")
+    service.check_model(name)
     return Answer(_model(service, name))
 
 
@@ -54,8 +53,7 @@ async def tokenize(request: Request) -> Response:
     """The tokens of a prompt."""
     service: Service = request.app.state.service
     asked = await read(request, Tokenize, service.settings.body_bytes)
-    if asked.model is not None:
-        service.check_model(asked.model)
+    service.check(asked.model)
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
     chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
@@ -89,7 +87,7 @@ async def ready(request: Request) -> Response:
     service: Service = request.app.state.service
     if service.is_draining:
         return Answer({"status": "draining"}, 503)
-    return Answer({"status": "ok", "model": service.settings.name})
+    return Answer({"status": "ok"})
 
 
 async def metrics(request: Request) -> Response:

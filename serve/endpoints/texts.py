@@ -211,7 +211,7 @@ class Begun:
 
 async def begin(service: Service, asked: Chat | Completion, prompts: int, place: Place, prepare: Prepare) -> Begun:
     """Check a request of some prompts, prepare it, and let it run. Raises ApiError before anything runs."""
-    service.check_model(asked.model)
+    service.check(asked.model)
     is_streamed = asked.is_streamed
     if asked.texts > service.settings.choices:
         raise ApiError(f"n={asked.texts}: up to {service.settings.choices} texts for a prompt", ("n",))

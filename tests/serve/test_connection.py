@@ -1,6 +1,7 @@
 """Connections, by both parsers: what comes one behind the other, in pieces, broken off or never ends."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -11,23 +12,34 @@ from typing import Any
 
 import pytest
 import uvicorn
+from starlette.requests import Request
+from trellm.serve.bodies import whole
+from trellm.serve.endpoints.events import refused
+from trellm.serve.errors import ApiError
 from trellm.serve.guard import HEADER_BYTES, Guard
 from trellm.serve.metrics import Metrics
 from trellm.serve.server import connection_of, listen
 
 SECONDS = 0.5
+MOST = 1 << 16
 
 
 class Echo:
     """An application that says what it was asked; at /slow it waits for its client to go away, at /soon it does not
-    wait for a body. gone: how many did"""
+    wait for a body, at /most a body has a limit. gone: how many did"""
 
     def __init__(self) -> None:
         self.gone = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body = b""
-        while scope["path"] != "/soon":
+        if scope["path"] == "/most":
+            try:
+                body = await whole(Request(scope, receive), MOST)
+            except ApiError as error:
+                await refused(error)(scope, receive, send)
+                return
+        while scope["path"] not in ("/soon", "/most"):
             message = await receive()
             if message["type"] == "http.disconnect":
                 self.gone += 1
@@ -189,6 +201,38 @@ def test_bodies_that_wait_to_be_asked_for(asking: Asking) -> None:
         assert line.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
         line.sendall(body)
         assert answers(line)[0][1]["body"] == "abc"
+
+
+CHUNKED = b"POST /most HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+CHUNK = b"%x\r\n%b\r\n" % (MOST, b"a" * MOST)
+
+
+def test_a_body_that_is_too_large_is_refused_before_its_end(asking: Asking) -> None:
+    """It need not have one; that it is not read leaves the answer whole, and nothing behind it is a request."""
+    refusal = [(413, "request_too_large")]
+    assert said(asking, CHUNKED + b"\r\n" + CHUNK + b"1\r\na\r\n") == refusal
+    assert said(asking, CHUNKED + b"\r\n" + CHUNK + b"1\r\na\r\n", post("/1"), pause=0.1) == refusal
+    assert said(asking, CHUNKED + b"\r\n" + CHUNK + b"1\r\na\r\n" + post("/1")) == [(400, "invalid_http")]
+    assert said(asking, post("/most", "a" * (MOST + 1))[:-1]) == refusal
+    whole_body = CHUNK + b"0\r\n\r\n"
+    assert said(asking, CHUNKED + b"\r\n" + whole_body + LAST) == [(200, "/most " + "a" * MOST), (200, "/last ")]
+    with asking.line() as line:
+        line.sendall(CHUNKED + b"\r\n")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(64):
+                line.sendall(CHUNK)
+        assert [status for status, _ in answers(line)] == [413]
+
+
+def test_a_body_that_is_too_large_is_not_asked_for(asking: Asking) -> None:
+    with asking.line() as line:
+        line.sendall(post("/most", "a" * (MOST + 1), "Expect: 100-continue").partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+        assert [status for status, _ in answers(line)] == [413]
+    with asking.line() as line:  # one that does not say how large it is
+        line.sendall(CHUNKED + b"Expect: 100-continue\r\n\r\n")
+        assert line.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+        line.sendall(CHUNK + CHUNK)
+        assert [status for status, _ in answers(line)] == [413]
 
 
 @pytest.mark.parametrize("behind", [b"", post("/slow"), post("/slow") + post("/slow")], ids=["0", "1", "2"])

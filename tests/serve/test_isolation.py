@@ -249,13 +249,17 @@ def test_refusals_are_remembered() -> None:
     assert calls == [1]
 
 
+UNTOLD = "a-name-of-ours"
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with keys, that a page of one other origin may ask."""
     file = tmp_path_factory.mktemp("keys") / "keys.txt"
     file.write_text("# ours\n\nsecret-one\nsecret-two\n")
     origins, hosts = ("https://page.example",), ("localhost", "Models.example")
-    yield from running(models.small(), replace(SETTINGS, keys=keys_of(str(file)), origins=origins, hosts=hosts))
+    keys = keys_of(str(file))
+    yield from running(models.small(), replace(SETTINGS, name=UNTOLD, keys=keys, origins=origins, hosts=hosts))
 
 
 def test_keys(guarded: Running) -> None:
@@ -266,6 +270,18 @@ def test_keys(guarded: Running) -> None:
     assert guarded.http.get("/v1/models", headers={"Authorization": "Basic secret-one"}).status_code == 401
     assert guarded.http.get("/metrics").json()["error"]["code"] == "invalid_api_key"
     assert guarded.http.get("/health/live").status_code == 200
+
+
+def test_what_needs_no_key_tells_nothing_of_the_server(guarded: Running, server: Running) -> None:
+    """The page, on which a key is typed, is the same for every server."""
+    for path in ("/", "/health", "/health/live", "/health/ready"):
+        answer = guarded.http.get(path)
+        assert answer.status_code == 200 and UNTOLD not in f"{answer.text} {answer.headers}"
+        assert answer.content == server.http.get(path).content
+    for path in ("/v1/models", f"/v1/models/{UNTOLD}", "/openapi.json", "/metrics", "/nothing"):
+        answer = guarded.http.get(path)
+        assert answer.status_code == 401 and UNTOLD not in f"{answer.text} {answer.headers}"
+    assert guarded.http.post("/tokenize", json={"prompt": "a"}).status_code == 401
 
 
 def test_pages_of_other_origins(guarded: Running, server: Running) -> None:
@@ -300,29 +316,41 @@ def test_names_that_a_server_is_asked_by(guarded: Running, host: str, status: in
     assert guarded.http.get("/health/live", headers=headers).status_code == 200
 
 
-def test_draining() -> None:
-    """What runs is finished, what comes is refused, and then the server ends."""
+def test_whoever_comes_while_a_server_drains_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs is finished; what comes, by new connections, is refused with 503; then the server ends."""
+    from trellm.serve.constraints import constraint
+
+    go_on, real = threading.Event(), constraint.ChoiceGuide
+    monkeypatch.setattr(constraint, "ChoiceGuide", lambda *given, **options: go_on.wait(60) and real(*given, **options))
     servers = running(models.small(), SETTINGS)
     server = next(servers)
-    pieces: list[str] = []
+    found: list[httpx.Response] = []
 
-    def read() -> None:
-        body = {**LONG, "regex": "[a-z ]{150}", "max_tokens": 200, "stream": True}
-        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=100) as answer:
-            pieces.extend(line for line in answer.iter_lines() if line)
+    def ask() -> None:
+        body = {**SHORT, "guided_choice": ["a"], "max_tokens": 9}
+        found.append(httpx.post(f"{server.url}/v1/completions", json=body, timeout=100))
 
-    reading = threading.Thread(target=read)
-    reading.start()
-    until(lambda: bool(pieces))
-    server.service.is_draining = True
-    assert server.post("/v1/completions", {"model": "small", "prompt": "a"}).status_code == 503
-    assert server.http.get("/health/ready").status_code == 503
-    assert server.http.get("/health/live").status_code == 200
-    server.http.close()
-    with contextlib.suppress(StopIteration):
-        next(servers)
-    reading.join(60)
-    assert pieces[-1] == "data: [DONE]"
+    asking, ending = threading.Thread(target=ask), threading.Thread(target=lambda: next(servers, None))
+    asking.start()
+    until(lambda: bool(server.service.compiler._works))
+    ending.start()
+    until(lambda: server.service.is_draining)
+    time.sleep(0.3)  # in which a server that waits for nobody would be gone
+    try:
+        for path in ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/constraint", "/tokenize"):
+            texts = {"messages": [{"role": "user", "content": "a"}]} if "chat" in path else {"prompt": "a"}
+            texts = {"input": "a"} if "responses" in path else {} if "constraint" in path else texts
+            answer = httpx.post(f"{server.url}{path}", json={"model": "small", **texts})
+            assert answer.status_code == 503 and answer.json()["error"]["code"] == "shutting_down", path
+        assert httpx.get(f"{server.url}/health/ready").status_code == 503
+        assert httpx.get(f"{server.url}/health/live").status_code == 200
+    finally:
+        go_on.set()
+        asking.join(60)
+        ending.join(60)
+    assert found[0].json()["choices"][0]["text"] == "a"
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/health/ready")
 
 
 def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def test_everything_is_observed(server: Running) -> None:
         {"model": "small", "prompt": "a", "max_tokens": 30, "regex": f"{secrets.token_hex(4)}|[abc]{{3}}"},
     )
     server.error("/v1/completions", {"model": "small", "prompt": "a", "regex": "("})
-    server.error("/v1/completions", {"model": "other", "prompt": "a"})
+    server.error("/v1/completions", {"model": "other", "prompt": "a"}, 404)
     after = counted(server)
     grown = {name for name, value in after.items() if value > before.get(name, 0)}
     for name in ("queue", "compile", "compile_wait", "step", "request", "mask"):
