@@ -104,6 +104,9 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option(
     "--replicas", metavar="N | LEAST-MOST", callback=_replicas, help="With --ray: how many, as load asks. [default: 1]"
 )
+@click.option(
+    "--cpus", type=Number(0), help="With --ray: CPUs that each replica is reserved, such as 4 or 0.5. [default: 1]"
+)
 @click.option("--gpus", type=Number(0), help="With --ray: GPUs that each replica is reserved, such as 1 or 0.5.")
 def serve(
     model: str | None,
@@ -128,6 +131,7 @@ def serve(
     drain_seconds: float,
     ray: bool,
     replicas: int | tuple[int, int] | None,
+    cpus: float | None,
     gpus: float | None,
 ) -> int:
     """Serve MODEL over HTTP, as OpenAI's clients speak it; by default the small model of the package.
@@ -169,9 +173,10 @@ def serve(
         drain_seconds=drain_seconds,
     )
     if ray:
-        return _by_ray(model, settings, host, port, replicas or 1, gpus or 0, memory, device, dtype)
-    if replicas is not None or gpus is not None:
-        raise click.UsageError("--replicas and --gpus are for replicas of Ray; add --ray")
+        reserved = {"cpus": 1 if cpus is None else cpus, "gpus": gpus or 0}
+        return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, device, dtype)
+    if any(each is not None for each in (replicas, cpus, gpus)):
+        raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
     listening = listen(host, port)
     warm(lambda name, seconds: None)
     loaded = load_model(model, device, dtype)
@@ -210,7 +215,7 @@ def _by_ray(
     host: str,
     port: int,
     replicas: int | tuple[int, int],
-    gpus: float,
+    reserved: dict[str, float],
     memory: int | None,
     device: str | None,
     dtype: str | None,
@@ -223,8 +228,7 @@ def _by_ray(
     if model is not None and model.startswith(ZIP):
         raise click.UsageError(f"{model} with --ray: replicas load models of transformers, or the small one")
     made = deployment(
-        model, settings, replicas=replicas, gpus=gpus, memory=memory, device=device, dtype=dtype,
-        queued=settings.texts,
+        model, settings, replicas=replicas, memory=memory, device=device, dtype=dtype, queued=settings.texts, **reserved
     )  # fmt: skip
     click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
     run(made, host=host, port=port)

@@ -6,11 +6,16 @@ run(deployment("Qwen/Qwen3-8B", replicas=(1, 8), gpus=1))
 
 from __future__ import annotations
 
+import logging
+import math
+import os
 import signal
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..checks import number, whole
 from ..errors import OptionError
@@ -25,6 +30,36 @@ ROUTER = "trellm.serve.cluster.routing.PrefixRouter"
 MOST_REPLICAS = 1 << 16
 DOOR_REQUESTS = 4096
 DOOR_CPUS = 0.5
+ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Where this is 0, on any system, Ray takes 127.0.0.1 for the address of this machine, and listens there alone."""
+_LOG = logging.getLogger("trellm.serve")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an application reserves before it is ready: replicas, the least of them, and doors."""
+
+    replicas: int
+    doors: int
+    cpus: float
+    gpus: float
+    door_cpus: float
+
+    def lack(self, there: Mapping[str, float]) -> str | None:
+        """What there is too little of, in words; None where all is there. there: by Ray's names, "CPU" and "GPU"."""
+        for name, each, door in (("CPU", self.cpus, self.door_cpus), ("GPU", self.gpus, 0.0)):
+            needed = self.replicas * each + self.doors * door
+            if needed > there.get(name, 0):
+                doors = f" and {door:g} for each of {self.doors} doors" if door else ""
+                return (
+                    f"{each:g} {name}s for each of {self.replicas} replicas{doors} are {needed:g}, and there are "
+                    f"{there.get(name, 0):g}: ask for fewer --replicas, or for less for each, such as "
+                    f"--{name.lower()}s {each / 2:g}"
+                )
+        return None
+
+
+_needs: WeakKeyDictionary[Any, Needs] = WeakKeyDictionary()
 
 
 def deployment(
@@ -81,14 +116,17 @@ def deployment(
         graceful_shutdown_timeout_s=chosen.drain_seconds,
         **count,
     )
+    needs = Needs(least, doors, cpus, gpus, min(DOOR_CPUS, cpus))
     door = serve.deployment(Door).options(
         name="door",
         num_replicas=doors,
         max_ongoing_requests=DOOR_REQUESTS,
-        ray_actor_options={"num_cpus": min(DOOR_CPUS, cpus)},
+        ray_actor_options={"num_cpus": needs.door_cpus},
         graceful_shutdown_timeout_s=chosen.drain_seconds,
     )
-    return door.bind(replica.bind(sent, chosen, memory), chosen, tries)
+    made = door.bind(replica.bind(sent, chosen, memory), chosen, tries)
+    _needs[made] = needs
+    return made
 
 
 def build(arguments: Mapping[str, Any]) -> Any:
@@ -109,7 +147,8 @@ def build(arguments: Mapping[str, Any]) -> Any:
 def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> None:
     """Serve an application of `deployment` until SIGTERM or Ctrl-C; on the cluster that Ray finds, or on this machine.
 
-    Requests on their way are finished first. Raises OptionError for a port that Ray cannot listen on.
+    Requests on their way are finished first. A Ray that is begun for it listens on 127.0.0.1 alone, whatever the host.
+    Raises OptionError where this machine has less than the application reserves.
     """
     end = threading.Event()
 
@@ -129,12 +168,46 @@ def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: st
 def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> bool:
     """Begin to serve, and return when replicas are ready: whether Ray was started for it."""
     library, serve = ray(), ray("ray.serve")
-    is_new = not library.is_initialized()
+    needs = _needs.get(application)
+    is_new = not library.is_initialized() and not _joined(library)
     if is_new:
-        library.init(logging_level="warning")
+        _begin(library, needs)
+    elif needs is not None and (lack := needs.lack(library.cluster_resources())) is not None:
+        _LOG.warning("this waits for the cluster to grow: %s", lack)
     serve.start(http_options={"host": host, "port": whole(port, "port", 1, 65535)})
     serve.run(application, name=name, route_prefix="/")
     return is_new
+
+
+def _joined(library: Any) -> bool:
+    """Whether there is a cluster for this machine, which this process is a part of then."""
+    try:
+        library.init(address="auto", logging_level="warning")
+    except ConnectionError:
+        return False
+    return True
+
+
+def _begin(library: Any, needs: Needs | None) -> None:
+    """Start Ray for this process. Raises OptionError where there is not enough for what is to run."""
+    doors = 0 if needs is None else math.ceil(needs.doors * needs.door_cpus)
+    # Doors have little to do, and leave all processors to replicas.
+    cpus = int(ray("ray._private.utils").get_num_cpus()) + doors
+    _check(needs, {"CPU": cpus, "GPU": math.inf})
+    os.environ[ON_LOOPBACK] = "0"
+    ray("ray._private.ray_constants").ENABLE_RAY_CLUSTER = False  # which was read when Ray was imported
+    # Its dashboard runs whatever it is sent.
+    library.init(address="local", num_cpus=cpus, include_dashboard=False, logging_level="warning")
+    try:
+        _check(needs, library.cluster_resources())
+    except OptionError:
+        library.shutdown()
+        raise
+
+
+def _check(needs: Needs | None, there: Mapping[str, float]) -> None:
+    if needs is not None and (lack := needs.lack(there)) is not None:
+        raise OptionError(lack)
 
 
 def stop(name: str, is_all: bool) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import types
 from collections.abc import AsyncIterator, Callable
@@ -167,6 +168,76 @@ def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions
     return asyncio.run(run())
 
 
+class Application(types.SimpleNamespace):
+    """What is deployed."""
+
+    __hash__ = object.__hash__
+
+
+class Ray:
+    """What Ray has to begin with, where no cluster is. begun: what it was begun with"""
+
+    def __init__(self) -> None:
+        self.begun: list[dict[str, Any]] = []
+        self.constants = types.SimpleNamespace(ENABLE_RAY_CLUSTER=True)
+        self.shutdown = self.begun.clear
+        self.serve = types.SimpleNamespace(
+            deployment=lambda kind: self.serve, options=lambda **given: self.serve, bind=lambda *given: Application(),
+            start=lambda **given: None, run=lambda *given, **more: None,
+        )  # fmt: skip
+
+    def modules(self, name: str = "ray") -> Any:
+        counted = types.SimpleNamespace(get_num_cpus=lambda: 2)
+        return {
+            "ray.serve": self.serve,
+            "ray._private.utils": counted,
+            "ray._private.ray_constants": self.constants,
+        }.get(name, self)
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, *, address: str, **given: Any) -> None:
+        if address == "auto":
+            raise ConnectionError("Could not find any running Ray instance.")
+        self.begun.append(given)
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": self.begun[0]["num_cpus"]}
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Ray:
+    made = Ray()
+    monkeypatch.setattr(public, "ray", made.modules)
+    monkeypatch.setenv(public.ON_LOOPBACK, "1")
+    return made
+
+
+@pytest.mark.parametrize("options", [{"replicas": 2}, {"replicas": (2, 9)}, {"replicas": 5, "cpus": 0.5}, {"cpus": 0}])
+def test_ray_is_begun_for_this_machine_alone_with_room_for_a_door(begin: Ray, options: Any) -> None:
+    assert public.start(public.deployment(**options))
+    assert begin.begun[0]["num_cpus"] == (3 if options != {"cpus": 0} else 2)
+    assert begin.begun[0]["include_dashboard"] is False and begin.constants.ENABLE_RAY_CLUSTER is False
+    assert os.environ[public.ON_LOOPBACK] == "0"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"replicas": 3}, "1 CPUs for each of 3 replicas and 0.5 for each of 1 doors are 3.5, and there are 3"),
+        ({"replicas": 2, "cpus": 8}, "8 CPUs for each of 2 replicas"),
+        ({"gpus": 1}, "1 GPUs for each of 1 replicas are 1, and there are 0"),
+    ],
+)
+def test_what_this_machine_has_too_little_of_is_said_and_nothing_waits_for_it(
+    begin: Ray, options: Any, said: str
+) -> None:
+    with pytest.raises(OptionError, match=said):
+        public.start(public.deployment(**options))
+    assert not begin.begun
+
+
 PLAIN: dict[str, Any] = {"model": "zip", "prompt": "the cat ", "max_tokens": 5, "temperature": 0}
 STREAM = {**PLAIN, "stream": True}
 
@@ -186,7 +257,7 @@ def test_errors_of_the_server_come_through(model: Any) -> None:
     status, _, body, _ = asked(model, {**PLAIN, "max_tokens": -1})
     assert status == 400 and json.loads(body)["error"]["param"] == "max_tokens"
     status, _, body, handle = asked(model, b"[" * 3000)
-    assert status == 413 and json.loads(body)["error"]["code"] == "request_too_large" and handle.asked == [""]
+    assert status == 413 and json.loads(body)["error"]["code"] == "request_too_large" and handle.asked == []
 
 
 @pytest.mark.parametrize("way", [dead, after_a_start])

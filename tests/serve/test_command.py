@@ -154,7 +154,7 @@ def test_the_longest_gap_reaches_the_engine(
         (["--memory", "much"], "'much' is no amount of memory"),
         (["--compile-seconds", "0"], "a number above 0 is needed"),
         (["--max-gap-ms", "0"], "a number above 0 is needed"),
-        (["--replicas", "2"], "--replicas and --gpus are for replicas of Ray; add --ray"),
+        (["--replicas", "2"], "--replicas, --cpus and --gpus are for replicas of Ray; add --ray"),
         (["--dtype", "bfloat16", "--port", "TAKEN"], "--dtype is for models that are named"),
         (["ziplm:notes.txt", "--device", "cpu", "--port", "TAKEN"], "ziplm has neither"),
         (["--ray", "--replicas", "3-2"], "the least and the most, such as 1-8"),
@@ -192,10 +192,13 @@ def test_by_ray(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     given: list[Any] = []
     monkeypatch.setattr("trellm.serve.ray.deployment", lambda *each, **options: given.append((each, options)) or "made")
     monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: given.append((made, where)))
-    assert main(["serve", "org/model", "--ray", "--replicas", "1-8", "--gpus", "0.5", "--port", "8123"]) == 0
+    assert (
+        main(["serve", "org/model", "--ray", "--replicas", "1-8", "--cpus", "0.25", "--gpus", "0.5", "--port", "8123"])
+        == 0
+    )
     (model, settings), options = given[0]
     assert model == settings.name == "org/model"
-    assert {"replicas": (1, 8), "gpus": 0.5, "queued": settings.texts}.items() <= options.items()
+    assert {"replicas": (1, 8), "cpus": 0.25, "gpus": 0.5, "queued": settings.texts}.items() <= options.items()
     assert given[1] == ("made", {"host": "127.0.0.1", "port": 8123})
     assert "org/model at http://127.0.0.1:8123/v1, as soon as replicas are ready" in capsys.readouterr().err
 
