@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from tokenizers.models import BPE
 from trellm import Vocabulary
 from trellm.engine.models.decoder import DecoderModel
 
+HANGS = 120
+"""Seconds after which a test hangs that waits for something: many times what it takes."""
 WIDTH = 32
 
 # Threads cost more than they bring on models this small, all the more where several tests run side by side.
@@ -40,6 +43,14 @@ CONFIGS: dict[str, Callable[..., Any]] = {
         **ATTENTION, sliding_window=5, layer_types=SLIDING, **names
     ),
 }
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what other threads do."""
+    end = time.monotonic() + HANGS
+    while not condition():
+        assert time.monotonic() < end, "the test hangs"
+        time.sleep(0.002)
 
 
 @pytest.fixture(scope="session")

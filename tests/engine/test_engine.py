@@ -6,7 +6,6 @@ import asyncio
 import copy
 import gc
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from trellm import Beam, Cancelled, Engine, Generator, OptionError, Sample, gene
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.options import Options
 
+from .conftest import HANGS, until
 from .machines import TABLE
 from .machines import VOCABULARY as FEW
 from .paged import LETTERS, PagedModel
@@ -60,20 +60,21 @@ def test_callers_in_several_threads_share_steps() -> None:
     generator = endless(model)
     expected = [generator(letter, **LONG) for letter in LETTERS]
     apart, model.steps = model.steps, 0
-    gate = threading.Barrier(len(LETTERS))
+    engine = Engine.of(model)
     found: dict[str, str] = {}
 
     def call(letter: str) -> None:
-        gate.wait()
         found[letter] = generator(letter, **LONG)
 
     threads = [threading.Thread(target=call, args=[letter]) for letter in LETTERS]
-    for thread in threads:
-        thread.start()
+    with engine._held():  # nobody takes a step before all have come
+        for thread in threads:
+            thread.start()
+        until(lambda: len(engine._entering) == len(LETTERS))
     for thread in threads:
         thread.join()
     assert [found[letter] for letter in LETTERS] == expected
-    assert apart == 60 * len(LETTERS) and model.steps < apart / 2
+    assert apart == 60 * len(LETTERS) and model.steps == 60
 
 
 def test_a_thread_of_its_own() -> None:
@@ -142,21 +143,13 @@ def test_a_stream_looks_after_each_step_whoever_takes_it() -> None:
     told = threading.Event()
     reader = threading.Thread(target=lambda: (found.append(next(pieces)), told.set()))
     call = engine._loop.calls[0]
-
-    def is_waiting(wanted: bool) -> bool:
-        """Whether the reader comes to wait, or stops waiting, in ten seconds."""
-        end = time.monotonic() + 10
-        while bool(call.waiting) != wanted and time.monotonic() < end:
-            time.sleep(0.002)
-        return bool(call.waiting) == wanted
-
     with engine._lock:  # the reader cannot take a step itself
         reader.start()
-        assert is_waiting(True)
+        until(lambda: call.waiting)
         with engine._held():
             engine._step()
-        assert is_waiting(False), "it goes to look"
-    reader.join(20)
+        until(lambda: not call.waiting)  # it goes to look
+    reader.join(HANGS)
     assert told.is_set() and all(piece.text for piece in found)
 
 
@@ -189,7 +182,7 @@ def test_cancelling_from_another_thread_in_the_midst_of_a_step() -> None:
             if victims and self.steps == 3:
                 other = threading.Thread(target=victims.pop().cancel)
                 other.start()
-                other.join(20)
+                other.join(HANGS)
                 assert not other.is_alive(), "cancelling waits for no step"
             return super().forward(chunks, memory)
 
@@ -240,10 +233,9 @@ def test_closing_ends_what_runs() -> None:
 
         thread = threading.Thread(target=wait)
         thread.start()
-        while model.steps < 5:
-            time.sleep(0.001)
+        until(lambda: model.steps >= 5)
         started.close()
-        thread.join(20)
+        thread.join(HANGS)
     assert caught
 
 

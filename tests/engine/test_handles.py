@@ -6,13 +6,13 @@ import asyncio
 import copy
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from trellm import Cancelled, Engine, Generator, OptionError, generate
 
+from .conftest import HANGS, until
 from .paged import PagedModel
 
 LONG = {"max_tokens": 60, "min_tokens": 60}
@@ -93,14 +93,12 @@ def test_a_fork_lets_a_thread_go_on_that_found_the_steps_taken_by_it() -> None:
     news: Any = engine._news
     with engine._lock:  # as a fork takes it, before the thread does
         reader.start()
-        end = time.monotonic() + 10
-        while not news._waiters and time.monotonic() < end:
-            time.sleep(0.002)
+        until(lambda: news._waiters)
     child = os.fork()
     if child == 0:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    reader.join(10)
+    reader.join(HANGS)
     assert len(found[0].token_ids) == 60
 
 
@@ -122,7 +120,7 @@ def test_what_the_engines_own_threads_call_does_not_wait_for_them() -> None:
 
         engine.watch(look)
         handle = engine.submit(endless(model), "abc", **LONG)
-        assert told.wait(20)
+        assert told.wait(HANGS)
         engine.unwatch(look)
         assert len(handle.result().token_ids) == 60
     assert found[0] == expected and "this engine's steps" in found[1]

@@ -8,7 +8,6 @@ import math
 import pickle
 import re
 import threading
-import time
 from fractions import Fraction
 from functools import reduce
 from itertools import product
@@ -112,16 +111,15 @@ def test_a_tail_counts() -> None:
 
 
 def test_timers_end_with_their_calls() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     guide = AlignedGuide(RegexGuide("[ab]+", BYTES), b"aba", limits=Limits(seconds=30))
     for left in range(50):
         guide.mask_within(0, left)
         guide.describe(1)
         guide.fits(0, left)
-    soon = time.monotonic() + 10  # a timer that was stopped takes a moment to end
-    while threading.active_count() > before and time.monotonic() < soon:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    for timer in set(threading.enumerate()) - before:  # one that was stopped takes a moment to end
+        timer.join(20)
+        assert not timer.is_alive()
 
 
 @pytest.mark.parametrize("seconds", [math.inf, math.nan, 1e300, -1, True])

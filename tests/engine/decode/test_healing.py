@@ -357,7 +357,7 @@ def test_prompts_that_a_constraint_has_seen_wait_for_nobody_who_is_at_it() -> No
     found: list[Any] = []
     entering = threading.Thread(target=lambda: found.extend(requests_of(model, [task.job(prompt)], options)))
     entering.start()
-    entering.join(20)
+    entering.join(60)
     assert found, "it waits for who has the lock"
     done.set()
     holding.join(60)

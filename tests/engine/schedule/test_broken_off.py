@@ -147,5 +147,5 @@ begun.wait()
 
 @pytest.mark.slow
 def test_a_thread_of_an_engine_ends_before_the_process() -> None:
-    found = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=60)
+    found = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=1000)
     assert (found.returncode, found.stdout) == (0, "[]\n")
