@@ -82,7 +82,7 @@ class ChartAutomaton:
         horizon: int = HORIZON,
     ) -> None:
         self._make = None if isinstance(graph, Graph) else graph
-        self.graph, rule = (graph, rule) if isinstance(graph, Graph) else graph()
+        self.graph, self.rule = (graph, rule) if isinstance(graph, Graph) else graph()
         self._later = None if self._make is None else self.graph.hand_over()
         self.lock = new_lock()
         self.meter = meter or current() or Meter()
@@ -98,7 +98,7 @@ class ChartAutomaton:
         self._dropped = False
         self._rows_written = 0  # before those that there are were dropped
         self.spelling = _NO_BYTES  # what the ways to states that the kernel `follow` came to are written in
-        self.start = self.run(begin, rule)
+        self.start = self.run(begin, self.rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
         self._chart.states[self.start, kernel.PARENT] = kernel.PINNED
@@ -311,15 +311,25 @@ class ChartAutomaton:
         self._torn = False
         return found
 
+    def define(self, node: int) -> None:
+        """Define a lazy node that no state came upon yet."""
+        with self.lock:
+            self.begin_call()
+            self.meter.check_ready()
+            self._define((node,))
+
     def _expand(self) -> None:
         """Define the lazy nodes that a kernel came upon."""
         count = int(self._chart.sizes[kernel.MISSING])
         nodes = tuple(sorted(set(self._chart.missing[:count].tolist())))
+        self._chart.sizes[kernel.MISSING] = 0
+        self._define(nodes)
+
+    def _define(self, nodes: tuple[int, ...]) -> None:
         self._torn = True
         early = self.graph.expand(nodes)
         self._expanded.append((nodes, early, self.graph.node_count))
         self._graph_arrays = self.graph.arrays()
-        self._chart.sizes[kernel.MISSING] = 0
         self._torn = False
         self.meter.check_memory(self.graph.held_bytes)
 

@@ -14,10 +14,13 @@ from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD
 from .joint import START, Joint, Steps
+from .product import may_meet
 from .spelling import fewest_tokens
 
 MAX_SEARCHED = 20_000
 MAX_EXACT = 4_000
+SOON = 1_000
+"""After so many states a search from the start asks whether there is a way at all."""
 EXPANDING = 5_000
 """Steps of work that it takes to look at where a state leads."""
 
@@ -44,9 +47,10 @@ class SearchedCompletion:
     by_bytes: ways are made of bytes, which must all be tokens: the shortest in bytes is looked for, of equals
         the first in the order of bytes, and then spelt with as few tokens as possible. Otherwise ways are made
         of tokens.
-    Whether there is a way at all is found out best first, that is nearest to the end first. It is given up after
-    `max_states` states for the start, a tenth of them for others, of which there are many; what was given up
-    counts as having no way, for good. Distances, which matter when the budget is short, come from shortest ways by
+    Whether there is a way at all is found out best first, that is nearest to the end first. Where that takes long from
+    the start, `may_meet` is asked, which decides it also where there are states without number. It is given up after
+    `max_states` states for the start, a tenth of them for others, of which there are many; what was given up counts
+    as having no way, for good. Distances, which matter when the budget is short, come from shortest ways by
     A* (Hart, Nilsson and Raphael 1968). It looks at every state that could lie on one, so that what is found does
     not depend on what was asked before; beyond MAX_EXACT states the way that is known is taken for the shortest.
     """
@@ -130,6 +134,8 @@ class SearchedCompletion:
             if self._is_known(place):
                 self._remember_way(place, before)
                 return True
+            if expanded == SOON and start == START and not self._may_meet():
+                break
             if expanded >= limit:
                 self._dead.add(start)
                 self.given_up.add(start)
@@ -144,6 +150,11 @@ class SearchedCompletion:
                         heapq.heappush(queue, (left, state))
         self._dead.update(before)
         return False
+
+    def _may_meet(self) -> bool:
+        """Whether any text may meet the goals, as far as the graph tells, if there is one."""
+        guide, goals = self._joint.guide, [goal.automaton for goal in self._joint.goals]
+        return not isinstance(guide, LiftedGuide) or may_meet(guide.automaton, goals)
 
     def _remember_way(self, end: int, before: dict[int, int]) -> None:
         length = self.bound(end)

@@ -10,7 +10,7 @@ import pytest
 import regex
 from trellm import LanguageError, LimitError, OptionError, Vocabulary
 from trellm.guides import ByteGuide, CFGGuide, FreeGuide, JSONGuide, RegexGuide, laws
-from trellm.guides.goals import AnyOf, Gap, Goal, GoalGuide, Ordered, Phrase, Template
+from trellm.guides.goals import AnyOf, Gap, Goal, GoalGuide, Ordered, Phrase, Template, completion
 from trellm.guides.laws import allows
 from trellm.guides.protocol import DEAD, tokens_of
 
@@ -152,6 +152,73 @@ def test_goals_that_contradict_the_guide(pattern: str, goals: list[Any], message
 def test_goals_that_the_vocabulary_cannot_spell() -> None:
     with pytest.raises(LanguageError, match=r"no tokens that spell a text with Phrase\('x'\)"):
         GoalGuide(FreeGuide(CHARACTERS), ["x"])
+
+
+NESTED = 'start: "(" start ")" | "x"'
+ARRAYS = {"type": "array", "items": {"$ref": "#"}}
+CHAIN: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#"}, "b": {"type": "integer"}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("child", "goals", "named"),
+    [
+        (CFGGuide(NESTED, SMALL), ["y"], r"contains Phrase\('y'\)"),
+        (CFGGuide(NESTED, SMALL), ["((x("], r"contains Phrase\('\(\(x\('\)"),
+        (CFGGuide(NESTED, SMALL), [")", Template("x", Gap(max_chars=2), "(")], "contains Template"),
+        (CFGGuide(PALINDROMES, SMALL), ["c"], r"contains Phrase\('c'\)"),
+        (CFGGuide('start: "a" s "a" | "b" s "b"\ns: "(" s ")" | "x"', SMALL), ["a(", "x)b"], "contains all of"),
+        (RegexGuide("(ab){0,100000}", SMALL), ["bb"], r"contains Phrase\('bb'\)"),
+        (RegexGuide("[a-z]{1,20000}", SMALL), ["1"], r"contains Phrase\('1'\)"),
+        (RegexGuide("(a|b){1,3000}c(a|b){1,3000}", SMALL), [Ordered("c", "c")], "contains Ordered"),
+        (RegexGuide("([a-z]{1,40},){1,20}", SMALL), ["y" * 41], "contains Phrase"),
+        (JSONGuide(ARRAYS, SMALL), ["x"], r"contains Phrase\('x'\)"),
+        (JSONGuide(CHAIN, SMALL), ["zz"], r"contains Phrase\('zz'\)"),
+        (
+            JSONGuide(CHAIN, SMALL, order="schema", spelling="plain", whitespace="compact"),
+            ['"b":1,"a"'],
+            "contains Phrase",
+        ),
+        (JSONGuide({}, SMALL), ["\x01"], "contains Phrase"),
+    ],
+)
+def test_goals_that_no_text_meets_are_refused_as_such_where_there_are_states_without_number(
+    child: ByteGuide, goals: list[Any], named: str
+) -> None:
+    with pytest.raises(LanguageError, match=f"no text of the constraint {named}"):
+        GoalGuide(child, goals)
+
+
+def test_whether_goals_can_be_met_is_decided_as_enumeration_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked at once, for random phrases under random grammars of short texts."""
+    monkeypatch.setattr(completion, "SOON", 0)
+    random = Random(5)
+    seen = {True: 0, False: 0}
+    for _ in range(60):
+        rules = ["".join(random.choice("abS") for _ in range(random.randrange(1, 4))) for _ in range(2)]
+        texts, layer = set[str](), {"S"}
+        for _ in range(7):
+            layer = {form.replace("S", rule, 1) for form in layer for rule in [*rules, "ab"] if form.count("S") < 4}
+            texts |= {form for form in layer if "S" not in form}
+        bodies = " | ".join(
+            " ".join(f'"{char}"' if char != "S" else "start" for char in rule) for rule in [*rules, "ab"]
+        )
+        phrase = "".join(random.choice("ab") for _ in range(random.randrange(2, 5)))
+        try:
+            GoalGuide(CFGGuide(f"start: {bodies}", SMALL), [phrase])
+            is_met = True
+        except LanguageError:
+            is_met = False
+        seen[is_met] += 1
+        assert is_met or not any(phrase in text for text in texts), (rules, phrase)
+        assert not is_met or any(phrase in text for text in texts) or any(len(text) > 8 for text in texts), (
+            rules,
+            phrase,
+        )
+    assert min(seen.values()) > 5
 
 
 def test_a_search_that_takes_too_long_is_given_up() -> None:
