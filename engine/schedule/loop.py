@@ -227,10 +227,7 @@ class Loop:
         if state != self._read_with:
             self._weights.check()
             self._sources.clear()
-            if self._scheduler.running:
-                self._recover()
-            else:
-                self._pool.forget()
+            self._recover() if self._scheduler.running else self._pool.forget()
             self._read_with = state
 
     def _begin(self, call: Call) -> Entry:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
@@ -21,9 +20,9 @@ _MAKING = new_lock()
 
 @dataclass(frozen=True)
 class Origin:
-    """loader: the name of the function of `models` that made a model; arguments: by name, as it was called."""
+    """loader: the function of `models` that made a model, which is sent by its name; arguments: as it was called."""
 
-    loader: str
+    loader: Callable[..., Any]
     arguments: Mapping[str, Any]
 
     @cached_property
@@ -36,12 +35,13 @@ class Origin:
         with _MAKING:
             found: Any = None if self.key is None else _MODELS.get(self.key)
             if found is None:
-                found = getattr(import_module("..models", __package__), self.loader)(**self.arguments)
+                found = self.loader(**self.arguments)
             return found
 
     def sent(self) -> Origin:
         """The same, with arguments that can be sent. Raises OptionError."""
-        given = {name: portable(value, f"{name}= of models.{self.loader}") for name, value in self.arguments.items()}
+        function = self.loader.__name__
+        given = {name: portable(value, f"{name}= of models.{function}") for name, value in self.arguments.items()}
         return Origin(self.loader, given)
 
 
@@ -66,10 +66,10 @@ class Sendable(Copied):
     origin: Origin | None = None
     """What made the model; None of one that was made of something that cannot be sent."""
 
-    def made_by(self, loader: str, **arguments: Any) -> Self:
-        """Remember what made the model, for other processes and for this one."""
+    def made_by(self, loader: Callable[..., Any], *, is_shared: bool = True, **arguments: Any) -> Self:
+        """Remember what made the model, for other processes and, where equal ones are shared, for this one."""
         self.origin = Origin(loader, arguments)
-        if loader != "from_function" and self.origin.key is not None:
+        if is_shared and self.origin.key is not None:
             _MODELS.setdefault(self.origin.key, self)
         return self
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...checks import shown
+from ...engine.models import small, transformers
 from ...engine.models.load_options import lasting_place
 from ...engine.models.protocol import Model
 from ...engine.sending.origin import Origin, model_of, origin_of
@@ -20,9 +21,9 @@ Given = Model | str | Path | Callable[[], Model] | None
 def described(model: Any, device: str | None = None, dtype: str | None = None) -> Any:
     """What is sent for a model. Raises OptionError for what is none, or cannot be sent."""
     if model is None:
-        return Origin("small", {"device": device})
+        return Origin(small, {"device": device})
     if isinstance(model, (str, Path)):
-        return Origin("transformers", {"model": lasting_place(model), "device": device, "dtype": dtype})
+        return Origin(transformers, {"model": lasting_place(model), "device": device, "dtype": dtype})
     if device is not None or dtype is not None:
         raise OptionError("device= and dtype= are for a model that is given by its name or folder")
     if hasattr(model, "vocabulary"):

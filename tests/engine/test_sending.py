@@ -15,6 +15,7 @@ from interegular import parse_pattern
 from trellm import generate, models
 from trellm.engine import structures
 from trellm.engine.generator import Generator
+from trellm.engine.models import loading
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.sending.description import UNMADE
 from trellm.errors import OptionError
@@ -163,8 +164,8 @@ def test_models_are_loaded_once_in_a_process(hugging_face: Any, tokenizer: Any, 
     gc.collect()
     made: Any = pickle.loads(data[0])
     calls: list[str] = []
-    real = models.transformers
-    monkeypatch.setattr(models, "transformers", lambda **given: calls.append(given["model"]) or real(**given))
+    real = loading.load
+    monkeypatch.setattr(loading, "load", lambda model, *given: calls.append(str(model)) or real(model, *given))
     assert made(PROMPT, max_tokens=4) == text and calls == [str(tmp_path / "model")]
     other = pickle.loads(data[1])
     assert isinstance(other.model, DecoderModel) and other.model is made.model and len(calls) == 1
