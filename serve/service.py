@@ -118,7 +118,11 @@ class Service:
         self._aside = ThreadPoolExecutor(1, "trellm aside")
         self._waiting_aside = 0
         self._admitted = 0
-        self._trimmer = Trimmer(lambda: self._admitted + self.compiler.begun)
+        self._trimmer = Trimmer(
+            lambda: self._admitted + self.compiler.begun,
+            lambda: not (self.texts or self.compiler.is_busy),
+            self.compiler.forget,
+        )
         tokens = (len(token) for token in model.vocabulary.tokens if token)
         self._longest_token = max(tokens, default=1)
 

@@ -1,4 +1,4 @@
-"""Memory that is free again is given back to the system.
+"""Memory that is free again is given back to the system, and what is kept for later where there is nothing to do.
 
 glibc gives back what lies at the end of its heaps, and keeps what lies between things that are still there. Constraints
 that come and go, each in thousands of pieces, leave more and more of that behind.
@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 SECONDS = 10.0
 """So often, where anything was done: it takes some milliseconds, for which others have the interpreter."""
+IDLE = 3
+"""After so many times in which nothing was done what is kept is looked through."""
 
 
 class Trimmer:
     """Gives memory back again and again, until it is closed. Made on the event loop.
 
-    count: how much has been done so far
+    count: how much has been done so far; is_idle: whether nothing is being done
+    forget: drops what is kept for nobody in particular; called on the event loop, once each time that all is idle
     """
 
-    def __init__(self, count: Callable[[], int], seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        count: Callable[[], int],
+        is_idle: Callable[[], bool],
+        forget: Callable[[], object],
+        seconds: float = SECONDS,
+    ) -> None:
         self._count = count
+        self._is_idle = is_idle
+        self._forget = forget
         self._seconds = seconds
         trim = _trim()
         self._task = None if trim is None else asyncio.get_running_loop().create_task(self._run(trim))
@@ -34,12 +46,17 @@ class Trimmer:
             self._task.cancel()
 
     async def _run(self, trim: Callable[[], Any]) -> None:
-        loop, before = asyncio.get_running_loop(), self._count()
+        loop, before, idle = asyncio.get_running_loop(), self._count(), IDLE  # nothing is kept yet
         while True:
             await asyncio.sleep(self._seconds)
             now = self._count()
+            idle = idle + 1 if now == before and self._is_idle() else 0
             if now != before:
                 await loop.run_in_executor(None, trim)
+            elif idle == IDLE:
+                self._forget()
+                # What was forgotten refers to itself, and Python looks for that only as more is made.
+                await loop.run_in_executor(None, lambda: (gc.collect(), trim()))
             before = now
 
 

@@ -1,7 +1,7 @@
 """Compilation of constraints: in threads of its own, once for all who ask for the same, within limits.
 
-What is compiled is kept until what has been kept longest without use makes room. A constraint that nobody waits for any
-more is given up.
+What is compiled is kept until what has been kept longest without use makes room, or until there is nothing to do, if
+nobody has asked for it again. A constraint that nobody waits for any more is given up.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from .turns import Turns
 
 T = TypeVar("T")
 MOST_KEPT = 1024
+IDLE_SHARE = 16
+"""Of the memory of what is kept, what is left of it where there is nothing to do."""
 UNKNOWN_BYTES = 1 << 20
 ROOM_BYTES = 512 << 10
 """What a compiled constraint holds beyond what its guide counts: arrays begin with room to grow, and lists of tokens.
@@ -52,6 +54,7 @@ class _Work(Generic[T]):
         self._stop = Cancellation(self._breathe)
         self.since = time.perf_counter()
         self._begun: float | None = None
+        self._taken = 0.0
         self._used = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.is_over = self.is_late = self._gives_way = False
@@ -59,7 +62,7 @@ class _Work(Generic[T]):
     def watch(self) -> None:
         """See to it, on the event loop, that it is stopped when it has taken too long: no thread is begun for that."""
         begun = self._begun
-        taken = 0.0 if begun is None else time.perf_counter() - begun
+        taken = self._taken + (0.0 if begun is None else time.perf_counter() - begun)
         if taken < self._seconds:
             self._timer = asyncio.get_running_loop().call_later(self._seconds - taken, self.watch)
         else:
@@ -80,15 +83,16 @@ class _Work(Generic[T]):
         is_first = not self._gives_way
         self._gives_way = False
         self._stop = Cancellation(self._breathe)
+        begun = self._begun = time.perf_counter()  # of here on it counts, also while it waits for what is due
         self._turns.begin(lambda: self.is_over or self.is_late)
         self._used = time.thread_time()
-        begun = self._begun = time.perf_counter()
         if is_first:
-            self._metrics.compile_wait_seconds.observe(begun - self.since)
+            self._metrics.compile_wait_seconds.observe(time.perf_counter() - self.since)
         try:
             self.made.set_result(self._value())
         except Cancelled as error:
             if self._gives_way and not (self.is_over or self.is_late):
+                self._taken += time.perf_counter() - begun
                 self._begun = None
                 return False
             self.made.set_exception(error)
@@ -103,7 +107,7 @@ class _Work(Generic[T]):
         """Raises LimitError where it takes too long."""
         try:
             with self._stop:
-                if self.is_over:
+                if self.is_over or self.is_late:
                     raise Cancelled("nobody waits for it any more")
                 return self._make()
         except Cancelled:
@@ -148,6 +152,7 @@ class Compiler:
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
         self._works: dict[Hashable, _Work[Any]] = {}
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int]] = OrderedDict()
+        self._asked_again: set[Hashable] = set()
         self._held = 0
         self.begun = 0
         self._refused = Refusals()
@@ -160,6 +165,7 @@ class Compiler:
         """
         if key in self._kept:
             value, weigh, _ = self._kept[key]
+            self._asked_again.add(key)
             self._keep(key, value, weigh)
             return value
         self._refused.check(key)
@@ -179,6 +185,17 @@ class Compiler:
             if not work.waiting and not work.future.done():
                 work.give_up()
                 self._works.pop(key, None)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being compiled, or waits for it."""
+        return bool(self._works)
+
+    def forget(self) -> None:
+        """Drop what was asked for once, and of the rest what has been used longest ago: there is nothing to do."""
+        for key in [key for key in self._kept if key not in self._asked_again]:
+            self._drop(key)
+        self._make_room(self._settings.kept_bytes // IDLE_SHARE)
 
     def cut(self) -> None:
         """Stop what is at work."""
@@ -225,10 +242,17 @@ class Compiler:
 
     def _keep(self, key: Hashable, value: Any, weigh: Callable[[Any], int]) -> None:
         self._weigh(key, value, weigh)
-        while len(self._kept) > 1 and (self._held > self._settings.kept_bytes or len(self._kept) > MOST_KEPT):
-            _, (_, _, held) = self._kept.popitem(last=False)
-            self._held -= held
+        self._make_room(self._settings.kept_bytes)
+
+    def _make_room(self, most: int) -> None:
+        """Drop what was used longest ago, until what is left holds so much, or is what was used last."""
+        while len(self._kept) > 1 and (self._held > most or len(self._kept) > MOST_KEPT):
+            self._drop(next(iter(self._kept)))
         self._metrics.constraints.set(len(self._kept))
+
+    def _drop(self, key: Hashable) -> None:
+        self._held -= self._kept.pop(key)[2]
+        self._asked_again.discard(key)
 
     def _weigh(self, key: Hashable, value: Any, weigh: Callable[[Any], int]) -> None:
         """Keep something as what was used last, with what it weighs now.
