@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 DEVICE = os.environ.get("TRELLM_TEST_DEVICE")
 ABSENT = "the folder of shared test data is absent"
 WORKER_BYTES = 7 << 30
 """What a process needs at most that runs all tests, or half of them."""
+
+# How long an example takes, or thinking of one, is the machine's: no test fails for that.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
