@@ -173,7 +173,7 @@ def serve(
         drain_seconds=drain_seconds,
     )
     if ray:
-        reserved = {"cpus": 1 if cpus is None else cpus, "gpus": gpus or 0}
+        reserved = 1 if cpus is None else cpus, gpus or 0
         return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, device, dtype)
     if any(each is not None for each in (replicas, cpus, gpus)):
         raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
@@ -215,7 +215,7 @@ def _by_ray(
     host: str,
     port: int,
     replicas: int | tuple[int, int],
-    reserved: dict[str, float],
+    reserved: tuple[float, float],
     memory: int | None,
     device: str | None,
     dtype: str | None,
@@ -227,8 +227,10 @@ def _by_ray(
         raise click.UsageError("--port 0 with --ray: Ray needs to be told a port")
     if model is not None and model.startswith(ZIP):
         raise click.UsageError(f"{model} with --ray: replicas load models of transformers, or the small one")
+    cpus, gpus = reserved
     made = deployment(
-        model, settings, replicas=replicas, memory=memory, device=device, dtype=dtype, queued=settings.texts, **reserved
+        model, settings, replicas=replicas, cpus=cpus, gpus=gpus, memory=memory, device=device, dtype=dtype,
+        queued=settings.texts,
     )  # fmt: skip
     click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
     run(made, host=host, port=port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -45,7 +46,8 @@ class H11Connection(Watched, H11Protocol):
             answer = h11.Response(status_code=error.status, headers=list(headers.items()))
             for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
-        if self.cycle is not None:  # whoever would answer meanwhile does so to nobody
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        cycle: Any = self.cycle
+        if cycle is not None:  # whoever would answer meanwhile does so to nobody
+            cycle.disconnected = True
+            cycle.message_event.set()
         self.transport.close()
