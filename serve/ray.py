@@ -31,13 +31,13 @@ MOST_REPLICAS = 1 << 16
 DOOR_REQUESTS = 4096
 DOOR_CPUS = 0.5
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Where this is 0, on any system, Ray takes 127.0.0.1 for the address of this machine, and listens there alone."""
+"""Where this is 0, on any system, Ray takes 127.0.0.1 for the address of this machine, and listens there."""
 _LOG = logging.getLogger("trellm.serve")
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What an application reserves before it is ready: replicas, the least of them, and doors."""
+    """Reservations of an application before it is ready: replicas, the least of them, and doors."""
 
     replicas: int
     doors: int
@@ -46,7 +46,7 @@ class Needs:
     door_cpus: float
 
     def lack(self, there: Mapping[str, float]) -> str | None:
-        """What there is too little of, in words; None where all is there. there: by Ray's names, "CPU" and "GPU"."""
+        """Name what there is too little of; None where all is there. there: by Ray's names, "CPU" and "GPU"."""
         for name, each, door in (("CPU", self.cpus, self.door_cpus), ("GPU", self.gpus, 0.0)):
             needed = self.replicas * each + self.doors * door
             if needed > there.get(name, 0):
@@ -147,8 +147,8 @@ def build(arguments: Mapping[str, Any]) -> Any:
 def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> None:
     """Serve an application of `deployment` until SIGTERM or Ctrl-C; on the cluster that Ray finds, or on this machine.
 
-    Requests on their way are finished first. A Ray that is begun for it listens on 127.0.0.1 alone, whatever the host.
-    Raises OptionError where this machine has less than the application reserves.
+    Requests on their way are finished first. A Ray that is begun for it listens on 127.0.0.1, whatever the host.
+    Raises OptionError for a number that is no port, and where this machine has less than the application reserves.
     """
     end = threading.Event()
 
@@ -166,11 +166,11 @@ def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: st
 
 
 def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> bool:
-    """Begin to serve, and return when replicas are ready: whether Ray was started for it."""
+    """Begin to serve, and return when replicas are ready: whether this process has come to Ray for it."""
     library, serve = ray(), ray("ray.serve")
     needs = _needs.get(application)
-    is_new = not library.is_initialized() and not _joined(library)
-    if is_new:
+    is_new = not library.is_initialized()
+    if is_new and not _joined(library):
         _begin(library, needs)
     elif needs is not None and (lack := needs.lack(library.cluster_resources())) is not None:
         _LOG.warning("this waits for the cluster to grow: %s", lack)
@@ -180,7 +180,7 @@ def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: 
 
 
 def _joined(library: Any) -> bool:
-    """Whether there is a cluster for this machine, which this process is a part of then."""
+    """Make this process a part of the cluster that Ray finds; False where it finds none."""
     try:
         library.init(address="auto", logging_level="warning")
     except ConnectionError:

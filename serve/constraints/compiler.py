@@ -188,7 +188,7 @@ class Compiler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being compiled, or waits for it."""
+        """True while something is being compiled, or waits for it."""
         return bool(self._works)
 
     def forget(self) -> None:
