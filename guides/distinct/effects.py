@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from ..protocol import DEAD, NEVER, Mask, tokens_of
-from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
+from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
 from .heads import Heads
 from .pieces import joined
-from .rivals import ARRAY, OBJECT, Container, Kind, Value
+from .rivals import ARRAY, OBJECT, Container, Value
 from .trail import LEVELS, SPACE, WORD_END, Completed, Shape, Simple, Trails
 from .variety import MAX_KNOWN
 from .ways import Steps, Ways
 from .words import word_of
 
+Tokens = NDArray[np.int32]
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
 EACH_TOKEN = 600
+UNKNOWN, NOTHING = -2, -1
+"""Numbers of no effects: of tokens that have not been looked at, and of those that do not matter."""
 MOST_SHARED = 64
 """Of how many places the effects are kept for all guides of a vocabulary."""
 
@@ -50,7 +57,8 @@ UNTOLD = Effect(None, (), frozenset(), is_told=False, goes_on=False, is_loose=Tr
 class Unsafe(NamedTuple):
     """The tokens that a state of the chart allows and that must not come after all trails.
 
-    tested: those of which nothing is known; loose: those after which a container may be one that is there
+    tested: those of which nothing is known
+    loose: those after which a container may be one that is there, or may come to such ones only
     wholes, named: by an item, or a name, that must not be there
     words: one for each that is tested, which leads on where that word is not there; None if there are others
     longest: the most bytes that the beginning of one of these items may have; begins: what these begin with
@@ -77,6 +85,65 @@ class Narrow(NamedTuple):
     powers: list[int]
     others: list[int]
     endings: dict[int, bytes | None]
+
+
+class Met:
+    """The effects of tokens on a trail without values, as far as they have been asked for; hold the lock of `Heads`.
+
+    effects: those that may matter, one for all tokens that may be looked at together
+    """
+
+    def __init__(self, blank: Trail, count: int) -> None:
+        self.blank = blank
+        self.effects: list[Effect] = [UNTOLD]
+        self._numbers: dict[Any, int] = {}
+        self._groups = np.full(count, UNKNOWN, np.int32)
+
+    def grouped(
+        self, tokens: list[int], effect_of: Callable[[bytes], Effect], texts: Sequence[bytes | None]
+    ) -> tuple[Tokens, Tokens]:
+        """Those of some tokens that may matter, and the numbers of their effects."""
+        asked = np.array(tokens, np.int64)
+        for token in asked[self._groups[asked] == UNKNOWN].tolist():
+            data = texts[token]
+            self._groups[token] = self._group(effect_of(data)) if data else NOTHING
+        asked = asked[self._groups[asked] != NOTHING]
+        return asked.astype(np.int32), self._groups[asked]
+
+    def _group(self, effect: Effect) -> int:
+        if effect.is_told and not (effect.is_loose or effect.goes_on or effect.wholes or effect.names):
+            return NOTHING
+        if effect is UNTOLD:
+            return 0
+        at, key = effect.trail, None
+        if at is not None:
+            written = at.frame.written
+            text = joined(at.text) if at.mode in (NAME_TEXT, NAME_ESCAPE, WORD) else None
+            is_alone = effect.wholes or effect.names or (written is not None and written.count)
+            frames = (_is_within(at.frame, self.blank.frame), _is_begun(at.frame, self.blank.frame), at.frame.kind)
+            same = at.frame.parent is self.blank.frame.parent, written is None
+            key = None if is_alone else (*effect[3:], at.mode, _likeness(text, at.mode), *frames, *same)
+        number = self._numbers.get(key) if key else None
+        if number is None:
+            number = len(self.effects)
+            self.effects.append(effect)
+            if key:
+                self._numbers[key] = number
+        return number
+
+
+def _likeness(text: bytes | None, mode: int) -> Any:
+    """What beginnings of words have in common that may come to as many values; names themselves."""
+    if text is None or mode != WORD:
+        return text
+    mantissa, power, _ = text.lower().partition(b"e")
+    return (
+        text[:1] in b"-0123456789",
+        power,
+        b"." in mantissa,
+        mantissa.strip(b"-0.") != b"",
+        mantissa.strip(b"-0") != b"",
+    )
 
 
 class Effects:
@@ -129,26 +196,12 @@ class Effects:
         elif mode == WORD:
             allowed = allowed & self._heads.ending
         with self._heads.lock:
-            blank, effects = self._shared(shape, mode)
-        onward: list[tuple[int, Effect]] = []
-        for token in tokens_of(allowed):
-            data = self._texts[token]
-            if not data:
-                continue
-            effect = effects.get(token)
-            if effect is None:
-                with self._heads.lock:
-                    effect = effects[token] = self._effect(blank, shape, data)
-            if effect.is_loose:
-                found.loose.append(token)
-            if not effect.is_told:
-                found.tested.append(token)
-                found = found._replace(words=None)
-            elif effect.goes_on and effect.trail is not None:
-                onward.append((token, effect))
-            else:
-                _note(found, token, effect, effect.names)
-        found = self._look_onward(state, blank, onward, found)
+            met = self._shared(shape, mode)
+            tokens, groups = met.grouped(
+                tokens_of(allowed), lambda data: self._effect(met.blank, shape, data), self._texts
+            )
+        with_rivals = mode not in STRINGS and mode != WORD
+        found = self._look_groups(state, met, tokens, groups, found, with_rivals=with_rivals)
         if not self._trails.canonical or mode == WORD:
             # There are several ways to write it, and its beginning may be longer.
             return found._replace(longest=NEVER)
@@ -156,39 +209,75 @@ class Effects:
         begins = frozenset(whole[:end] for whole in texts for end in range(len(whole) + 1))
         return found._replace(longest=max(map(len, texts), default=0), begins=begins)
 
-    def _look_onward(self, state: int, blank: Trail, onward: list[tuple[int, Effect]], found: Unsafe) -> Unsafe:
-        """As `_find_unsafe`, of tokens in which something begins with which the text might have no end."""
-        spend(EACH_TOKEN * len(onward))
-        room: dict[tuple[int, int, Kind], Any] = {}
-        states = self._steps.after_each(state, [token for token, _ in onward])
-        for (token, effect), after in zip(onward, states, strict=True):
-            at = effect.trail
-            assert at is not None
-            place = (after, at.mode, at.frame.kind)
-            more = room.get(place, room)
-            if more is room or at.mode == WORD:
-                more = room[place] = self._room(after, at)
-            if more and at.frame.written is not None and at.frame.parent is not blank.frame.parent:
-                is_new = _depth(at.frame) > _depth(blank.frame)
-                more = frozenset[bytes]() if is_new and not any(map(at.frame.written.__contains__, more)) else None
-            if more is not None:
-                _note(found, token, effect, effect.names | more)
-                continue
-            found.tested.append(token)
-            rest = self._ways.variety.ending(after) if effect.begins_word else None
-            if rest is None or found.words is None:
+    def _look_groups(
+        self, state: int, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, with_rivals: bool
+    ) -> Unsafe:
+        """As `_find_unsafe`, of tokens with the numbers of their effects: once for all that lead to one state."""
+        if not len(tokens):
+            return found
+        after = self._steps.after_all(state, tokens)
+        order = np.lexsort((tokens, after, groups))
+        tokens, after, groups = tokens[order], after[order], groups[order]
+        starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
+        spend(EACH_TOKEN * len(starts) + len(tokens))
+        for first, last in zip(starts, [*starts[1:], len(tokens)], strict=True):
+            effect, target = met.effects[groups.item(first)], after.item(first)
+            alike: list[int] = tokens[first:last].tolist()
+            if with_rivals and effect.is_loose:
+                self._note_loose(target, met.blank, effect, alike, found)
+            if not effect.is_told:
+                found.tested.extend(alike)
                 found = found._replace(words=None)
+            elif effect.goes_on and effect.trail is not None:
+                found = self._note_onward(target, met.blank, effect, alike, found)
             else:
-                found.words.append(word_of((self._texts[token] or b"").lstrip(SPACE) + rest))
+                _note(found, alike, effect, effect.names)
+        return found
+
+    def _note_loose(self, state: int, blank: Trail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
+        """Note tokens that matter if the container has rivals.
+
+        Those that do not end an object matter by the names only that are needed for what makes it another one.
+        """
+        at, names = effect.trail, None
+        if effect.is_told and at is not None and blank.frame.kind is OBJECT and _is_within(at.frame, blank.frame):
+            names = self._room(state, at)
+            if names and at.frame.parent is not blank.frame.parent:
+                names = None
+        if names is None:
+            found.loose.extend(tokens)
+        for name in names or ():
+            found.named.setdefault(name, []).extend(tokens)
+
+    def _note_onward(self, state: int, blank: Trail, effect: Effect, tokens: list[int], found: Unsafe) -> Unsafe:
+        """Note tokens in which something begins with which the text might have no end."""
+        at = effect.trail
+        assert at is not None
+        more = self._room(state, at)
+        if more and at.frame.written is not None and at.frame.parent is not blank.frame.parent:
+            is_met = not _is_begun(at.frame, blank.frame) or any(map(at.frame.written.__contains__, more))
+            more = None if is_met else frozenset[bytes]()
+        if more is not None:
+            _note(found, tokens, effect, effect.names | more)
+            return found
+        found.tested.extend(tokens)
+        rest = self._ways.variety.ending(state) if effect.begins_word else None
+        if rest is None or found.words is None:
+            return found._replace(words=None)
+        found.words.extend(word_of((self._texts[token] or b"").lstrip(SPACE) + rest) for token in tokens)
         return found
 
     def _room(self, state: int, trail: Trail) -> frozenset[bytes] | None:
         """The names that are needed for a piece that may come to very many values; None where none may come."""
         if state == DEAD:
             return frozenset()  # the chart does not allow it
-        if trail.mode in STRINGS or trail.mode == WORD:
-            return frozenset() if self._ways.variety.is_various(state, trail) else None
-        return self._ways.variety.room(state, trail.mode, trail.frame.kind)
+        mode, kind, variety = trail.mode, trail.frame.kind, self._ways.variety
+        if mode in STRINGS or mode == WORD:
+            if variety.is_various(state, trail):
+                return frozenset()
+            if mode not in (TEXT, NAME_TEXT) or kind is not OBJECT:
+                return None
+        return variety.room(state, mode, kind, trail.text)
 
     def known_narrow(self, state: int) -> Narrow | None:
         """As `narrow`, if it is known."""
@@ -236,13 +325,13 @@ class Effects:
             return Simple(True, data[: ended.start()], found.mode, begin) if ended else None
         return Simple(True, value[1:], found.mode, begin) if isinstance(value, bytes) and mode in STRINGS else None
 
-    def _shared(self, shape: Shape, mode: int) -> tuple[Trail, dict[int, Effect]]:
-        """A trail without values, and what is known of tokens there, of all guides that read strings alike."""
+    def _shared(self, shape: Shape, mode: int) -> Met:
+        """What is known of tokens in containers as some are, of all guides that read strings alike."""
         known, key = self._heads.effects, (self._reader.canonical, self._reader.with_names, shape, mode)
         if key not in known:
             if len(known) >= MOST_SHARED:
                 known.clear()
-            known[key] = self._blank(self._reader, shape, mode), {}
+            known[key] = Met(self._blank(self._reader, shape, mode), len(self._texts))
         return known[key]
 
     def _effect(self, blank: Trail, shape: Shape, data: bytes) -> Effect:
@@ -286,12 +375,27 @@ class Effects:
         return Trail(frame, mode, text)
 
 
-def _note(found: Unsafe, token: int, effect: Effect, names: frozenset[bytes]) -> None:
-    """Note the items and names of a token."""
+def _note(found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
+    """Note the items and names of tokens."""
     for whole in effect.wholes:
-        found.wholes.setdefault(whole, []).append(token)
+        found.wholes.setdefault(whole, []).extend(tokens)
     for name in names:
-        found.named.setdefault(name, []).append(token)
+        found.named.setdefault(name, []).extend(tokens)
+
+
+def _is_begun(frame: Frame, blank: Frame) -> bool:
+    """Whether a frame has begun after a blank one was there, which may have ended."""
+    around = blank.parent
+    while around is not None and frame.parent is not around:
+        around = around.parent
+    return frame.parent is not around
+
+
+def _is_within(frame: Frame, blank: Frame) -> bool:
+    """Whether a frame is that which a blank one came to, or is in it."""
+    while frame.parent is not blank.parent and frame.parent is not None:
+        frame = frame.parent
+    return frame.parent is blank.parent
 
 
 def _depth(frame: Frame | None) -> int:

@@ -51,6 +51,7 @@ class Flat:
         self._trails = trails
         self._ways = ways
         self._effects = effects
+        self._heads = heads
         self._meter = meter
         self._spots: list[Spot] = []
         self._written: dict[int, Written] = {}
@@ -322,6 +323,8 @@ class Flat:
         if self.told.spots[spot.flat, layout.FLAGS] & layout.DIFFERS and not self._ways.variety.is_robust(spot.state):
             return
         wholes = [*unsafe.wholes, *unsafe.named]
+        if not self._heads.inner.issuperset(wholes):
+            return
         longest = max((len(each) for each in wholes if isinstance(each, bytes)), default=0)
         self.told.spots[spot.flat, layout.FLAGS] |= layout.KNOWN | (layout.WHOLES if wholes else 0)
         self.told.spots[spot.flat, layout.LONGEST] = longest

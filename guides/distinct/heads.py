@@ -65,7 +65,7 @@ class Heads:
         # For `Effects`, which hold this lock
         self.lock = new_lock()
         self.readers: dict[tuple[bool, bool], Any] = {}
-        self.effects: dict[Any, tuple[Any, dict[int, Any]]] = {}
+        self.effects: dict[Any, Any] = {}
         self.longest = max(map(len, self.closers), default=0)
         self.longest_token = max((len(text) for text in tokens if text), default=0)
         self.quoted = self.packed(quoted)

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from ..protocol import DEAD
 from .effects import Effects, Unsafe
-from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Trail
+from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
 from .heads import Heads
 from .pieces import joined, more_of, size_of
-from .rivals import ARRAY, NONE, Value
+from .rivals import ARRAY, NONE, OBJECT, Value
 from .trail import Trails
 from .ways import Ways
 from .words import WordBegin, word_of
@@ -81,6 +81,14 @@ def hits_of(unsafe: Unsafe, trail: Trail) -> Hits | None:
         begin = None
     hits = frame.written.hits
     return None if begin is None and not hits else (hits, begin)
+
+
+def has_name(unsafe: Unsafe, frame: Frame) -> bool:
+    """Whether an object has names for which some tokens are to be looked at."""
+    written = frame.written
+    if frame.kind is not OBJECT or written is None or not written.count or not unsafe.named:
+        return False
+    return any(map(written.__contains__, unsafe.named))
 
 
 class Moves:
@@ -172,7 +180,7 @@ class Moves:
         spot: Spot = trail.spot
         unsafe, frame = spot.unsafe, trail.frame
         written = frame.written
-        if unsafe is None:
+        if unsafe is None or has_name(unsafe, frame):
             return NO_SIGNATURE
         if spot.mode in STRINGS:
             if not trail.is_free:
@@ -187,7 +195,7 @@ class Moves:
         elif spot.mode == WORD:
             if not self._trails.is_free(trail) and not self.is_unlike(spot, trail):
                 return NO_SIGNATURE
-        elif frame.rivals is not NONE or any(word in frame.targets for word in spot.words):
+        elif (frame.rivals is not NONE and unsafe.loose) or any(word in frame.targets for word in spot.words):
             return NO_SIGNATURE
         if unsafe.wholes and written is not None:
             hits = hits_of(unsafe, trail)
@@ -217,7 +225,7 @@ class Moves:
         spot: Spot = trail.spot
         spot.signature = signature
         unsafe = self._effects.known(spot.state, trail)
-        if unsafe is not None and unsafe.words is not None and not unsafe.named:
+        if unsafe is not None and unsafe.words is not None:
             spot.unsafe = unsafe
             spot.words = unsafe.words
             spot.is_robust = spot.mode in (TEXT, NAME_TEXT) and self._ways.variety.is_robust(spot.state)

@@ -15,10 +15,11 @@ from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .effects import Unsafe
 from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
-from .moves import NO_SIGNATURE, Spot, hits_of
+from .moves import NO_SIGNATURE, Spot, has_name, hits_of
 from .pieces import joined, size_of
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .rivals import ARRAY, OBJECT
+from .trail import SPACE
 from .words import WordBegin, word_of
 
 
@@ -157,13 +158,15 @@ class RefusingGuide(RememberingGuide):
     def _quick_refused(self, unsafe: Unsafe, state: int, trail: Trail) -> Refused | None:
         """The tokens that the chart allows in a state and that must not come there, if that is known at once."""
         frame, mode = trail.frame, trail.mode
+        if has_name(unsafe, frame):
+            return None
         if mode in STRINGS:
             if not (self._trails.is_free(trail) or self._is_unlike(state, trail)):
                 return None
         elif mode == WORD:
             if not self._trails.is_free(trail) and not self._moves.is_unlike(trail.spot, trail):
                 return None
-        elif frame.rivals or any(word in frame.targets for word in unsafe.words or ()):
+        elif (frame.rivals and unsafe.loose) or any(word in frame.targets for word in unsafe.words or ()):
             return None
         hits = hits_of(unsafe, trail)
         if hits is None:
@@ -184,9 +187,10 @@ class RefusingGuide(RememberingGuide):
         frame = trail.frame
         if frame.rivals or trail.mode in (TEXT_ESCAPE, NAME_ESCAPE) or not self._trails.canonical:
             return False
-        if not self._ways.variety.is_robust(state):
-            return False
         written = frame.targets.written
+        if not self._ways.variety.is_robust(state):
+            strings = self._ways.variety.few_strings(state, self._trails.piece(trail))
+            return strings is not None and (written is None or not any(map(written.__contains__, strings)))
         return written is None or next(written.ends(self._trails.piece(trail)), None) is None
 
     def _look_refused(self, state: int, trail: Trail) -> Refused:
@@ -222,8 +226,16 @@ class RefusingGuide(RememberingGuide):
         spend(len(tried))
         place = (state, trail)
         possible = self._allowed_of(tried, allowed)
-        after = self._places_after(place, possible)
-        single = [each for each, where in zip(possible, after, strict=True) if where is None]
+        leads: dict[tuple[int, bytes], bool] = {}
+        single: list[int] = []
+        for token, after in zip(possible, self._chart_steps.after_each(state, possible), strict=True):
+            data = self._vocabulary.tokens[token] or b""
+            # Space between values changes nothing but the chart's state.
+            key = (after, data if mode in STRINGS or mode == WORD else _without_space(data))
+            if key not in leads:
+                leads[key] = self._place_after(place, token) is not None
+            if not leads[key]:
+                single.append(token)
         return Refused(endings, mode == WORD, tuple(sorted(single)))
 
     def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
@@ -311,3 +323,10 @@ class RefusingGuide(RememberingGuide):
             comes = chart.rows[chart.states.item(state, ROW)] == loops
             found += [each for each in tokens_of(tokens & loop_slice.row) if not comes[texts.data[texts.start[each]]]]
         return found
+
+
+def _without_space(data: bytes) -> bytes:
+    """A token that begins between values without space in front, and behind where it surely is between values, too."""
+    data = data.lstrip(SPACE)
+    short = data.rstrip(SPACE)
+    return short if b'"' not in data and short[-1:] in b"[]{}" else data

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
-from .frames import COLON, ITEM, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
-from .pieces import joined
+from .frames import COLON, ITEM, NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
+from .pieces import Text, joined
 from .rivals import ARRAY, OBJECT, Kind
-from .trail import Trails
+from .trail import SPACE, Trails
 from .words import word_of
 
 EACH, EACH_BYTE = 1500, 150
@@ -26,7 +26,12 @@ MAX_KNOWN = 1 << 16
 MAX_ROBUST = 400
 MOST_LISTED = 4096
 MAX_LOOKED = 40
-"""Among how many states a piece that may come to very many values is looked for."""
+"""Among how many states it is looked for how a word may end, and over how many bytes choices are counted."""
+MAX_READS = 2000
+"""After how many bytes a piece that may come to very many values is looked for no longer."""
+UNNAMED = b"\0"
+"""Stands for the name of a member that is not known; no string has it."""
+_Place = tuple[int, int, Kind, bytes | None]  # a state, what comes next, in what, and what there is of a name
 
 # Bytes that make a string another one, whatever stands before and behind them
 _PLAIN = np.array([byte for byte in range(0x20, 0x100) if byte not in b'"\\'], np.int64)
@@ -50,9 +55,10 @@ class Variety:
         self._zeros: dict[int, bool] = {}
         self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
         self._suffixes: dict[int, bytes | None] = {}
+        self._few: dict[tuple[int, bytes], frozenset[bytes] | None] = {}
         self._digits: dict[int, bool] = {}
         self._endings: dict[int, bool] = {}
-        self._roomy: dict[tuple[int, int, Kind], frozenset[bytes] | None] = {}
+        self._roomy: dict[_Place, frozenset[bytes] | None] = {}
 
     def is_known_wide(self, state: int) -> bool:
         """Whether it is known that a string may come to more values than anybody writes."""
@@ -68,7 +74,7 @@ class Variety:
 
     def is_known_roomy(self, state: int, trail: Trail) -> bool:
         """Whether it is known that a piece is to come that may, without names."""
-        names = self._roomy.get((state, trail.mode, trail.frame.kind))
+        names = self._roomy.get((state, trail.mode, trail.frame.kind, None))
         return names is not None and not names
 
     def read(self, state: int, trail: Trail, byte: int) -> tuple[Trail | None, int]:
@@ -136,6 +142,27 @@ class Variety:
             ends, onward = self._onward(place)
             if ends and text not in targets:
                 return True
+            todo += [(target, text + byte) for byte, target in onward]
+        return None
+
+    def few_strings(self, state: int, begin: bytes) -> frozenset[bytes] | None:
+        """All strings or names that begin so and may be written; None if they are many, or have several spellings."""
+        key = (state, begin)
+        if key not in self._few:
+            note(self._few, [key], self._list_strings(state, begin) if self._trails.canonical else None)
+        return self._few[key]
+
+    def _list_strings(self, state: int, begin: bytes) -> frozenset[bytes] | None:
+        found: list[bytes] = []
+        todo = [(state, begin)]
+        for _ in range(MAX_LOOKED):
+            if not todo:
+                return frozenset(found)
+            spend(200)
+            place, text = todo.pop()
+            ends, onward = self._onward(place)
+            if ends:
+                found.append(text)
             todo += [(target, text + byte) for byte, target in onward]
         return None
 
@@ -262,53 +289,68 @@ class Variety:
             wide += more
         return len(reached) == len(before)
 
-    def room(self, state: int, mode: int, kind: Kind) -> frozenset[bytes] | None:
+    def room(self, state: int, mode: int, kind: Kind, text: Text | None = None) -> frozenset[bytes] | None:
         """The names that are to be written before a piece that may come to very many values; None if none is found.
 
-        Nothing else is completed before that but in containers that begin on the way: so it does not matter what has
-        been written, but for the names.
+        Nothing is completed before that but members of an object, and what is in containers that begin on the way: so
+        it does not matter what has been written, but for the names. text: what there is of a name in progress
         """
-        key = (state, mode, kind)
-        return self._roomy[key] if key in self._roomy else self._look_for_room(state, mode, kind)
+        key = (state, mode, kind, joined(text) if mode == NAME_TEXT else None)
+        return self._roomy[key] if key in self._roomy else self._look_for_room(key)
 
-    def _look_for_room(self, state: int, mode: int, kind: Kind) -> frozenset[bytes] | None:
-        """As `room`, which is noted; nothing found is noted of all the states of that mode on the way, too."""
-        name = b"" if kind is OBJECT and mode in (ITEM, COLON) else None
-        top = Frame(None, kind, self._trails.nothing, 0, name=name)
-        queue: deque[tuple[int, Trail]] = deque([(state, Trail(top, mode))])
-        seen = {(state, mode)}  # a word is not read on: it may come to many values after a digit, or two
-        for _ in range(MAX_LOOKED):
-            if not queue:
-                break
-            place, trail = queue.popleft()
-            if self._values_from(place, trail) >= MANY:
-                frame = trail.frame
-                while frame.parent is not None:
-                    frame = frame.parent
-                names = frozenset[bytes]() if frame.name is None or frame.name == b"" else frozenset((frame.name,))
-                note(self._roomy, [(state, mode, kind)], names)
-                return names
-            if trail.mode == WORD:
-                continue
-            for byte, target in zip(*self.after(place), strict=True):
-                found, _ = self.read(place, trail, byte)
-                if found is None or _outermost(found.frame).length:
+    def _look_for_room(self, key: _Place) -> frozenset[bytes] | None:
+        """As `room`, which is noted of the places on the way, too; nothing found, of all that were looked at."""
+        state, mode, kind, text = key
+        name = UNNAMED if kind is OBJECT and mode in (ITEM, COLON, TEXT) else None
+        begin = b"" if mode == TEXT else text
+        # Places to be looked at, the last one first; the names on the way there, and the places
+        start = Trail(Frame(None, kind, self._trails.nothing, 0, name=name), mode, begin)
+        todo: list[tuple[int, Trail, bool, tuple[bytes, ...], Any]] = [(state, start, True, (), None)]
+        seen, reads = {(state, mode)}, 0
+        while todo and reads < MAX_READS:
+            place, trail, is_begun, names, way = todo.pop()
+            if trail.frame.parent is None:
+                way = (way, (place, trail.mode, kind, joined(trail.text) if trail.mode == NAME_TEXT else None), names)
+            if is_begun and self._values_from(place, trail) >= MANY:
+                while way is not None:
+                    way, known, before = way
+                    note(self._roomy, [known], frozenset(names[len(before) :]))
+                return self._roomy[key]
+            is_text = trail.mode in (TEXT, NAME_TEXT)
+            for byte, target in sorted(zip(*self.after(place), strict=True), key=_last_first):
+                if is_text and byte not in b'"\\' and (target, trail.mode) in seen:
                     continue
-                if (target, found.mode) not in seen:
-                    seen.add((target, found.mode))
-                    queue.append((target, found))
-        note(self._roomy, [(place, mode, kind) for place, met in seen if met == mode], None)
+                reads += 1
+                found, _ = self.read(place, trail, byte)
+                if found is None or (target, found.mode) in seen:
+                    continue
+                outermost = _outermost(found.frame)
+                if outermost.length and kind is ARRAY:
+                    continue
+                seen.add((target, found.mode))
+                is_new = outermost.name not in (None, UNNAMED, *names[-1:])
+                more = (*names, outermost.name or b"") if is_new else names
+                # A string may come to no more values later on.
+                todo.append((target, found, found.mode == WORD or found.mode != trail.mode, more, way))
+        looked = [key] if todo else [(place, met, kind, None) for place, met in seen if met != NAME_TEXT]
+        note(self._roomy, [key, *looked], None)
         return None
 
     def has_room(self, state: int, trail: Trail) -> bool:
         """Whether a piece that may come to very many values is to come, whatever has been written."""
-        if trail.mode in STRINGS or trail.mode == WORD:
+        frame, mode = trail.frame, trail.mode
+        if mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or (mode == TEXT and frame.kind is ARRAY):
             return False
-        frame = trail.frame
-        names = self.room(state, trail.mode, frame.kind)
+        names = self.room(state, mode, frame.kind, trail.text)
         if names is None:
             return False
         return frame.kind is ARRAY or frame.written is None or not any(name in frame.written for name in names)
+
+
+def _last_first(way: tuple[int, int]) -> int:
+    """The order in which bytes are tried that lead to a piece that may come to much: quotes, digits and brackets."""
+    byte = way[0]
+    return b'{[0123456789"'.find(byte) if byte not in SPACE else -2
 
 
 def _outermost(frame: Frame) -> Frame:

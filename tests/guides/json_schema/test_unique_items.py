@@ -532,3 +532,33 @@ def test_a_guide_that_has_given_out_many_states_gives_way_to_another() -> None:
     generator = Generator(models.from_function(lambda _: np.zeros(BYTES.size), BYTES), first)
     text = generator("Words: ", search=Sample(), seed=1, max_tokens=40)
     assert generator.guide is not first and isinstance(json.loads(text), list)
+
+
+def test_masks_of_objects_with_many_members_take_no_search() -> None:
+    """A string is to come that may make an object another one, however many members it may have before."""
+    members = {f"p{number}": {"enum": ["red", "green"]} for number in range(40)}
+    item = {"type": "object", "properties": {**members, "z": {"type": "string"}}, "additionalProperties": False}
+    schema = {"type": "array", "items": {**item, "required": ["p0"]}, "uniqueItems": True}
+    guide = JSONGuide(schema, VOCABULARY, whitespace="compact", limits=Limits(work=1_000_000))
+    begin = dict.fromkeys(members, "red")
+    text = json.dumps([begin, {**begin, "z": "a"}], separators=(",", ":")).encode()
+    state = guide.start
+    for number, byte in enumerate(text):
+        if number % 5 == 0:
+            assert guide.mask(state)[byte >> 5] >> (byte & 31) & 1
+        state = guide.advance(state, byte)
+    assert guide.is_accepting(state)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_the_laws_hold_of_objects_whose_members_are_equal_at_first(is_open: bool) -> None:
+    """Enums and strings, required and not; a name of no bytes, which is one like others."""
+    members = {"a": {"enum": ["a", "ab"]}, "": {"enum": [1, 10]}, "b": {"type": "string", "maxLength": 1}}
+    item = {"type": "object", "properties": members, "required": ["b"]}
+    more = {"type": "integer"} if is_open else False
+    schema = {"type": "array", "items": {**item, "additionalProperties": more}, "uniqueItems": True}
+    guide = JSONGuide(schema, VOCABULARY, whitespace="compact")
+    check(guide, texts=2, tokens=16, sample=40)
+    same = b'[{"a":"a","b":"a"},{"b":"a","a":"a"'
+    state = guide.read(guide.start, same)
+    assert state == DEAD or not guide.mask(state)[ord("}") >> 5] >> (ord("}") & 31) & 1
