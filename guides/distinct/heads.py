@@ -67,7 +67,7 @@ class Heads:
         self.readers: dict[tuple[bool, bool], Any] = {}
         self.effects: dict[Any, Any] = {}
         self.longest = max(map(len, self.closers), default=0)
-        self.longest_token = max((len(text) for text in tokens if text), default=0)
+        self.longest_token = int(texts.lengths.max(initial=0))
         self.quoted = self.packed(quoted)
         self.ending = self.packed(token for tokens in self.enders.values() for token in tokens)
         self.powers = self.packed(np.flatnonzero(texts.of(b"eE")).tolist())
@@ -79,9 +79,10 @@ class Heads:
         # garbage collector, which would take much longer, looks through.
         self._by_text = {text: token for token, text in enumerate(tokens) if text}
         self._others: dict[bytes, list[int]] = {}
-        for token, text in enumerate(tokens):
-            if text and self._by_text[text] != token:
-                self._others.setdefault(text, []).append(token)
+        if len(self._by_text) < np.count_nonzero(texts.some):
+            for token, text in enumerate(tokens):
+                if text and self._by_text[text] != token:
+                    self._others.setdefault(text, []).append(token)
 
     def _add_quotes(self, token: int, text: bytes) -> None:
         """Note the strings that a token ends, and those that it has in whole."""
@@ -182,19 +183,19 @@ class Heads:
 
 
 class _Counts:
-    """How many of some bytes each token has; some: whether it has any."""
+    """How many of some bytes each token has; lengths: its bytes; some: whether it has any."""
 
     def __init__(self, tokens: Sequence[bytes | None]) -> None:
-        lengths = np.fromiter((len(text or b"") for text in tokens), np.int64, len(tokens))
-        self._ends = np.cumsum(lengths)
-        self._starts = self._ends - lengths
-        self._bytes = np.frombuffer(b"".join(text or b"" for text in tokens) + b"\0", np.uint8)
-        self.some = lengths > 0
+        texts = [text or b"" for text in tokens]
+        self.lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        self._starts = np.cumsum(self.lengths) - self.lengths
+        self._bytes = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
+        self._token_of = np.repeat(np.arange(len(texts)), self.lengths)
+        self.some = self.lengths > 0
 
     def of(self, wanted: bytes) -> NDArray[np.int64]:
-        """int64 [tokens]: how many of the bytes are among the wanted ones."""
-        before = np.concatenate([[0], np.cumsum(self._are(wanted))])
-        return before[self._ends] - before[self._starts]
+        """int64 [tokens]: how many of the bytes are among the wanted ones, few of all bytes."""
+        return np.bincount(self._token_of[self._are(wanted)[:-1]], minlength=len(self.lengths))
 
     def first(self, wanted: bytes) -> NDArray[np.bool_]:
         """bool [tokens]: whether the first byte is one of them."""

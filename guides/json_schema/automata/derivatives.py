@@ -17,6 +17,7 @@ from ...automata.character_rows import rows_of
 from ...kept import kept
 from ...limits import spend
 from ...locks import new_lock
+from ...regex.tree import ANY_TEXT
 from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from .narrowing import size
 
@@ -62,7 +63,8 @@ class Rests:
 class Expression:
     """The language of a syntax tree, as an automaton over characters whose states are made when reached.
 
-    steps, dead: for each state the states after characters, as far as known, and whether nothing leads on to an end
+    steps: for each state the states after characters, as far as known
+    dead, universal: for each state whether no text leads on to an end, and whether every text does, as the syntax shows
     Several threads may use one at once, and any of them may be interrupted: a state is known when all of it is there.
     """
 
@@ -76,6 +78,7 @@ class Expression:
         self.steps: list[dict[str, int]] = [{}]
         self._accepting: list[bool] = [nullable(node)]
         self.dead: list[bool] = [node == NOTHING]
+        self.universal: list[bool] = [universal(node)]
         self._bounds: list[tuple[int, ...] | None] = [None]
         self._taken = 0
         self._matched: dict[str, bool] = {}
@@ -116,6 +119,7 @@ class Expression:
         self.steps[number:] = [{}]
         self._accepting[number:] = [nullable(node)]
         self.dead[number:] = [node == NOTHING]
+        self.universal[number:] = [universal(node)]
         self._bounds[number:] = [None]
         self._held += BYTES_PER_NODE * size(cast("Node", node))
         self._numbers[node] = number
@@ -161,6 +165,19 @@ def nullable(node: Left) -> bool:
             return bool(node.accepting[node.start])
         case Rest():
             return bool(node.table.accepting[node.state])
+        case _:
+            return False
+
+
+def universal(node: Left) -> bool:
+    """Whether every text is in the language, as far as the syntax shows."""
+    match node:
+        case Sequence():
+            return any(map(universal, node.items)) and all(map(nullable, node.items))
+        case Alternation():
+            return any(map(universal, node.items))
+        case Repeat():
+            return node == ANY_TEXT
         case _:
             return False
 

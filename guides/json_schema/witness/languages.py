@@ -48,9 +48,7 @@ class PatternLanguage:
 
     def is_empty(self, case: String) -> bool:
         """Whether the set has no string."""
-        if case.quote is not None:
-            return False
-        return not strings.examples(case, 1)
+        return case.quote is None and strings.is_empty(case)
 
     def examples(self, case: String, count: int) -> list[str]:
         """Up to `count` different members, short ones first; fewer only if there are no more."""

@@ -93,6 +93,19 @@ def _apart(case: String, count: int) -> list[str]:
     return found
 
 
+def is_empty(case: String) -> bool:
+    """Whether a set of strings that is no quotation has no member.
+
+    Patterns that may be found anywhere are often all found in a text that has a match of each behind the other.
+    """
+    if case.values is None and len(case.patterns) > 1:
+        texts = [_brief_match(pattern, 0, None) for pattern in sorted(case.patterns)]
+        found = [text for text in texts if text is not None]
+        if len(found) == len(texts) and is_member(case, "".join(found)):
+            return False
+    return not examples(case, 1)
+
+
 @kept(16, 8 << 20)
 def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
     most = max(nsmallest(count, map(len, texts)), default=0)
@@ -101,7 +114,12 @@ def _shortest_of(texts: frozenset[str], count: int) -> tuple[str, ...]:
 
 
 def _told(case: String) -> str | None:
-    """A short member that one of the patterns or formats tells without a search; None if none does."""
+    """A short member that one of the patterns or formats tells without a search; None if none does.
+
+    Of a set that only refuses patterns and formats it is the empty text.
+    """
+    if not (case.patterns or case.formats) and is_member(case, ""):
+        return ""
     for pattern in sorted(case.patterns):
         text = _brief_match(pattern, case.min_length, case.max_length)
         if text is not None and is_member(case, text):
@@ -184,11 +202,15 @@ class StandingText(str):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A shortest text; a character that may be repeated in it at will, and where, if one was met."""
+    """A short text; a character that may be repeated in it at will, and where, if one was met.
+
+    is_shortest: whether no text is shorter
+    """
 
     text: str
     place: int = 0
     again: str = ""
+    is_shortest: bool = True
 
 
 def _pumped(path: Path, case: String, count: int) -> list[str]:
@@ -213,6 +235,11 @@ def shortest(case: String) -> Path | None:
         if missing > 0 and path.again:
             spend_growth(100 * missing, missing)
             return replace(path, text=path.text[: path.place] + path.again * missing + path.text[path.place :])
+        if case.max_length is not None and len(path.text) > case.max_length:
+            if path.is_shortest:
+                return None
+        elif missing <= 0:
+            return path
     pairs = conditions(case)
     most_work = MUCH_WORK + sum(language.work for language, _ in pairs)
     start: Stage = (0, tuple(0 for _ in pairs))
@@ -234,7 +261,7 @@ def shortest(case: String) -> Path | None:
         work = sum(language.work for language, _ in pairs)
         if len(came_from) * len(pairs) > MANY_STAGES or (len(pairs) > 1 and work > most_work):
             text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
-            return None if text is None else Path(text)
+            return None if text is None else Path(text, is_shortest=False)
         level = following
     return None
 
@@ -268,7 +295,7 @@ def _step(pairs: Conditions, states: States, char: str) -> States | None:
         reached = language.steps[state].get(char)
         if reached is None:
             reached = language.step(state, char)
-        if positive and language.dead[reached]:
+        if (language.dead if positive else language.universal)[reached]:
             return None
         after.append(reached)
     return tuple(after)

@@ -13,6 +13,7 @@ from trellm.guides.json_schema.algebra.cases import ANY_STRING, String
 from trellm.guides.json_schema.automata.spelling import all_spelt, spelt
 from trellm.guides.json_schema.read.formats import EXAMPLES, PATTERNS, WIDER
 from trellm.guides.json_schema.witness.languages import PatternLanguage
+from trellm.guides.limits import Limits, Meter
 
 LANGUAGE = PatternLanguage()
 TEXTS = ["".join(chars) for length in range(5) for chars in product("abé", repeat=length)]
@@ -86,6 +87,23 @@ def test_a_finite_language_is_exhausted() -> None:
     assert sorted(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]$",))), 17)) == list("abcde")
     assert len(LANGUAGE.examples(String(patterns=frozenset(("^[a-e]*$",))), 17)) == 17
     assert LANGUAGE.examples(String(patterns=frozenset(("^a$",)), excluded=frozenset(("a",))), 1) == []
+
+
+QUICK = {
+    "beginnings that are refused": (
+        String(patterns=frozenset(("^q", "7" * 40)), not_patterns=frozenset(("^[pqr]",))),
+        True,
+    ),
+    "matches one behind the other": (String(patterns=frozenset(("kilo", "lima", "mike", "november"))), False),
+    "the empty text": (String(not_formats=frozenset(("uri",))), False),
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_emptiness_takes_little_work(name: str) -> None:
+    case, is_empty = QUICK[name]
+    with Meter(Limits(work=500_000)):
+        assert LANGUAGE.is_empty(case) == is_empty
 
 
 def test_any_string_is_everything() -> None:
