@@ -76,6 +76,21 @@ def _follows(part: Contains, other: Contains, items: Iterable[Formula], formulas
     return all(clashes(formulas.all_of((each, other.formula)), outside) for each in items)
 
 
+def lies_within(narrow: Array, wide: Array, formulas: Formulas, clashes: Clashes) -> bool:
+    """Whether all arrays of one case are in another that does not ask for more, as far as a short look shows."""
+    if wide.unique is not None or any(part not in narrow.contains for part in wide.contains):
+        return False
+    most = narrow.max_items
+    if wide.min_items > narrow.min_items or (wide.max_items is not None and (most is None or most > wide.max_items)):
+        return False
+    count = max(len(narrow.prefix), len(wide.prefix)) + 1
+    spend(200 * count)
+    return all(
+        theirs is EVERYTHING or ours is theirs or clashes(ours, formulas.negation(theirs))
+        for ours, theirs in ((item(narrow, index), item(wide, index)) for index in range(count)[:most])
+    )
+
+
 def tidy(case: Array) -> Array | None:
     """The same set with a maximum that items known to be impossible set; None if it is empty."""
     maximum = case.max_items

@@ -8,12 +8,13 @@ these are, and that each item has a value that is left, whatever came before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ....errors import LimitError, SchemaError
 from ...limits import spend
 from ..algebra import arrays
-from ..algebra.cases import Array, Normal
+from ..algebra.cases import ANY_STRING, Array, Normal, Object, String
 from ..algebra.formula import NOTHING, Formula, json_key
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
@@ -193,18 +194,40 @@ def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) ->
     objects = [case for normal in normals for case in normal.objects]
     names = dict.fromkeys(name for case in objects for name in case.properties)
     for name in names:
-        yield _live(schema.member(case, name) for case in objects)
-    others: list[Formula] = []
-    for case in objects:
-        others += [rule.formula for rule in case.some]
-        if many_rules(case):
-            others += [rule.formula for rule in case.rules]
-        else:
-            others += [formula for _, formula in schema.regions(case)]
-    if len(objects) == 1 and not objects[0].some and not many_rules(objects[0]):
-        yield from (_live((formula,)) for formula in others)
-    else:
-        yield _live(others)
+        yield _live(formula for case in objects for formula in _named(schema, case, name))
+    found = [(case, *region) for case in objects for region in _regions(schema, case)]
+    for case, own, formulas in found:
+        others = (more for other, names, more in found if other is not case and _may_overlap(schema, own, names))
+        yield _live((*formulas, *chain.from_iterable(others)))
+
+
+def _named(schema: CompiledSchema, case: Object, name: str) -> Iterator[Formula]:
+    """What the member of a name may satisfy, as one that must be there and as any."""
+    formula = schema.member(case, name)
+    yield formula
+    for rule in case.some:
+        if schema.language.contains(rule.names, name):
+            yield schema.formulas.all_of((formula, rule.formula))
+
+
+def _regions(schema: CompiledSchema, case: Object) -> Iterator[tuple[String, list[Formula]]]:
+    """The sets of names that an object does not name itself, and what the members of each may satisfy."""
+    if many_rules(case):
+        yield ANY_STRING, [rule.formula for rule in case.rules]
+        return
+    for names, formula in schema.regions(case):
+        some = (rule for rule in case.some if _may_overlap(schema, names, rule.names))
+        yield names, [formula, *(schema.formulas.all_of((formula, rule.formula)) for rule in some)]
+
+
+def _may_overlap(schema: CompiledSchema, a: String, b: String) -> bool:
+    """Whether two sets of names have a common one, or it takes too much to tell."""
+    spend(500)
+    try:
+        return schema.overlaps(a, b)
+    except LimitError:
+        spend(0)  # raises the error again where it is the call that takes too much
+        return True
 
 
 def _items(schema: CompiledSchema, case: Array, index: int) -> Iterator[Formula]:

@@ -15,6 +15,7 @@ from typing import Any
 from ....errors import LimitError
 from ...limits import spend
 from ..algebra import numbers, objects
+from ..algebra.arrays import lies_within
 from ..algebra.cases import Array, Normal, Object, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
 from ..algebra.membership import Membership
@@ -102,13 +103,23 @@ class Witnesses:
         """A normal form without the alternatives that have no instance."""
         spread = self._spread(normal.objects)
         strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
-        arrays = tuple(case for case in normal.arrays if self.has_array(case))
+        arrays = tuple(case for case in self._apart(normal.arrays) if self.has_array(case))
         objects = tuple(case for case in spread if self.has_object(case))
         kept = (*strings, *arrays, *objects)
         before = (*normal.strings, *normal.arrays, *normal.objects)
         if len(kept) == len(before) and all(map(is_, kept, before)):
             return normal
         return replace(normal, strings=strings, arrays=arrays, objects=objects)
+
+    def _apart(self, cases: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The alternatives without those whose items need not differ after all, as another one has them all."""
+        free = [case for case in cases if case.unique is None]
+        formulas, clashes = self.normaliser.formulas, self.normaliser.clashes
+        return tuple(
+            case
+            for case in cases
+            if not case.unique or not any(lies_within(case, wide, formulas, clashes) for wide in free)
+        )
 
     def _spread(self, cases: tuple[Object, ...]) -> Iterator[Object]:
         """The alternatives of objects that tell what they must have; groups are kept where names tell them apart."""

@@ -52,7 +52,8 @@ def schemas(count: int) -> list[Any]:
 
 
 def is_valid(schema: Any, text: str) -> bool:
-    return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).is_valid(text)
+    validator: Any = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return validator.is_valid(text)
 
 
 @pytest.mark.parametrize("most", [1, normalise.MAX_STRINGS])

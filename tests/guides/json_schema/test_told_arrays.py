@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from random import Random
 from typing import Any
@@ -57,6 +58,19 @@ SCHEMAS: dict[str, Any] = {
         "type": "object",
         "additionalProperties": False,
     },
+    "names tell them apart": {
+        "type": "object",
+        "anyOf": [
+            {"patternProperties": {"^a": STRINGS}, "additionalProperties": False},
+            {"patternProperties": {"^b": TEXTS}, "additionalProperties": False},
+        ],
+    },
+    "some member must be there, of any value": {
+        "type": "object",
+        "patternProperties": {"^a": STRINGS, "^x-": {}},
+        "additionalProperties": False,
+        "not": {"patternProperties": {"^x-": {}}, "additionalProperties": False},
+    },
     "that must be there": {"anyOf": [TEXTS, {**ANYTHING, "items": {"enum": [True, [1]]}, "minItems": 2}, OBJECTS]},
 }
 SCALARS: list[Any] = [None, True, 0, 1, "", "a"]
@@ -107,10 +121,10 @@ def test_laws(number: int) -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        {"anyOf": [TEXTS, STRINGS]},
+        {"anyOf": [{**TEXTS, "minItems": 3}, STRINGS]},
         {
             "anyOf": [
-                {"type": "array", "items": {"type": "array"}},
+                {"type": "array", "items": {"type": "array"}, "minItems": 3},
                 {**ANYTHING, "items": {"type": "array", "items": TEXTS}},
             ]
         },
@@ -139,3 +153,42 @@ def test_arrays_of_items_of_different_types_are_apart() -> None:
     guide = JSONGuide({"oneOf": [{"$ref": "#/$defs/texts"}, things], "$defs": {"texts": TEXTS}}, VOCABULARY)
     for text, expected in (('["a","a"]', True), ('[{"a":true},{"a":true}]', False), ("[]", True), ("[1]", False)):
         assert reads(guide, text) == expected
+
+
+@pytest.mark.parametrize("free", [TEXTS, {"type": "array"}, {"type": "array", "items": {"type": ["string", "null"]}}])
+@pytest.mark.parametrize("more", [{}, {"minItems": 2}, {"prefixItems": [{"const": "a"}]}])
+def test_arrays_that_another_alternative_has_all_need_not_differ(free: Any, more: Any) -> None:
+    schema: Any = {"anyOf": [{**STRINGS, **more}, free]}
+    guide = JSONGuide(schema, VOCABULARY)
+    validator: Any = Draft202012Validator(schema)
+    for value in values(Random(1)):
+        assert reads(guide, json.dumps(value)) == validator.is_valid(value)
+
+
+def test_responses_of_which_one_must_be_there() -> None:
+    """As Swagger 2.0 has them: what must be there is no more than the rule on its name says of it."""
+    parts: Any = {"type": "object", "additionalProperties": False}
+    schema: Any = {
+        **parts,
+        "patternProperties": {
+            "^[0-9]{3}$": {
+                "oneOf": [
+                    {**parts, "properties": {"required": STRINGS, "examples": {}}, "required": ["examples"]},
+                    {**parts, "properties": {"$ref": {"type": "string"}}, "required": ["$ref"]},
+                ]
+            },
+            "^x-": {},
+        },
+        "not": {**parts, "patternProperties": {"^x-": {}}},
+    }
+    guide = JSONGuide(schema, VOCABULARY)
+    instances: list[Any] = [
+        {"200": {"required": ["a", "b"], "examples": ["a", "a"]}},
+        {"200": {"required": ["a", "a"], "examples": 1}},
+        {"x-a": ["a", "a"], "404": {"$ref": "a"}},
+        {"x-a": ["a", "a"]},
+        {"404": {"$ref": "a", "required": []}},
+    ]
+    validator: Any = Draft202012Validator(schema)
+    for value in instances:
+        assert reads(guide, json.dumps(value)) == validator.is_valid(value)
