@@ -3,7 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -69,6 +70,26 @@ class Running:
         return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
+HANGS = 120
+"""Seconds after which a test hangs that waits for something: many times what it takes."""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what other threads do."""
+    end = time.monotonic() + HANGS
+    while not condition():
+        assert time.monotonic() < end, "the test hangs"
+        time.sleep(0.005)
+
+
+async def turned(condition: Callable[[], bool]) -> None:
+    """Wait for what other tasks and threads do, on the event loop."""
+    end = time.monotonic() + HANGS
+    while not condition():
+        assert time.monotonic() < end, "the test hangs"
+        await asyncio.sleep(0.002)
+
+
 def running(model: Any, settings: Settings) -> Iterator[Running]:
     """A server on a port of its own, as long as the iterator stands."""
     app = application(model, settings)
@@ -86,7 +107,7 @@ def running(model: Any, settings: Settings) -> Iterator[Running]:
                 yield Running(url, app.state.service, client, http)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(HANGS)
         assert not thread.is_alive()
 
 

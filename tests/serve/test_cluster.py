@@ -24,6 +24,8 @@ from trellm.serve.cluster.replica import Ask, Replica, Start
 from trellm.serve.cluster.routing import PREFIX, SPARE, prefix_of, ranked
 from trellm.serve.ray import Generate, build, deployment
 
+from .conftest import turned
+
 TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3
 SETTINGS = Settings(name="zip", body_bytes=2000, compile_seconds=300)
 
@@ -155,11 +157,7 @@ def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions
             await answer(scope, receive, send)
         except asyncio.CancelledError:
             assert leave_after is not None
-        for _ in range(200):
-            if not replica._answering:
-                break
-            await asyncio.sleep(0.01)
-        assert not replica._answering, "nothing goes on for nobody"
+        await turned(lambda: not replica._answering)  # nothing goes on for nobody
         await replica.check_health()
         await replica._life.__aexit__(None, None, None) if replica._life else None
         headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}

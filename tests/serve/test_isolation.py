@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -22,18 +23,21 @@ from trellm.serve.errors import ApiError
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings, keys_of
 
-from .conftest import SETTINGS, Running, running
+from .conftest import HANGS, SETTINGS, Running, running, turned, until
 
 SHORT: dict[str, Any] = {"model": "small", "prompt": "a", "max_tokens": 2}
 LONG: dict[str, Any] = {"model": "small", "prompt": "Write.", "regex": "[a-z ]{900}", "max_tokens": 950}
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what takes some steps of the engine."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+def line_to(server: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.http.base_url.port or 0), timeout=HANGS)
+
+
+def sent(body: dict[str, Any]) -> bytes:
+    """A request as it goes over a line."""
+    data = json.dumps(body).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+    return head.encode() + b"\r\n\r\n" + data
 
 
 def test_a_client_that_goes_away_frees_its_row(server: Running) -> None:
@@ -48,16 +52,16 @@ def test_a_client_that_goes_away_frees_its_row(server: Running) -> None:
 
 def test_a_client_that_waits_and_goes_away(server: Running) -> None:
     """Without streaming, where nothing is written to find that out."""
-    with pytest.raises(httpx.ReadTimeout):
-        server.http.post("/v1/completions", json={**LONG, "n": 16}, timeout=0.3)
+    with line_to(server) as line:
+        line.sendall(sent({**LONG, "n": 16}))
+        until(lambda: server.service.texts == 16)
     until(lambda: server.service.texts == 0)
     until(lambda: server.service.engine.held_bytes == 0)
 
 
 def test_a_client_that_goes_away_before_its_body_is_there(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.http.base_url.port or 0)) as line:
-        line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
-        line.sendall(b"Content-Length: 100\r\n\r\n{")
+    with line_to(server) as line:
+        line.sendall(sent(SHORT)[:-9])
     assert server.text("Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n", max_tokens=2)
 
 
@@ -67,7 +71,7 @@ def test_requests_that_fail_fail_alone(server: Running) -> None:
     bad: list[dict[str, Any]] = [{"regex": "("}, {"max_tokens": -1}, {"ebnf": "a"}, {"stop_token_ids": [99999]}]
     bodies = [good | (bad[number % 4] if number % 2 else {"max_tokens": 9}) for number in range(40)]
     with ThreadPoolExecutor(16) as threads:
-        answers = list(threads.map(lambda body: httpx.post(f"{server.url}/v1/completions", json=body), bodies))
+        answers = list(threads.map(lambda body: server.post("/v1/completions", body), bodies))
     assert [answer.status_code for answer in answers] == [400 if number % 2 else 200 for number in range(40)]
     assert len({answer.json()["choices"][0]["text"] for answer in answers[::2]}) == 1
 
@@ -97,26 +101,27 @@ def test_a_constraint_is_compiled_once_for_all(server: Running, monkeypatch: pyt
 
     def slow(pattern: str, *given: Any, **options: Any) -> Any:
         made.append(pattern)
-        time.sleep(0.2)
+        until(lambda: server.service.compiler._waiting == 8)
         return real(pattern, *given, **options)
 
     monkeypatch.setattr(constraint, "RegexGuide", slow)
     body = {"model": "small", "prompt": "a", "regex": "[pqr]{3}", "max_tokens": 3}
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda _: httpx.post(f"{server.url}/v1/completions", json=body), range(8)))
+        answers = list(threads.map(lambda _: server.post("/v1/completions", body), range(8)))
     assert [answer.status_code for answer in answers] == [200] * 8
     assert made == ["[pqr]{3}"]
 
 
-def forever() -> None:
+def forever(begin: Callable[[], object] = int) -> None:
     """Work that does not end by itself."""
+    begin()
     with Meter(Limits(work=2**60)):
         while True:
             spend(1000)
 
 
 def compiler(**options: Any) -> Compiler:
-    return Compiler(Settings(**options), Metrics())
+    return Compiler(Settings(**{"compile_seconds": 300, **options}), Metrics())
 
 
 def test_a_compilation_that_never_ends_is_ended() -> None:
@@ -152,17 +157,19 @@ def test_what_is_due_to_others_counts_as_time_that_a_compilation_takes() -> None
 
 def test_a_compilation_that_nobody_waits_for_is_ended() -> None:
     async def run() -> None:
-        made = compiler(compilers=1)
-        waiting = [asyncio.create_task(made.made("a", forever, lambda value: 1)) for _ in range(2)]
-        await asyncio.sleep(0.05)
+        made, has_begun = compiler(compilers=1), threading.Event()
+        ask = partial(made.made, "a", lambda: forever(has_begun.set), lambda value: 1)
+        waiting = [asyncio.create_task(ask()) for _ in range(2)]
+        await turned(lambda: has_begun.is_set() and made._waiting == 2)
         waiting[0].cancel()
-        await asyncio.sleep(0.05)
+        await turned(lambda: made._waiting == 1)
         assert not waiting[1].done()
         waiting[1].cancel()
         assert await made.made("b", lambda: 7, lambda value: 1) == 7  # the one thread is free again
+        assert not made._works
         made.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), HANGS))
 
 
 def test_what_is_kept_is_bounded_by_what_it_weighs_when_it_was_used_last() -> None:
@@ -195,7 +202,7 @@ def test_too_many_compilations_are_told_to_come_again() -> None:
     async def run() -> None:
         made = compiler(compiling=1)
         first = asyncio.create_task(made.made("a", forever, lambda value: 1))
-        await asyncio.sleep(0.05)
+        await turned(lambda: made._waiting == 1)
         with pytest.raises(ApiError, match="being compiled") as caught:
             await made.made("b", lambda: 7, lambda value: 1)
         assert caught.value.status == 429
@@ -244,36 +251,35 @@ def test_what_was_asked_for_once_is_forgotten_where_there_is_nothing_to_do() -> 
 def test_memory_is_given_back_where_something_was_done_and_what_is_kept_once_all_is_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done, is_idle, threads, forgotten = 0, False, list[str](), list[int]()
+    done, looked, is_idle, threads, forgotten = 0, 0, False, list[str](), list[int]()
 
-    async def until_trimmed(times: int) -> bool:
-        for _ in range(1000):
-            if len(threads) >= times:
-                return True
-            await asyncio.sleep(0.01)
-        return False
+    def count() -> int:
+        nonlocal looked
+        looked += 1
+        return done
 
     async def run() -> None:
-        nonlocal done, is_idle
+        nonlocal done, looked, is_idle
         assert trimming._trim() is None or trimming._trim()() in (0, 1)  # type: ignore[misc]
         monkeypatch.setattr(trimming, "_trim", lambda: lambda: threads.append(threading.current_thread().name))
-        trimmer = trimming.Trimmer(lambda: done, lambda: is_idle, lambda: forgotten.append(done), 0.01)
-        await asyncio.sleep(0.1)
+        trimmer = trimming.Trimmer(count, lambda: is_idle, lambda: forgotten.append(done), 0.001)
+        await turned(lambda: looked > 3)
         assert not threads
-        done = 1
-        assert await until_trimmed(1)
-        await asyncio.sleep(0.1)
+        done, looked = 1, 0
+        await turned(lambda: looked > 3)
         assert len(threads) == 1
         done = 2
-        assert await until_trimmed(2)
+        await turned(lambda: len(threads) == 2)
         assert not forgotten, "a text may take long"
         is_idle = True
-        assert await until_trimmed(3) and forgotten == [2]
-        await asyncio.sleep(0.1)
+        await turned(lambda: len(threads) == 3)
+        assert forgotten == [2]
+        looked = 0
+        await turned(lambda: looked > 3)
         assert len(threads) == 3 and forgotten == [2], "once"
         trimmer.close()
         done = 3
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.01)
         assert len(threads) == 3 and "MainThread" not in threads
 
     asyncio.run(run())
@@ -409,7 +415,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
     texts: list[str] = []
 
     def read(body: dict[str, Any]) -> None:
-        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=100) as answer:
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=HANGS) as answer:
             texts.append("")
             number = len(texts) - 1
             for piece in answer.iter_text():
@@ -424,7 +430,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
     with contextlib.suppress(StopIteration):
         next(servers)
     for thread in threads:
-        thread.join(60)
+        thread.join(HANGS)
     assert len(texts) == 5
     for text in texts:
         error = json.loads(text.rstrip().rpartition("\n\n")[2].removeprefix("data: "))["error"]
@@ -435,10 +441,8 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
 
 def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
     """Nobody can tell half a connection that is closed from all of it; its row is free, and its connection closed."""
-    data = json.dumps({**LONG, "stream": True, "n": 4}).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
-    with socket.create_connection(("127.0.0.1", server.http.base_url.port or 0), timeout=60) as line:
-        line.sendall(head.encode() + b"\r\n\r\n" + data)
+    with line_to(server) as line:
+        line.sendall(sent({**LONG, "stream": True, "n": 4}))
         assert line.recv(1 << 16)
         line.shutdown(socket.SHUT_WR)
         received = b"begun"
@@ -449,20 +453,14 @@ def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
 
 
 def test_requests_that_do_not_come_to_an_end() -> None:
-    """Neither half a header nor half a body holds a connection; an answer may take its time."""
+    """Neither half a header nor half a body holds a connection."""
     servers = running(models.small(), replace(SETTINGS, request_seconds=0.3))
     server = next(servers)
-    port = int(server.url.rpartition(":")[2])
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
-    kind = b"Content-Type: application/json\r\nContent-Length: 60\r\n\r\n"
-    for begun in (b"", head, head + kind + b'{"model": '):
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+    for begun in (b"", sent(SHORT)[:40], sent(SHORT)[:-9]):
+        with line_to(server) as client:
             client.sendall(begun)
             while client.recv(1 << 16):
                 pass
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < 0.7:  # a connection that is kept is counted anew with its next request
-        assert server.post("/v1/completions", LONG).json()["choices"][0]["finish_reason"] == "stop"
     server.http.close()
     with contextlib.suppress(StopIteration):
         next(servers)

@@ -16,7 +16,7 @@ from trellm.serve.constraints import constraint
 from trellm.serve.forms import Form
 from trellm.serve.server import listen
 
-from .conftest import Running
+from .conftest import HANGS, Running
 from .test_calling import ASK, SCHEMAS, TOOLS
 
 CHAT, TEXT, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -135,8 +135,8 @@ def test_a_compilation_that_never_ends_takes_nobody_with_it(server: Running, mon
     monkeypatch.setattr(constraint, "RegexGuide", forever)
     body = {"model": "small", "prompt": "a", "regex": "[xyz]{4}q", "max_tokens": 9}
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(httpx.post, f"{server.url}{TEXT}", json=body, timeout=60)
-        assert has_begun.wait(60)
+        late = threads.submit(httpx.post, f"{server.url}{TEXT}", json=body, timeout=HANGS)
+        assert has_begun.wait(HANGS)
         assert server.text("a", max_tokens=2) and not late.done()
         for work in server.service.compiler._works.values():
             work._end()  # which its timer would call

@@ -19,6 +19,8 @@ from trellm.serve import Settings
 from trellm.serve import ray as public
 from trellm.serve.cluster.routing import ranked
 
+from .conftest import until
+
 TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3
 pytestmark = pytest.mark.slow
 
@@ -115,9 +117,7 @@ def test_a_killed_replica_loses_nothing_that_was_not_sent(cluster: Any) -> None:
             asking = threading.Thread(target=lambda: found.append(client.post("/v1/completions", json=long)))
             asking.start()
             actor = cluster.get_actor(actors[home], namespace="serve")
-            until = time.monotonic() + 60
-            while not cluster.get(actor.get_num_ongoing_requests.remote()):
-                assert time.monotonic() < until
+            until(lambda: bool(cluster.get(actor.get_num_ongoing_requests.remote())))
             cluster.kill(actor, no_restart=True)
             asking.join()
             assert found[0].status_code == 200 and len(found[0].json()["choices"][0]["text"]) == 4000

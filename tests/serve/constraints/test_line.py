@@ -14,6 +14,8 @@ from trellm.serve.constraints.line import DOUBLED, LONGER, Line
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings
 
+from ..conftest import HANGS, turned
+
 
 @dataclass(eq=False)
 class Asked:
@@ -75,10 +77,10 @@ def test_a_short_one_passes_many_long_ones(monkeypatch: pytest.MonkeyPatch, comp
             asyncio.ensure_future(made.made(f"long {number}", long(number, may_end.is_set), lambda _: 1))
             for number in range(30)
         ]
-        await asyncio.sleep(0.1)
+        await turned(lambda: made._waiting == 30)
         if compilers > 1:
             for number in range(3):
-                found = await asyncio.wait_for(made.made(f"short {number}", lambda: "short", lambda _: 1), 60)
+                found = await asyncio.wait_for(made.made(f"short {number}", lambda: "short", lambda _: 1), HANGS)
                 assert found == "short"
             assert not any(each.done() for each in several)
         may_end.set()
@@ -92,16 +94,15 @@ def test_what_waits_is_ended_too() -> None:
     """Those that wait for their turn as those that are at work."""
 
     async def run() -> None:
-        made = Compiler(Settings(compilers=2), Metrics())
+        made = Compiler(Settings(compilers=2, compile_seconds=300), Metrics())
         several = [
             asyncio.ensure_future(made.made(str(number), long(number, lambda: False), lambda _: 1))
             for number in range(8)
         ]
-        await asyncio.sleep(0.05)
+        await turned(lambda: len(made._works) == 8)
         several[0].cancel()
         several[7].cancel()
-        await asyncio.sleep(0.05)
-        assert len(made._works) == 6
+        await turned(lambda: len(made._works) == 6)
         made.close()
         for each in several[1:7]:
             with pytest.raises(Cancelled):
