@@ -732,7 +732,7 @@ class Words:
         prompts.write_text('"first"\n"second"\n"third"\n"fourth"\n')
         program = self.WORDS + self.SLOW
         done = subprocess.run(
-            [sys.executable, "-c", program, str(out), how, str(prompts)], capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", program, str(out), how, str(prompts)], capture_output=True, text=True, timeout=1000
         )
         assert done.returncode == code, done.stderr
         assert [record["prompt"] for record in lines(out)][:1] == ["first"]

@@ -3,10 +3,10 @@
 import gc
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,20 +208,37 @@ def test_only_the_same_schema_is_remembered() -> None:
     assert JSONGuide(changing, vocabulary, resources={"x:a": {"const": 1}}).automaton is not before
 
 
-def test_a_guide_that_asks_another_holds_no_lock_of_the_table() -> None:
+class Wanted:
+    """A lock that tells when a thread comes to take it."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.is_wanted = lock, threading.Event()
+
+    def __enter__(self) -> None:
+        self.is_wanted.set()
+        self.lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self.lock.release()
+
+
+def test_a_guide_that_asks_another_holds_no_lock_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever works on the child may need the table while the other one waits for the child."""
     vocabulary = Vocabulary.from_bytes()
     child = RegexGuide("[ab]{1,9}", vocabulary)
     guide = GoalGuide(child, ["aa"])
     table = VocabularyTables.of(vocabulary)
-    with child.automaton.lock:
+    lock = Wanted(child.automaton.lock)
+    for holder, name in ((child.automaton, "lock"), (child, "_lock")):
+        monkeypatch.setattr(holder, name, lock)
+    with lock.lock:
         other = threading.Thread(target=guide.row, args=(guide.start,))
         other.start()
-        time.sleep(0.2)
+        assert lock.is_wanted.wait(60)
         free = table.lock.acquire(timeout=10)
         assert free
         table.lock.release()
-    other.join(10)
+    other.join(60)
     assert not other.is_alive()
 
 

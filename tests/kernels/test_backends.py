@@ -22,7 +22,7 @@ def run_python(*arguments: str, **environment: str) -> str:
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1000,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

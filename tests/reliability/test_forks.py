@@ -10,4 +10,4 @@ pytestmark = pytest.mark.slow
 
 
 def test_children_of_a_busy_process_finish(instrument: Callable[..., str]) -> None:
-    instrument("forks.py", "--children", "10", "--seconds", "30")
+    instrument("forks.py", "--children", "10", "--seconds", "300")
