@@ -82,6 +82,9 @@ generate.extract(model, "a", boundary="words")
 """
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, str, str]]]:
     """What pyright says of both files, in strict mode: line, severity and message."""
@@ -96,7 +99,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[i
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     (folder / "right.py").write_text(SOURCE)
     (folder / "wrong.py").write_text(WRONG)
-    done = subprocess.run([program, "--outputjson"], cwd=folder, capture_output=True, text=True, timeout=500)
+    done = subprocess.run([program, "--outputjson"], cwd=folder, capture_output=True, text=True, timeout=1000)
     try:
         diagnostics = json.loads(done.stdout)["generalDiagnostics"]
     except ValueError:

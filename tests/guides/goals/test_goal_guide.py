@@ -35,7 +35,7 @@ PERSON = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"
         (RegexGuide("[01]{3,7}|[é世\n]{2,}", CHARACTERS), ["01", "10"]),
         (RegexGuide("(?:a|b|é){2,9}", PIECEMEAL), ["bab"]),
         (CFGGuide(BRACKETS, SMALL), ["abc", "[[", "01"]),
-        (JSONGuide(PERSON, SMALL), ["12", "aba"]),
+        pytest.param(JSONGuide(PERSON, SMALL), ["12", "aba"], marks=pytest.mark.slow),
     ],
     ids=["phrase", "four", "template", "free-pieces", "ordered", "words", "characters", "pieces", "grammar", "json"],
 )

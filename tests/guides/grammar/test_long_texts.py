@@ -73,7 +73,10 @@ def walk(guide: CFGGuide, random: Random) -> Iterator[str]:
             state, tokens = guide.start, []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("functions", "python") else []) for name in NAMES],
+)
 def test_random_walks_never_end_dead_and_are_read_by_the_reference(name: str) -> None:
     texts = list(walk(CFGGuide(load(name), VOCABULARY), Random(name)))
     assert sum(map(len, texts)) > LENGTH

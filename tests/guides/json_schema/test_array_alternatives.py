@@ -48,8 +48,14 @@ def value(random: Random) -> Any:
     return numbers if random.random() < 0.5 else [{"x": number} for number in numbers]
 
 
-@pytest.mark.parametrize("kind", ["items", "enough items", "members", "mixed"])
-@pytest.mark.parametrize(("keyword", "count", "width"), [("oneOf", 3, 5), ("oneOf", 2, 2), ("anyOf", 3, 5)])
+@pytest.mark.parametrize(
+    ("kind", "keyword", "count", "width"),
+    [
+        pytest.param(kind, *each, marks=pytest.mark.slow if place and kind != "mixed" else [])
+        for kind in ("items", "enough items", "members", "mixed")
+        for place, each in enumerate([("oneOf", 3, 5), ("oneOf", 2, 2), ("anyOf", 3, 5)])
+    ],
+)
 def test_texts_are_read_exactly_if_they_are_instances(kind: str, keyword: str, count: int, width: int) -> None:
     seen = {True: 0, False: 0}
     for seed in range(5):

@@ -56,7 +56,13 @@ def verdicts(suite: Path, draft: str) -> list[tuple[str, bool, bool, str]]:
     return found
 
 
-@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize(
+    "draft",
+    [
+        pytest.param(draft, marks=[] if draft in ("draft4", "draft2020-12") else pytest.mark.slow)  # the ends
+        for draft in DRAFTS
+    ],
+)
 def test_nothing_invalid_passes_and_what_is_refused_is_listed(shared_data: Path, draft: str) -> None:
     found = verdicts(shared_data / "json-schema-test-suite", draft)
     assert len(found) > 700

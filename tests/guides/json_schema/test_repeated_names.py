@@ -68,8 +68,14 @@ def test_few_names_are_a_list() -> None:
     assert reads(guide, '{"c":0,"a":0,"b":0}') and not reads(guide, '{"c":0,"a":0,"a":0}')
 
 
-@pytest.mark.parametrize("number", range(len(ENFORCED)))
-@pytest.mark.parametrize("options", [{"whitespace": "compact"}, {"escapes": "any", "order": "schema"}])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [
+        pytest.param(number, options, marks=pytest.mark.slow if place and number not in (2, 3) else [])
+        for place, options in enumerate([{"whitespace": "compact"}, {"escapes": "any", "order": "schema"}])
+        for number in range(len(ENFORCED))
+    ],
+)
 def test_guides_keep_the_laws(number: int, options: Any) -> None:
     guide = guide_of(ENFORCED[number], **options)
     check(guide, seed=number, texts=2, tokens=12, sample=40)

@@ -110,8 +110,14 @@ def test_the_language_and_its_distances(
             assert set(outputs(guide)) <= {text.encode() for text in expected}
 
 
-@pytest.mark.parametrize("boundary", ["word", "character", "sentence", "line"])
-@pytest.mark.parametrize("options", [{}, {"min_chars": 4}, {"max_chars": 99}, {"none_text": "aba nix"}], ids=str)
+@pytest.mark.parametrize(
+    ("boundary", "options"),
+    [
+        pytest.param(boundary, options, id=f"{boundary}-{options}", marks=[] if place == number else pytest.mark.slow)
+        for place, boundary in enumerate(["word", "character", "sentence", "line"])
+        for number, options in enumerate([{"min_chars": 4}, {}, {"none_text": "aba nix"}, {"max_chars": 99}])
+    ],
+)
 def test_the_laws(boundary: Any, options: dict[str, Any]) -> None:
     contexts = {SMALL: f"{UNICODE} {NODULES}", LONG: NODULES, CHARACTERS: "ab 01 é世\n\nab 10 世界 ab"}
     for vocabulary, context in contexts.items():

@@ -86,11 +86,12 @@ def test_nested_counts_of_what_may_be_empty(pattern: str) -> None:
     assert guide.is_accepting(guide.start)
 
 
-def test_counts_of_what_may_be_empty() -> None:
+@pytest.mark.parametrize(("seed", "count"), [(3, 20), pytest.param(4, 80, marks=pytest.mark.slow)])
+def test_counts_of_what_may_be_empty(seed: int, count: int) -> None:
     """Against a matcher that tries everything: `re` takes exponential time for some of these patterns."""
-    rng = random.Random(3)
+    rng = random.Random(seed)
     texts = ["", *("".join(rng.choices("ab", k=rng.randint(1, 6))) for _ in range(40))]
-    for _ in range(100):
+    for _ in range(count):
         low, high = rng.choice([(2, 2), (1, 3), (2, None), (0, 2)])
         node = Repeat(_nullable(rng, 3), low, high)
         guide = RegularGuide(node, BYTES)

@@ -23,14 +23,23 @@ PATTERNS = (
     r"\s{2}b",
     r"[\n{]?\{\"name\": \"now\", \"arg.{1,3}",
 )
+STOPS = ("e", "name", '"', '{"name": "', "{")
+
+
+def with_each(others: tuple[str, ...]) -> list[Any]:
+    """Every family with one of the others, each of which is with some family; the other pairs are slow."""
+    return [
+        pytest.param(name, other, marks=[] if (place - number) % len(others) == 0 else pytest.mark.slow)
+        for place, name in enumerate(PLAIN)
+        for number, other in enumerate(others)
+    ]
 
 
 def tokens_of(text: str) -> list[int]:
     return TEXT.tokenizer.encode(text, add_special_tokens=False)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(("name", "pattern"), with_each(PATTERNS))
 def test_what_is_no_call_is_an_answer_letter_for_letter(name: str, pattern: str) -> None:
     """Whatever the guide lets a model write, and however the stream is split."""
     random = Random(7)
@@ -80,8 +89,7 @@ def test_a_quotation_that_begins_with_a_space() -> None:
         assert (message.content, message.reasoning) == (" will", thought)
 
 
-@pytest.mark.parametrize("stop", ["e", "name", '"', '{"name": "', "{"])
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(("name", "stop"), with_each(STOPS))
 def test_stop_strings_within_what_begins_a_call(name: str, stop: str) -> None:
     """A text that stops there could be the beginning of a call as well, and would be read as one."""
     random = Random(5)
