@@ -74,8 +74,9 @@ def named_import(node: ast.AST) -> str | None:
         return None
     function, name = node.func, node.args[0].value
     called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
-    is_relative = called in ("import_module", "__import__") and isinstance(name, str) and name.startswith(".")
-    return name if is_relative else None
+    if called != "import_module" or not isinstance(name, str):
+        return None
+    return name if name.startswith(".") else None
 
 
 def test_a_module_that_is_imported_by_its_relative_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

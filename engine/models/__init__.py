@@ -75,7 +75,7 @@ def transformers(
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
         loaded, tokenizer = load(model, tokenizer, options)
-        return adapted(loaded, tokenizer, cache=cache).made_by(transformers, **asked)
+        return adapted(loaded, tokenizer, cache=cache).made_by(transformers, asked)
     if options.given and hasattr(model, "config"):
         raise OptionError(
             f"{options.given[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
@@ -100,15 +100,8 @@ def from_function(
     from .function import FunctionModel
 
     made = FunctionModel(logits, vocabulary, tokenizer, context, some_logits)
-    return made.made_by(
-        from_function,
-        is_shared=False,
-        logits=logits,
-        vocabulary=vocabulary,
-        tokenizer=tokenizer,
-        context=context,
-        some_logits=some_logits,
-    )
+    asked = {"logits": logits, "vocabulary": vocabulary, "tokenizer": tokenizer, "context": context}
+    return made.made_by(from_function, {**asked, "some_logits": some_logits}, is_shared=False)
 
 
 def small(*, device: Any = None) -> DecoderModel:
@@ -123,7 +116,7 @@ def small(*, device: Any = None) -> DecoderModel:
     from .loading import load_decoder
 
     made = load_decoder(Path(__file__).with_name("small"), device=device, dtype="float32")
-    return made.made_by(small, device=device)
+    return made.made_by(small, {"device": device})
 
 
 def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.log(256)) -> ZipModel:
@@ -134,4 +127,5 @@ def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.lo
     """
     from .zip_model import ZipModel
 
-    return ZipModel(text, alphabet, conversion).made_by(ziplm, text=text, alphabet=alphabet, conversion=conversion)
+    asked = {"text": text, "alphabet": alphabet, "conversion": conversion}
+    return ZipModel(text, alphabet, conversion).made_by(ziplm, asked)

@@ -66,7 +66,7 @@ class Sendable(Copied):
     origin: Origin | None = None
     """What made the model; None of one that was made of something that cannot be sent."""
 
-    def made_by(self, loader: Callable[..., Any], *, is_shared: bool = True, **arguments: Any) -> Self:
+    def made_by(self, loader: Callable[..., Any], arguments: Mapping[str, Any], *, is_shared: bool = True) -> Self:
         """Remember what made the model, for other processes and, where equal ones are shared, for this one."""
         self.origin = Origin(loader, arguments)
         if is_shared and self.origin.key is not None:

@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
     within: Entered
     node: int
-    count: int
+    counted: int
     goals: int
 
 
@@ -121,8 +121,8 @@ class _Product:
         for kind, target, argument in node.links:
             if kind == CALL:
                 self._call(place, Entered(target, place.goals), argument)
-            elif (count := self._behind(place.node, kind, argument, place.count)) is not None:
-                self._push(place._replace(node=target, count=count))
+            elif (count := self._behind(place.node, kind, argument, place.counted)) is not None:
+                self._push(place._replace(node=target, counted=count))
         if node.is_final and place.goals not in self._ends[place.within]:
             self._ends[place.within].add(place.goals)
             for outer, after, count in self._callers[place.within]:
@@ -132,7 +132,7 @@ class _Product:
         """Enter a rule, to go on at a node."""
         if rule not in self._callers:
             self._enter(rule)
-        self._callers[rule].add((place.within, after, place.count))
+        self._callers[rule].add((place.within, after, place.counted))
         for goals in self._ends[rule]:
             self._push(place._replace(node=after, goals=goals))
 

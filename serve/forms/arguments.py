@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -163,7 +163,7 @@ class _Values:
             return Free(((self._form.end, NOTHING),))
         listed = [case.values for case in cases if case.values is not None]
         if len(listed) == len(cases):
-            texts = sorted(text for text in frozenset().union(*listed) if is_writable(text))
+            texts = sorted(text for text in frozenset[str]().union(*listed) if is_writable(text))
             if not texts or any(self._form.end in each for each in texts):
                 return None
             return Named(tuple((Fixed((each,) if each else ()), NOTHING) for each in texts))
@@ -205,7 +205,7 @@ def _json_guide(
 
 
 @contextmanager
-def _placed(tool: Tool, path: str) -> Iterator[None]:
+def _placed(tool: Tool, path: str) -> Generator[None]:
     """Errors of a schema as a ToolError at its place. path: that of a part of the parameters, else that of the error"""
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ....kernels.chart.layout import CALL, EPSILON
@@ -167,8 +168,8 @@ class ConstantPlaces:
         elif not number:
             yield b"", self._owner.graph.node(links=[(CALL, self._owner.number_rule(ZERO), after)])
         else:
-            own = exponents_of((text,))
-            for mantissa, exponent in spellings(number, lambda *digits: places_of_points(*digits, own)):
+            places = partial(places_of_points, own=exponents_of((text,)))
+            for mantissa, exponent in spellings(number, places):
                 behind = lower(tail(exponent, "." in mantissa, None), after)
                 assert behind is not None, "what may be left out can be read"
                 yield mantissa.encode(), behind

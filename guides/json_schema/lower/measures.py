@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...limits import spend
@@ -110,8 +111,9 @@ class Measures:
         if self._spelling == "plain":
             return len(as_written(value))
         text = as_written(value)
-        number, own = Fraction(text), exponents_of((text,))
+        number, places = Fraction(text), partial(places_of_points, own=exponents_of((text,)))
         if not number:
             return 1
-        written = spellings(number, lambda *digits: places_of_points(*digits, own))
-        return min(len(mantissa) + len(f"e{exponent}" if exponent else "") for mantissa, exponent in written)
+        return min(
+            len(mantissa) + len(f"e{exponent}" if exponent else "") for mantissa, exponent in spellings(number, places)
+        )
