@@ -104,7 +104,8 @@ class Met:
     ) -> tuple[Tokens, Tokens]:
         """Those of some tokens that may matter, and the numbers of their effects."""
         asked = np.array(tokens, np.int64)
-        for token in asked[self._groups[asked] == UNKNOWN].tolist():
+        new: list[int] = asked[self._groups[asked] == UNKNOWN].tolist()
+        for token in new:
             data = texts[token]
             self._groups[token] = self._group(effect_of(data)) if data else NOTHING
         asked = asked[self._groups[asked] != NOTHING]
