@@ -16,6 +16,10 @@ Group = tuple[Object, ...]
 Intersect = Callable[[Object, Object], Object | None]
 
 
+class ManyError(Exception):
+    """Objects or strings fall into so many cases that their alternatives are to be held in groups."""
+
+
 def both(a: tuple[Object, ...], b: tuple[Object, ...], intersect: Intersect) -> list[Object] | None:
     """What is in both unions, several alternatives held as a group; None where groups are in several of both."""
     if len(a) == 1 or len(b) == 1:

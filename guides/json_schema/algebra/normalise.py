@@ -47,17 +47,10 @@ MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 MAX_MULTIPLIED = 32
 """Up to how many cases objects may come to before the alternatives are held in groups instead (see groups.py)."""
 
-MAX_STRINGS = 8
-"""The same for strings: each case takes an automaton for all that it asks for, and a group takes none by itself."""
-
 MAX_NESTING = 100
 """How deep formulas are worked out within one another."""
 
 Case = TypeVar("Case")
-
-
-class _ManyError(Exception):
-    """Objects fall into so many cases that their alternatives are to be held in groups."""
 
 
 class Normaliser:
@@ -260,7 +253,7 @@ class Normaliser:
             joined.append(normal)
             try:
                 result = self._conjoin(result, normal, held)
-            except _ManyError:
+            except groups.ManyError:
                 held, result = True, ANY
                 for each in joined:
                     result = self._conjoin(result, each, held)
@@ -280,7 +273,7 @@ class Normaliser:
             a.null and b.null,
             a.booleans & b.booleans,
             self._product(a.numbers, b.numbers, ANY_NUMBER, numbers.intersect),
-            self._string_product(a.strings, b.strings),
+            strings.product(a.strings, b.strings, self._multiplied, self.language),
             self._product(a.arrays + a_arrays, b.arrays + b_arrays, ANY_ARRAY, self._both_arrays),
             self._object_product(a.objects + a_objects, b.objects + b_objects, held),
             kept + more,
@@ -317,7 +310,7 @@ class Normaliser:
         intersect: Callable[[Case, Case], Case | None],
         most: int | None = None,
     ) -> tuple[Case, ...]:
-        """What is in both unions. Raises _ManyError for more than `most` cases, if it is given."""
+        """What is in both unions. Raises groups.ManyError for more than `most` cases, if it is given."""
         if not a or not b:
             return ()
         if a == (any_case,):
@@ -336,7 +329,7 @@ class Normaliser:
             self._pairs += 1 if held else len(b)
             spend(1000 if held else 1000 * len(b))
             if most is not None and (len(found) > most or self._pairs > self._max_pairs):
-                raise _ManyError
+                raise groups.ManyError
             if len(found) > self.max_cases or self._pairs > self._max_pairs:
                 raise LimitError(
                     f"the schema falls into more than {self.max_cases} alternatives for one value, or takes as long "
@@ -345,12 +338,12 @@ class Normaliser:
         return without_absorbed(tuple(found.values()))
 
     def _object_product(self, a: tuple[Object, ...], b: tuple[Object, ...], held: bool) -> tuple[Object, ...]:
-        """As `_product`. Raises _ManyError for what is to be held in groups, and is not yet."""
+        """As `_product`. Raises groups.ManyError for what is to be held in groups, and is not yet."""
         if not held:
             most = max(MAX_MULTIPLIED, len(a), len(b))
             result = self._product(a, b, ANY_OBJECT, self.both_objects, PAIRS_PER_CASE * most)
             if len(result) > most:
-                raise _ManyError
+                raise groups.ManyError
             return result
         if a and b and a != (ANY_OBJECT,) and b != (ANY_OBJECT,):
             spend(1000 * min(len(a), len(b)))
@@ -359,25 +352,12 @@ class Normaliser:
                 return without_absorbed(tuple(found))
         return self._product(a, b, ANY_OBJECT, self.both_objects)
 
-    def _string_product(self, a: tuple[String, ...], b: tuple[String, ...]) -> tuple[String, ...]:
-        """As `_product`; alternatives that come to many are held in groups."""
-        held = any(case.either for case in (*a, *b))
-        most = max(MAX_STRINGS, len(a), len(b))
-        several = len(a) > 1 and len(b) > 1
-        if not (several or held) or any(case.quote is not None for case in (*a, *b)):
-            return self._product(a, b, ANY_STRING, self._both_strings)
-        if not held:
-            try:
-                result = strings.absorbed(self._product(a, b, ANY_STRING, self._both_strings, PAIRS_PER_CASE * most))
-                if len(result) <= most:
-                    return tuple(result)
-            except _ManyError:
-                pass
-        self._pairs += len(a) + len(b)
-        return tuple(strings.grouped(a, b, self.language)) if a and b else ()
-
-    def _both_strings(self, a: String, b: String) -> String | None:
-        return strings.intersect(a, b, self.language)
+    def _multiplied(self, a: tuple[String, ...], b: tuple[String, ...], most: int | None) -> tuple[String, ...] | None:
+        """As `_product`; None for more than `most` cases."""
+        try:
+            return self._product(a, b, ANY_STRING, lambda *both: strings.intersect(*both, self.language), most)
+        except groups.ManyError:
+            return None
 
     def _both_arrays(self, a: Array, b: Array) -> Array | None:
         return arrays.intersect(a, b, self.formulas, self.clashes)
@@ -402,7 +382,7 @@ class Normaliser:
             number_cases = self._product(number_cases, others, ANY_NUMBER, numbers.intersect)
         for string in normal.strings:
             outside = tuple(strings.refutation(string))
-            string_cases = self._string_product(string_cases, outside)
+            string_cases = strings.product(string_cases, outside, self._multiplied, self.language)
         for array in (*normal.arrays, *(case for case in constants if isinstance(case, Array))):
             lists = tuple(arrays.complement(array, self.formulas))
             array_cases = self._product(array_cases, lists, ANY_ARRAY, self._both_arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +13,8 @@ from ..read.patterns import beginning
 from .cases import ANY_STRING, NO_NAMES, String
 
 Group = tuple[String, ...]
+MAX_MULTIPLIED = 8
+"""Up to how many cases strings may come to: each takes an automaton for all that it asks for, a group takes none."""
 
 
 class StringLanguage(Protocol):
@@ -103,6 +105,25 @@ def _within_groups(bare: String, groups: Iterable[Group], language: StringLangua
             return intersect(met[0][1], String(either=(*left, *waiting)), language)
         left.append(tuple(one for one, _ in met))
     return replace(bare, either=tuple(left))
+
+
+def product(
+    a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group | None], language: StringLanguage
+) -> Group:
+    """What is in both of two unions; alternatives that come to many are held in groups.
+
+    multiply: gives all pairs of alternatives; None if they come to more than so many
+    """
+    held = any(case.either for case in (*a, *b))
+    several = len(a) > 1 and len(b) > 1
+    if not (several or held) or any(case.quote is not None for case in (*a, *b)):
+        return multiply(a, b, None) or ()
+    most = max(MAX_MULTIPLIED, len(a), len(b))
+    pairs = None if held else multiply(a, b, most * most)
+    found = None if pairs is None else absorbed(pairs)
+    if found is None or len(found) > most:
+        found = grouped(a, b, language) if a and b else []
+    return tuple(found)
 
 
 def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from trellm.errors import SchemaError
 from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.json_schema.algebra import normalise
+from trellm.guides.json_schema.algebra import strings
 from trellm.guides.laws import check, walk
 
 from .test_guide_suite import BYTES, reads
@@ -56,10 +56,10 @@ def is_valid(schema: Any, text: str) -> bool:
     return validator.is_valid(text)
 
 
-@pytest.mark.parametrize("most", [1, normalise.MAX_STRINGS])
+@pytest.mark.parametrize("most", [1, strings.MAX_MULTIPLIED])
 def test_choices_are_those_of_jsonschema(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In groups wherever there are two, and where there are many."""
-    monkeypatch.setattr(normalise, "MAX_STRINGS", most)
+    monkeypatch.setattr(strings, "MAX_MULTIPLIED", most)
     empty = 0
     for schema in schemas(24):
         expected = [text for text in TEXTS if is_valid(schema, text)]
@@ -76,7 +76,7 @@ def test_choices_are_those_of_jsonschema(most: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_text_comes_to_a_dead_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normalise, "MAX_STRINGS", 1)
+    monkeypatch.setattr(strings, "MAX_MULTIPLIED", 1)
     for schema in schemas(10):
         try:
             guide = JSONGuide(schema, BYTES, whitespace="compact")
