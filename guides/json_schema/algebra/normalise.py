@@ -355,7 +355,7 @@ class Normaliser:
     def _multiplied(self, a: tuple[String, ...], b: tuple[String, ...], most: int | None) -> tuple[String, ...] | None:
         """As `_product`; None for more than `most` cases."""
         try:
-            return self._product(a, b, ANY_STRING, lambda *both: strings.intersect(*both, self.language), most)
+            return self._product(a, b, ANY_STRING, lambda a, b: strings.intersect(a, b, self.language), most)
         except groups.ManyError:
             return None
 
