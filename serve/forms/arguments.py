@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
-from ...errors import LanguageError, LimitError, OptionError, PatternError, SchemaError
-from ...guides import JSONGuide, RegexGuide
+from ...errors import LanguageError, LimitError, OptionError, SchemaError
+from ...guides import JSONGuide
 from ...guides.json_guide import meaning_of
 from ...guides.json_schema import Form, Spacing
 from ...guides.json_schema.algebra.cases import ANY_STRING, Normal, String
+from ...guides.json_schema.automata.conjunction import table_of
 from ...guides.json_schema.read.dialects import is_writable, type_of
-from ...guides.json_schema.read.formats import PATTERNS
-from ...guides.limits import Limits
+from ...guides.limits import Limits, Meter
 from ...guides.protocol import DEAD
+from ...guides.regular_guide import RegularGuide
+from ...guides.syntax import Alternation
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
 from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Named, OneOf, Piece
 from ...tokenizers_adapter import Vocabulary
@@ -168,9 +171,10 @@ class _Values:
                 return None
             return Named(tuple((Fixed((each,) if each else ()), NOTHING) for each in texts))
         try:
-            pattern = _pattern(cases, self._form.end)
-            return Inner(RegexGuide(pattern, self._vocabulary, dialect="ecma", limits=self._limits))
-        except (PatternError, LanguageError, LimitError) as error:
+            with Meter(self._limits):
+                texts = Alternation(tuple(table_of(_without_end(case, self._form.end)) for case in cases))
+                return Inner(RegularGuide(texts, self._vocabulary))
+        except (LanguageError, LimitError) as error:
             if self._tool.strict:
                 raise ToolError(
                     f"strings that this form cannot hold to it: {error}", f"{self._tool.pointer}/{path}"
@@ -234,31 +238,11 @@ def _other_kinds(normal: Normal) -> list[str]:
     return sorted(kinds)
 
 
-def _pattern(cases: Iterable[String], end: str) -> str:
-    """A pattern of ECMA-262 for the strings of some sets that do not contain what ends a value."""
-    return f"(?![\\s\\S]*{_escaped(end)})(?:{'|'.join(map(_pattern_of, cases))})"
-
-
-def _pattern_of(case: String) -> str:
-    """A pattern for the strings of one set."""
+def _without_end(case: String, end: str) -> String:
+    """The strings of a set that do not contain what ends a value."""
     if case.values is not None:
-        return _one_of(case.values)
-    ahead = [f"(?={PATTERNS[name]})" for name in sorted(case.formats)]
-    ahead += [f"(?!{PATTERNS[name]})" for name in sorted(case.not_formats)]
-    ahead += [f"(?=[\\s\\S]*?(?:{pattern}))" for pattern in sorted(case.patterns)]
-    ahead += [f"(?![\\s\\S]*?(?:{pattern}))" for pattern in sorted(case.not_patterns)]
-    if case.excluded:
-        ahead.append(f"(?!(?:{_one_of(case.excluded)})$)")
-    most = "" if case.max_length is None else case.max_length
-    return f"{''.join(ahead)}[\\s\\S]{{{case.min_length},{most}}}"
-
-
-def _one_of(texts: Iterable[str]) -> str:
-    return "|".join(_escaped(text) for text in sorted(texts) if is_writable(text))
-
-
-def _escaped(text: str) -> str:
-    return _SPECIAL.sub(_ESCAPED, text)
+        return replace(case, values=frozenset(text for text in case.values if end not in text))
+    return replace(case, not_patterns=case.not_patterns | {_SPECIAL.sub(_ESCAPED, end)})
 
 
 def _refers(value: Any) -> bool:

@@ -12,21 +12,29 @@ from functools import cached_property
 from heapq import heappop, heappush
 from itertools import cycle
 
+import numpy as np
+
 from ....errors import LimitError
 from ....kernels.answers import DEAD, NEVER
+from ...automata.atoms import segments_of
+from ...automata.byte_table import byte_table
 from ...automata.charsets import ALL
 from ...automata.conditions import subsets_of
+from ...automata.minimise import minimise
 from ...automata.numbers import Numbers
-from ...automata.positions import Subsets
+from ...automata.positions import Subsets, too_many_states
 from ...automata.product import Joint, Product
 from ...limits import spend
-from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat
+from ...syntax import NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat
 from ..algebra.cases import String
 from ..read.dialects import is_writable
 from ..read.formats import PATTERNS
 from ..read.patterns import parse
 from .demand import ANYTHING, Demand, Met, Progress, Settled
 from .spelling import bytes_of
+
+MAX_WRITTEN_OUT = 10_000
+"""How many states, between characters, a table of strings may take."""
 
 Verdict = Callable[[Met], int]
 """The bytes after a string that meets these of the conditions and not the others; NEVER if it must not."""
@@ -261,6 +269,23 @@ def conjunction(case: String) -> Conjunction:
         return Conjunction(nodes.states, demand, least=case.min_length, most=case.max_length)
     except LimitError as error:
         raise LimitError(f"{error}: {listed(case)}") from None
+
+
+def table_of(case: String) -> Node:
+    """The strings of a set as they are, neither quoted nor escaped. Raises LimitError where that takes many states."""
+    strings = conjunction(case)
+    numbers: Numbers[int] = Numbers()
+    rows: list[list[int]] = []
+    numbers[strings.start]
+    for state in numbers.states:  # grows meanwhile
+        rows.append([DEAD if after == DEAD else numbers[after] for after in strings.row(state)])
+        if len(numbers) > MAX_WRITTEN_OUT:
+            raise too_many_states(MAX_WRITTEN_OUT)
+    accepting = np.array([strings.cost_at_end(state) < NEVER for state in numbers.states])
+    transitions, accepting = minimise(np.array(rows, np.int32), accepting)
+    if not accepting.any():
+        return NOTHING
+    return byte_table(segments_of(strings.atoms), transitions, accepting, 5 * MAX_WRITTEN_OUT, too_many_states)
 
 
 def _demand(case: String, nodes: Numbers[Node]) -> Demand:

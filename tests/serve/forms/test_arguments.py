@@ -126,6 +126,11 @@ def test_what_is_said_of_all_parameters_together() -> None:
     assert plan_of("hermes", schema).guide is not None
 
 
+CHOICES = {
+    "type": "string",
+    "allOf": [{"anyOf": [{"pattern": each} for each in group]} for group in ("aB", "cD", "ef", "gh")],
+}
+"""More cases than are multiplied out."""
 DEFINED = {
     "letter": {"enum": ["a", "b"]},
     "letters": {"anyOf": [{"$ref": "#/$defs/letter"}, {"const": "c"}]},
@@ -154,6 +159,10 @@ DEFINED = {
         ({"anyOf": [{"pattern": "^a+$"}, {"const": "z."}], "type": "string"}, ["a", "aa", "z."], ["zz", '"a"']),
         ({"type": "string", "format": "date", "not": {"const": "2024-02-29"}}, ["2024-02-28"], ["2024-02-29", "x"]),
         ({"if": {"const": "a"}, "then": {"type": "string"}, "else": {"const": "b"}}, ["a", "b"], ['"a"', "c"]),
+        (CHOICES, ["aceg", "xBfDh", "BDeg"], ["ace", "x", "", "bdeg"]),
+        ({"type": "string", "format": "date-time"}, ["2024-02-29T00:00:00Z"], ["2023-02-29T00:00:00Z", "x"]),
+        ({"type": "string", "format": "email", "maxLength": 9}, ["a@b.c"], ["a@", "a@example.org"]),
+        ({"type": "string", "format": "uri"}, ["https://a.b/c?d"], ["//a.b/ c", "x"]),
     ],
 )
 def test_parameters_that_can_only_be_strings_are_written_as_they_are(
