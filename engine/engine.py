@@ -372,16 +372,18 @@ class Engine:
                 self._news.wait_for(lambda: self._is_closed or self.is_busy)
                 if self._is_closed:
                     return
-            try:
-                with self._lock:
-                    begin = perf_counter()
-                    self._step(AHEAD_STARTED)
-                    self.step_seconds = perf_counter() - begin
-                for told in self._watchers:
-                    told()
-            except BaseException as error:
-                self._fail_all(error)
+            for act in (self._timed_step, *self._watchers):
+                try:
+                    act()
+                except BaseException as error:
+                    self._fail_all(error)
             self.tell()
+
+    def _timed_step(self) -> None:
+        with self._lock:
+            begin = perf_counter()
+            self._step(AHEAD_STARTED)
+            self.step_seconds = perf_counter() - begin
 
     def _fail_all(self, error: BaseException) -> None:
         """What ended a step of the engine's thread, and is nobody's in particular, is everybody's."""
@@ -390,6 +392,7 @@ class Engine:
                 cause = error if isinstance(error, Exception) else ModelError(f"{type(error).__name__}: {error}")
                 for entry in call.entries.values():
                     entry.work.error = cause
+                call.refuse(cause)
 
 
 def _chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None, float]:

@@ -112,6 +112,12 @@ class Call:
         self._taken.add(number)
         self.outcomes.pop(number, None)
 
+    def refuse(self, error: Exception) -> None:
+        """Let requests that were not taken up come to nothing, between two steps."""
+        for number in range(self.begun, len(self.requests)):
+            self.outcomes[number] = Outcome((), error)
+            self.begun = number + 1
+
     def again(self, request: Request) -> None:
         """A further request in the place of one that was taken."""
         self.requests.append(request)

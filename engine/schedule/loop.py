@@ -101,7 +101,7 @@ class Loop:
         if self._pace is not self._full_pace and self.steps >= self._careful_until:
             self._pace = self._scheduler.pace = self._full_pace
         self._forget()
-        if not self._scheduler.running or any(call.is_waiting for call in self.calls):
+        if not self._scheduler.running or self._scheduler.back or any(call.is_waiting for call in self.calls):
             self._compare_weights()
         self.waiting.resume(self._scheduler.running)
         plan = self._scheduler.plan(self.calls)

@@ -15,6 +15,8 @@ from trellm import Engine, OptionError, models
 from trellm.engine.generator import Generator
 from trellm.engine.memory.weights import Weights
 
+from ..conftest import until
+
 PROMPT = "The whale and the sea are here with men " + "and men " * 6
 
 
@@ -180,3 +182,55 @@ def test_weights_of_another_type_are_refused_until_they_are_as_before(network: A
     network.half()
     with pytest.raises(OptionError, match=r"are torch\.float16 on cpu now"):
         ours(unused)
+
+
+def test_whoever_waits_for_an_engine_of_its_own_thread_is_told_of_weights_of_another_type(
+    network: Any, tokenizer: Any
+) -> None:
+    """Who has been taken up and who has not; and whoever watches the engine is told of it, too."""
+    model = models.transformers(network, tokenizer)
+    engine, generator = Engine(model), Generator(model)
+    running = engine.submit(generator, PROMPT, heal=False, max_tokens=40, min_tokens=40)
+    engine.step()
+    network.double()
+    handles = [running, *(engine.submit(generator, PROMPT, heal=False, max_tokens=8) for _ in range(2))]
+    ended = list[bool]()
+    engine.watch(lambda: ended.append(not engine.is_busy))
+    engine.start()
+    for handle in handles:
+        with pytest.raises(OptionError, match=r"are torch.float64 on cpu now"):
+            handle.result()
+    until(lambda: True in ended)
+    network.float()
+    assert len(engine.submit(generator, PROMPT, heal=False, max_tokens=8, min_tokens=8).result().token_ids) == 8
+    engine.close()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_texts_that_gave_their_memory_up_read_nothing_of_weights_that_were_changed_since(
+    network: Any, tokenizer: Any, change: Callable[[Any], None]
+) -> None:
+    """They come back beside others that run, and find blocks that they had filled themselves."""
+    model = models.transformers(network, tokenizer)
+    engine, generator = Engine(model, memory=8 * model.block_bytes), Generator(model)
+
+    def submit(prompt: str, tokens: int) -> Any:
+        return engine.submit(generator, prompt, heal=False, max_tokens=tokens, min_tokens=tokens)
+
+    stays, goes, last = submit("The sea", 60), submit("The whale", 60), submit(PROMPT[:40], 40)
+    engine.step()
+    scheduler = engine._loop._scheduler
+    while not scheduler.back:
+        assert engine.step()
+    (entry,) = scheduler.back
+    asked = [*entry.work.request.start.prompt, *entry.work.tokens]
+    change(network)
+    goes.cancel()
+    fresh = Generator(models.transformers(copy.deepcopy(network), tokenizer))
+    left = 40 - len(entry.work.tokens)
+    engine.step()
+    assert len(engine._loop._scheduler.running) == 2, "or else this shows nothing"
+    rest = fresh.run(asked, max_tokens=left, min_tokens=left)
+    assert list(last.result().token_ids)[-left:] == list(rest.token_ids)
+    assert len(stays.result().token_ids) == 60
+    engine.close()
