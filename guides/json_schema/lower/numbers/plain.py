@@ -87,9 +87,10 @@ def number_text(value: Rational, real: bool) -> str:
 
 
 def _constants(case: Number, values: frozenset[Rational]) -> Iterator[str]:
-    """Constants as the schema writes them; as digits and as a float where it does not."""
-    yield from (text for text in case.texts if case.notation in (None, "real" if is_real(text) else "integer"))
-    for value in values - {Fraction(text) for text in case.texts}:
+    """Constants as the schema writes them; as digits and as a float where it does not, or not in the notation asked."""
+    own = [text for text in case.texts if case.notation in (None, "real" if is_real(text) else "integer")]
+    yield from own
+    for value in values - set(map(Fraction, own)):
         if decimal_places(value) is None:
             continue
         if value.denominator == 1 and case.notation != "real":

@@ -94,6 +94,17 @@ def test_the_schema_s_own_spelling_is_read_however_odd(written: str) -> None:
             assert not reads(guide, place % f"{written}1")
 
 
+@pytest.mark.parametrize("spelling", ["any", "plain"])
+def test_a_real_number_of_draft_4_is_read_as_the_integer_that_it_equals(spelling: Any) -> None:
+    """As 1.0 it would be no integer there."""
+    dialect = "http://json-schema.org/draft-04/schema#"
+    for number, integer in (("1.0", "1"), ("1e2", "100")):
+        schema = f'{{"$schema": "{dialect}", "type": "integer", "enum": [{number}, 2.5]}}'
+        guide = JSONGuide(schema, BYTES, spelling=spelling)
+        assert reads(guide, integer)
+        assert not reads(guide, number) and not reads(guide, "2")
+
+
 def reads(guide: JSONGuide, text: str) -> bool:
     state = guide.read(guide.start, text.encode())
     return state != DEAD and guide.is_accepting(state)
