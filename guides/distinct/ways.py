@@ -25,7 +25,7 @@ from ..limits import spend
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
 from .pieces import joined
 from .rivals import ARRAY
-from .trail import Trails
+from .trail import SPACE, Trails
 from .variety import EACH, MAX_KNOWN, Variety, note
 
 Place = tuple[int, Trail | None]
@@ -208,11 +208,11 @@ class Ways:
     def _search(self, state: int, trail: Trail) -> bool:
         """Whether there is a way on, looking first where the fewest values are to be avoided."""
         numbers = count()
-        queue: list[tuple[int, int, int, Trail, Any]] = [(0, next(numbers), state, trail, None)]
+        queue: list[tuple[int, int, int, Trail, Any, bool]] = [(0, next(numbers), state, trail, None, False)]
         visits: dict[Any, int] = {}
         looked: list[Any] = []
         while queue:
-            _, _, place, at, way = heapq.heappop(queue)
+            _, _, place, at, way, is_spaced = heapq.heappop(queue)
             same, most = self._same(place, at)
             if visits.get(same, 0) >= most:
                 continue
@@ -226,7 +226,13 @@ class Ways:
             if known:
                 note(self._alive, _keys(way), True)
                 return True
-            for byte, target in zip(*self.variety.after(place), strict=True):
+            is_outside = at.mode not in STRINGS
+            data, states = self.variety.after(place)
+            # Where white space may end it makes no difference how much more there is of it.
+            is_enough = is_outside and is_spaced and any(byte not in SPACE for byte in data)
+            for byte, target in zip(data, states, strict=True):
+                if is_enough and byte in SPACE:
+                    continue
                 found, end = self.variety.read(place, at, byte)
                 if end < 0:
                     continue
@@ -238,7 +244,8 @@ class Ways:
                     continue
                 assert found is not None
                 spend(100)
-                heapq.heappush(queue, (_stakes(found), next(numbers), target, found, way))
+                is_space = is_outside and byte in SPACE
+                heapq.heappush(queue, (_stakes(found), next(numbers), target, found, way, is_space))
         note(self._alive, looked, False)
         return False
 

@@ -562,3 +562,30 @@ def test_the_laws_hold_of_objects_whose_members_are_equal_at_first(is_open: bool
     same = b'[{"a":"a","b":"a"},{"b":"a","a":"a"'
     state = guide.read(guide.start, same)
     assert state == DEAD or not guide.mask(state)[ord("}") >> 5] >> (ord("}") & 31) & 1
+
+
+@pytest.mark.parametrize("whitespace", ["compact", "flexible", "pretty", "any"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[0], [1], [0, 1], [1, 0]],
+        [{}, {"a": 0}, {"a": 1}, {"b": 0}, {"b": 1}, {"a": 0, "b": 0}, {"a": 0, "b": 1}, {"a": 1, "b": 0}],
+    ],
+)
+def test_that_few_values_are_used_up_is_told_whatever_white_space_might_be_between(
+    whitespace: Any, values: list[Any]
+) -> None:
+    """All values of the items but the last one, and all; arrays and objects are not listed."""
+    few = {"enum": [0, 1]}
+    item: Any = {"type": "array", "items": few, "uniqueItems": True, "minItems": 1}
+    if values[0] == {}:
+        values = [*values, {"a": 1, "b": 1}]
+        item = {"type": "object", "properties": {"a": few, "b": few}, "additionalProperties": False}
+    guide = guide_of({"type": "array", "items": item, "uniqueItems": True}, whitespace=whitespace)
+    indent = 2 if whitespace == "pretty" else None
+    for count in (len(values) - 1, len(values)):
+        text = json.dumps(values[:count], indent=indent, separators=None if indent else (",", ":"))
+        state = guide.read(guide.start, text[:-1].rstrip("\n").encode())
+        allowed = bytes(token for token in tokens_of(guide.mask(state)) if token < 256)
+        assert (b"," in allowed) == (count < len(values))
+        assert (b"\n" if indent else b"]") in allowed
