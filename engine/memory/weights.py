@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
@@ -117,6 +118,32 @@ class Parts:
         return [id(child) for held in self._children for child in held.values()]
 
 
+class Loaded:
+    """The parameters of a network as they were loaded, but for those that are brought only when they are needed."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._seen = [(ref(each), _version(each)) for each in self._parameters()]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any was written, or is another one, since."""
+        now = list(self._parameters())
+        return len(now) != len(self._seen) or any(
+            was() is not own or version != _version(own) for (was, version), own in zip(self._seen, now, strict=True)
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """That of a copy of the network, which has been changed as this one has."""
+        made = type(self)(copy.deepcopy(self._network, memo))
+        if self.is_changed:
+            made._seen = []
+        return made
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        return (each for each in self._network.parameters() if each.device.type != "meta")
+
+
 def kind_of(network: nn.Module) -> str | None:
     """Of which type the first of a network's weights are, and on which device; None where it has none in memory."""
     first = next((weights for weights in network.parameters() if weights.is_floating_point()), None)
@@ -130,7 +157,12 @@ def _place(weights: Tensor) -> int:
 
 def _written(weights: Tensor) -> tuple[int, int]:
     """Where numbers lie, and how often they were written."""
-    return _place(weights), 0 if weights.is_inference() else weights._version
+    return _place(weights), _version(weights)
+
+
+def _version(weights: Tensor) -> int:
+    """How often numbers were written, where torch counts that."""
+    return 0 if weights.is_inference() else weights._version
 
 
 def _chosen(layer: dict[str, Any]) -> tuple[bool, str, int, str]:

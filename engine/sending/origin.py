@@ -9,9 +9,12 @@ from functools import cached_property
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
+from torch import nn
+
 from ...errors import OptionError
 from ...guides.locks import new_lock
 from ...guides.shared import digest_of
+from ..memory.weights import Loaded
 from .portable import portable
 
 _MODELS: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
@@ -34,7 +37,7 @@ class Origin:
         """The model: that of this process, if there is one that was made so, or else a new one."""
         with _MAKING:
             found: Any = None if self.key is None else _MODELS.get(self.key)
-            if found is None:
+            if found is None or found.is_changed:
                 found = self.loader(**self.arguments)
             return found
 
@@ -65,12 +68,20 @@ class Sendable(Copied):
 
     origin: Origin | None = None
     """What made the model; None of one that was made of something that cannot be sent."""
+    _loaded: Loaded | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its weights are no longer those that its origin leads to."""
+        return self._loaded is not None and self._loaded.is_changed
 
     def made_by(self, loader: Callable[..., Any], arguments: Mapping[str, Any], *, is_shared: bool = True) -> Self:
         """Remember what made the model, for other processes and, where equal ones are shared, for this one."""
         self.origin = Origin(loader, arguments)
-        if is_shared and self.origin.key is not None:
-            _MODELS.setdefault(self.origin.key, self)
+        network = getattr(self, "model", None)
+        self._loaded = Loaded(network) if isinstance(network, nn.Module) else None
+        if is_shared and (key := self.origin.key) is not None and (key not in _MODELS or _MODELS[key].is_changed):
+            _MODELS[key] = self
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -86,6 +97,11 @@ def origin_of(model: Any) -> Any:
             f"{model!r} was made of a loaded model, whose weights do not travel; give its name or a folder, "
             "models.transformers('Qwen/Qwen3-0.6B'), and save it into one first where it has none "
             "(save_pretrained of the model and of its tokenizer)"
+        )
+    if model.is_changed:
+        raise OptionError(
+            f"the weights of {model!r} were changed since it was loaded, and do not travel; save it into a folder "
+            "(save_pretrained of the model and of its tokenizer), and load that: models.transformers(folder)"
         )
     return model.origin.sent()
 

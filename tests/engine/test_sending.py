@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 from interegular import parse_pattern
 from trellm import generate, models
 from trellm.engine import structures
@@ -170,6 +171,26 @@ def test_models_are_loaded_once_in_a_process(hugging_face: Any, tokenizer: Any, 
     other = pickle.loads(data[1])
     assert isinstance(other.model, DecoderModel) and other.model is made.model and len(calls) == 1
     assert not other.model._cached
+
+
+def test_weights_that_were_changed_since_they_were_loaded_do_not_travel(
+    hugging_face: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    """Others would write what the folder's weights say; nor does what arrives get a model that was changed."""
+    hugging_face("gpt2").save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = models.transformers(str(tmp_path))
+    generator = generate.text(loaded)
+    text = generator(PROMPT, max_tokens=4)
+    data, twin = pickle.dumps(generator), copy.deepcopy(loaded)
+    with torch.no_grad():
+        next(loaded.model.parameters()).mul_(-0.7)
+    for each in (generator, loaded, copy.copy(loaded), copy.deepcopy(loaded)):
+        with pytest.raises(OptionError, match=r"were changed since it was loaded, and do not travel; save it"):
+            pickle.dumps(each)
+    arrived: Any = pickle.loads(data)
+    assert arrived(PROMPT, max_tokens=4) == text and arrived.model is not loaded
+    assert pickle.loads(pickle.dumps(twin)) is arrived.model
 
 
 def test_copies_of_generators_are_copies(model: Any) -> None:
