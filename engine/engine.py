@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from ..checks import positive, shown, whole
+from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
@@ -18,17 +18,13 @@ from .handle import Handle
 from .models.protocol import Model
 from .options import Options, RunOptions
 from .prompts.given import Prompt, prompts_of
-from .schedule.budget import LEAST
+from .schedule.budget import LEAST, LONGEST, chunk_or_gap
 from .schedule.call import Call, Outcome
 from .schedule.fits import blocks_for, check_fits, slots_for
 from .schedule.loop import Loop
 from .schedule.process import live
 from .schedule.scheduler import Pace
 
-LONGEST = 1 << 20
-GAP_MS = 100.0
-"""On the CPU. Readers are slower than ten tokens a second; more of a prompt at once is hardly quicker to read."""
-CHUNK_OF_DEVICES = 512
 AHEAD, AHEAD_STARTED = 32, 8
 """So many tokens rows may get in a step where they go on by themselves: with one caller; with a thread for all."""
 
@@ -68,7 +64,7 @@ class Engine:
         self._pace = Pace(
             whole(texts, "texts", 1, LONGEST),
             whole(tokens, "tokens", LEAST, LONGEST),
-            *_chunk_or_gap(model, chunk, max_gap_ms),
+            *chunk_or_gap(model, chunk, max_gap_ms),
         )
         given = None if memory is None else whole(memory, "memory", 1, 1 << 60)
         self._blocks, self._slots = blocks_for(model, given), slots_for(model, given)
@@ -393,19 +389,6 @@ class Engine:
                 for entry in call.entries.values():
                     entry.work.error = cause
                 call.refuse(cause)
-
-
-def _chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None, float]:
-    """How many tokens of prompts are read beside texts of other calls, None for what fits the gap; and the gap."""
-    if chunk is not None and max_gap_ms is not None:
-        raise OptionError(
-            f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both say how much of a prompt is read beside "
-            "other texts; give one of them"
-        )
-    gap = GAP_MS if max_gap_ms is None else positive(max_gap_ms, "max_gap_ms", "milliseconds")
-    if chunk is None and max_gap_ms is None and str(getattr(model, "device", "cpu")) != "cpu":
-        chunk = CHUNK_OF_DEVICES
-    return None if chunk is None else whole(chunk, "chunk", LEAST, LONGEST), gap / 1e3
 
 
 def _none() -> None:

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ...checks import positive, shown, whole
+from ...errors import OptionError
+from ..models.protocol import Model
+
+GAP_MS = 100.0
+"""On the CPU. Readers are slower than ten tokens a second; more of a prompt at once is hardly quicker to read."""
+CHUNK_OF_DEVICES = 512
+LONGEST = 1 << 20
 LEAST = 16
 """So many tokens of prompts are read at least, so that they come to their ends whatever else takes long."""
 SELDOM = 8
@@ -67,3 +77,16 @@ class Budget:
         self._fixed *= fixed
         self._each_text *= each_text
         self._each_token *= each_token
+
+
+def chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None, float]:
+    """How many tokens of prompts are read beside texts of other calls, None for what fits the gap; and the gap."""
+    if chunk is not None and max_gap_ms is not None:
+        raise OptionError(
+            f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both say how much of a prompt is read beside "
+            "other texts; give one of them"
+        )
+    gap = GAP_MS if max_gap_ms is None else positive(max_gap_ms, "max_gap_ms", "milliseconds")
+    if chunk is None and max_gap_ms is None and str(getattr(model, "device", "cpu")) != "cpu":
+        chunk = CHUNK_OF_DEVICES
+    return None if chunk is None else whole(chunk, "chunk", LEAST, LONGEST), gap / 1e3

@@ -370,7 +370,7 @@ class Loop:
                 ahead = drafted.places(rows, where)
                 self._drafter.advance(Reading(self.model, hidden, rows, where, place_of, ahead), drafted)
         if groups:
-            groups.sort(key=_beams_of)
+            groups.sort(key=lambda group: len(group.beams))
             where = [places[id(reader)] for group in groups for reader in group.readers]
             owners = [group for group in groups for _ in group.readers]
             self._beams.advance(groups, Reading(self.model, hidden, owners, where, place_of_group))
@@ -422,7 +422,3 @@ def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _source(work: Work) -> Any:
     readers: list[Reader] = list(work.readers)
     return readers[0].table.source if readers else None
-
-
-def _beams_of(group: Group) -> int:
-    return len(group.beams)
