@@ -39,6 +39,7 @@ class Effect(NamedTuple):
     goes_on: whether something begins with which the text might have no end
     begins_word: whether it is the beginning of a word, with nothing but space before it
     is_loose: whether it has the end of a value, or nothing, so that it matters if the container has rivals
+    stays_free: whether nothing in progress behind it can come to what is there, if the container has no rivals
     """
 
     trail: Trail | None
@@ -48,6 +49,7 @@ class Effect(NamedTuple):
     goes_on: bool
     is_loose: bool
     begins_word: bool = False
+    stays_free: bool = False
 
 
 ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True)
@@ -173,11 +175,11 @@ class Effects:
                 readers[kind] = Trails(heads, canonical=kind[0], with_names=kind[1])
             self._reader: Trails = readers[kind]
         self._narrow: dict[int, Narrow] = {}
-        self._unsafe: dict[tuple[int, int, int], Unsafe] = {}
+        self._unsafe: dict[tuple[int, int, int, bool], Unsafe] = {}
 
     def known(self, state: int, trail: Trail) -> Unsafe | None:
         """The tokens to be looked at in a state of the chart, if they are known."""
-        return self._unsafe.get((state, trail.frame.shape, trail.mode))
+        return self._unsafe.get((state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)))
 
     def unsafe(self, state: int, trail: Trail, allowed: Mask) -> Unsafe:
         """The tokens to be looked at in a state of the chart, of those that it allows."""
@@ -185,13 +187,13 @@ class Effects:
         if known is None:
             if len(self._unsafe) >= MAX_KNOWN >> 4:
                 self._unsafe.clear()
-            known = self._find_unsafe(state, trail.frame.shape, trail.mode, allowed)
-            self._unsafe[state, trail.frame.shape, trail.mode] = known
+            known = self._find_unsafe(state, trail, allowed)
+            self._unsafe[state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)] = known
         return known
 
-    def _find_unsafe(self, state: int, number: int, mode: int, allowed: Mask) -> Unsafe:
+    def _find_unsafe(self, state: int, trail: Trail, allowed: Mask) -> Unsafe:
         found = Unsafe([], [], {}, {}, 0, None, [], {})
-        shape = self._trails.shapes[number]
+        shape, mode = self._trails.shapes[trail.frame.shape], trail.mode
         if mode in STRINGS:
             allowed = allowed & self._heads.quoted
         elif mode == WORD:
@@ -201,8 +203,7 @@ class Effects:
             tokens, groups = met.grouped(
                 tokens_of(allowed), lambda data: self._effect(met.blank, shape, data), self._texts
             )
-        with_rivals = mode not in STRINGS and mode != WORD
-        found = self._look_groups(state, met, tokens, groups, found, with_rivals=with_rivals)
+        found = self._look_groups(state, met, tokens, groups, found, with_rivals=bool(trail.frame.rivals))
         if not self._trails.canonical or mode == WORD:
             # There are several ways to write it, and its beginning may be longer.
             return found._replace(longest=NEVER)
@@ -220,20 +221,36 @@ class Effects:
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
+        is_between = met.blank.mode not in STRINGS and met.blank.mode != WORD
         spend(EACH_TOKEN * len(starts) + len(tokens))
         for first, last in zip(starts, [*starts[1:], len(tokens)], strict=True):
             effect, target = met.effects[groups.item(first)], after.item(first)
             alike: list[int] = tokens[first:last].tolist()
-            if with_rivals and effect.is_loose:
+            if with_rivals and is_between and effect.is_loose:
                 self._note_loose(target, met.blank, effect, alike, found)
             if not effect.is_told:
                 found.tested.extend(alike)
                 found = found._replace(words=None)
-            elif effect.goes_on and effect.trail is not None:
+                continue
+            name = None if with_rivals else self._free_name(target, met.blank, effect)
+            if name is not None:
+                _note(found, alike, effect, effect.names | {name})
+            elif effect.goes_on and effect.trail is not None and (with_rivals or not effect.stays_free):
                 found = self._note_onward(target, met.blank, effect, alike, found)
             else:
                 _note(found, alike, effect, effect.names)
         return found
+
+    def _free_name(self, state: int, blank: Trail, effect: Effect) -> bytes | None:
+        """Some name that may come after a token in the same object: if it is not there, it takes no more to go on."""
+        at = effect.trail
+        if at is None or at.frame.name is not None or state == DEAD:
+            return None
+        # It is not known which name it is that is in progress before the token, and then there.
+        if at.frame.parent is not blank.frame.parent or blank.mode in (NAME_TEXT, NAME_ESCAPE):
+            return None
+        name = self._ways.variety.some_name(state, at.mode, at.text)
+        return None if name in effect.names else name
 
     def _note_loose(self, state: int, blank: Trail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
         """Note tokens that matter if the container has rivals.
@@ -359,7 +376,27 @@ class Effects:
         goes_on = not is_after and not is_same_piece
         names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
         begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
-        return Effect(found, tuple(values), names, True, goes_on, is_after or bool(log), begins_word)
+        return Effect(
+            found,
+            tuple(values),
+            names,
+            True,
+            goes_on,
+            is_after or bool(log),
+            begins_word,
+            self._stays_free(found, blank),
+        )
+
+    def _stays_free(self, at: Trail, blank: Trail) -> bool:
+        """As `Effect` says: no value of an object has rivals, and of containers that begin in it none is there yet."""
+        frame, around = at.frame, blank.frame.parent
+        if blank.frame.kind is not OBJECT:
+            return False
+        if frame.parent is around:
+            return frame.name is not None
+        # Where it is not directly in the object it would matter what stands before it.
+        is_directly_in = frame.parent is not None and frame.parent.parent is around
+        return is_directly_in and not frame.length and self._ways.is_settled(at)
 
     def _blank(self, trails: Trails, shape: Shape, mode: int) -> Trail:
         """A trail without values in containers as some are."""

@@ -38,6 +38,7 @@ class Move(NamedTuple):
 class Spot:
     """What places have in common of which the chart's state, the containers that they are in and the mode are equal.
 
+    has_rivals: whether the innermost container has rivals, in all of them or in none
     moves: what tokens do, None where that is not simple
     signature: of the chart's mask, as long as its numbers mean the same
     unsafe: the tokens to be looked at, if they are known and are to be only as values that are there in whole
@@ -49,14 +50,15 @@ class Spot:
     """
 
     __slots__ = (
-        *("flat", "is_robust", "is_roomy", "lacking", "mode", "moves", "shape", "signature", "state", "unsafe"),
-        "words",
+        *("flat", "has_rivals", "is_robust", "is_roomy", "lacking", "mode", "moves", "shape", "signature", "state"),
+        *("unsafe", "words"),
     )
 
-    def __init__(self, state: int, shape: int, mode: int) -> None:
+    def __init__(self, state: int, shape: int, mode: int, has_rivals: bool) -> None:
         self.state = state
         self.shape = shape
         self.mode = mode
+        self.has_rivals = has_rivals
         self.moves: dict[int, Move | None] = {}
         self.signature = NO_SIGNATURE
         self.unsafe: Unsafe | None = None
@@ -100,17 +102,16 @@ class Moves:
         self._effects = effects
         self._ways = ways
         self._steps = steps
-        self._spots: dict[tuple[int, int, int], Spot] = {}
+        self._spots: dict[tuple[int, int, int, bool], Spot] = {}
 
     def spot(self, state: int, trail: Trail) -> Spot:
         """The spot of a place."""
-        return self._at(state, trail.frame.shape, trail.mode)
+        return self._at(state, trail.frame.shape, trail.mode, bool(trail.frame.rivals))
 
-    def _at(self, state: int, shape: int, mode: int) -> Spot:
-        key = (state, shape, mode)
+    def _at(self, *key: *tuple[int, int, int, bool]) -> Spot:
         known = self._spots.get(key)
         if known is None:
-            known = self._spots[key] = Spot(state, shape, mode)
+            known = self._spots[key] = Spot(*key)
             self._trails.states_bytes += EACH_SPOT
         return known
 
@@ -138,6 +139,8 @@ class Moves:
             if frame is None:
                 return None
             found = Trail(frame, after.mode, begin)
+            if after.has_rivals and not frame.rivals:
+                after = self.spot(after.state, found)
         elif more:
             found = Trail(trail.frame, after.mode, more_of(trail.text, more), trail.is_free or None)
             if found.is_free:
@@ -159,7 +162,7 @@ class Moves:
         if simple is None:
             spot.moves[token] = None
             return None
-        move = Move(self._at(state, spot.shape, simple.mode), simple.ends, simple.more, simple.begin)
+        move = Move(self._at(state, spot.shape, simple.mode, spot.has_rivals), simple.ends, simple.more, simple.begin)
         spot.moves[token] = move
         return move
 

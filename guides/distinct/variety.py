@@ -12,7 +12,7 @@ import numpy as np
 
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
-from .frames import COLON, ITEM, NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
+from .frames import COLON, ITEM, NAME, NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
 from .pieces import Text, joined
 from .rivals import ARRAY, OBJECT, Kind
 from .trail import SPACE, Trails
@@ -58,6 +58,7 @@ class Variety:
         self._few: dict[tuple[int, bytes], frozenset[bytes] | None] = {}
         self._digits: dict[int, bool] = {}
         self._endings: dict[int, bool] = {}
+        self._names: dict[tuple[int, bytes | None], bytes | None] = {}
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
 
     def is_known_wide(self, state: int) -> bool:
@@ -264,13 +265,10 @@ class Variety:
 
     def _look_robust(self, state: int) -> bool:
         todo, before = [(state, False)], {(state, False): set[tuple[int, bool]]()}
-        wide: list[tuple[int, bool]] = []
         while todo:
             place = todo.pop()
             if len(before) > MAX_ROBUST:
                 return False
-            if self._variety_from(place[0], is_word=False) >= MANY:
-                wide.append(place)
             after = self._automaton.transitions(place[0])
             if not place[1]:
                 after[0x22] = -1
@@ -278,9 +276,12 @@ class Variety:
             found = {(target, False) for target in set(after[after >= 0].tolist())}
             if behind >= 0:
                 found.add((behind, not place[1]))
+            if not found:
+                return False  # the string can only end
             todo += found - before.keys()
             for each in found:
                 before.setdefault(each, set()).add(place)
+        wide = [place for place in before if self._variety_from(place[0], is_word=False) >= MANY]
         # All states from which one of these can be come to
         reached = set(wide)
         while wide:
@@ -288,6 +289,32 @@ class Variety:
             reached |= more
             wide += more
         return len(reached) == len(before)
+
+    def some_name(self, state: int, mode: int, text: Text | None) -> bytes | None:
+        """Some name that may come next, or that the one in progress may come to; None if none is found at once."""
+        if mode not in (NAME, NAME_TEXT) or not self._trails.canonical:
+            return None
+        key = (state, joined(text) if mode == NAME_TEXT else None)
+        if key not in self._names:
+            note(self._names, [key], self._look_for_name(*key))
+        return self._names[key]
+
+    def _look_for_name(self, state: int, begin: bytes | None) -> bytes | None:
+        if begin is None:
+            after = self._automaton.transitions(state)
+            if after[0x22] < 0:
+                after = self._automaton.transitions(int(after[0x0A]))  # the end of a line has another byte
+            state, begin = int(after[0x22]), b""
+        for _ in range(MAX_LOOKED):
+            spend(200)
+            ends, onward = self._onward(state)
+            if ends:
+                return begin
+            way = next((way for way in onward if way[0] != b"\\"), None)
+            if way is None:
+                return None
+            begin, state = begin + way[0], way[1]
+        return None
 
     def room(self, state: int, mode: int, kind: Kind, text: Text | None = None) -> frozenset[bytes] | None:
         """The names that are to be written before a piece that may come to very many values; None if none is found.
@@ -341,6 +368,10 @@ class Variety:
         frame, mode = trail.frame, trail.mode
         if mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or (mode == TEXT and frame.kind is ARRAY):
             return False
+        if frame.kind is OBJECT and frame.name is None and not frame.rivals:
+            name = self.some_name(state, mode, trail.text)
+            if name is not None and (frame.written is None or name not in frame.written):
+                return True
         names = self.room(state, mode, frame.kind, trail.text)
         if names is None:
             return False

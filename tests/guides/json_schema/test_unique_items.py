@@ -550,6 +550,23 @@ def test_masks_of_objects_with_many_members_take_no_search() -> None:
     assert guide.is_accepting(state)
 
 
+def test_masks_of_objects_that_differ_from_all_before_take_no_search() -> None:
+    """Once a member makes an object another one, it does not matter what the members behind it may come to."""
+    members = {f"p{number}": {"enum": ["red", "green"]} for number in range(30)}
+    item = {"type": "object", "properties": {"id": {"type": "string"}, **members}, "additionalProperties": False}
+    schema = {"type": "array", "items": item, "uniqueItems": True}
+    guide = JSONGuide(schema, VOCABULARY, whitespace="compact", limits=Limits(work=1_000_000))
+    few, others = ({name: "red" for name in list(members)[at::3]} for at in (0, 1))
+    text = json.dumps([{"id": "a", **few}, {"id": "b", **others}], separators=(",", ":")).encode()
+    different = text.index(b'"b"') + 3
+    state = guide.start
+    for number, byte in enumerate(text):
+        if number >= different:
+            assert guide.mask(state)[byte >> 5] >> (byte & 31) & 1
+        state = guide.advance(state, byte)
+    assert guide.is_accepting(state)
+
+
 @pytest.mark.parametrize("is_open", [False, True])
 def test_the_laws_hold_of_objects_whose_members_are_equal_at_first(is_open: bool) -> None:
     """Enums and strings, required and not; a name of no bytes, which is one like others."""
