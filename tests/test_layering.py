@@ -153,12 +153,12 @@ def test_rooms_import_one_way(package: Module) -> None:
 
 
 def test_folders_can_be_taken_in_at_a_glance() -> None:
-    """No folder has more than about fifteen modules, none of which is much longer than 400 lines."""
+    """No folder has more than about fifteen modules, none of which is longer than 700 lines."""
     for folder in {file.parent for file in KNOWN.values()}:
         files = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
         assert len(files) <= 16, folder
     for file in KNOWN.values():
-        assert len(file.read_text(encoding="utf-8").splitlines()) <= 425, file
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 700, file
 
 
 @pytest.mark.parametrize("module", sorted(KNOWN), ids=lambda module: ".".join(module) or "trellm")

@@ -86,7 +86,7 @@ def test_a_grammar_tells_rules_and_terminals(text: str, words: str) -> None:
         ),
         (
             '{"name": "a", "age": 1, "mood": "good", "tags": [], "more": ',
-            '"7" or "n" in #/$defs/more or #/properties/more (anyOf, $ref)',
+            '"0", "7" or "n" in #/$defs/more or #/properties/more (anyOf, $ref)',
         ),
         ('{"name": "a", "age": 1, "mood": "good", "tags": [], "more": null}', "the end of the text"),
     ],

@@ -273,7 +273,7 @@ def _places_of_serialisers(count: int, plain: int) -> Iterable[int]:
     return (plain,) if LEAST_PLAIN < plain <= MOST_PLAIN + 1 else {1, plain}
 
 
-@lru_cache(maxsize=1024)
+@kept(1024, 1 << 20)
 def tail(exponent: int, has_point: bool, notation: str | None) -> Node:
     """What follows a mantissa: zeros of its fraction, and the exponent; NOTHING where the notation allows none."""
     if notation == "integer":
