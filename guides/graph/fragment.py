@@ -23,3 +23,8 @@ class Fragment(NamedTuple):
     piece: Piece
     counters: Ints
     spans: tuple[tuple[int, Span], ...]
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the nodes, edges and links take."""
+        return self.piece.nodes.nbytes + self.piece.edges.nbytes + self.piece.links.nbytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -176,6 +176,20 @@ class Graph(ArrayGraph):
         if lacking is not None:
             self._later.lacking[node] = lacking
         return node
+
+    def define_all_later(
+        self, nodes: range, expand: Callable[[int], None], promises: Sequence[int], target: int
+    ) -> None:
+        """As `define_later`, for the latest nodes, whose promises are known."""
+        self._nodes.array[nodes.start : nodes.stop, FLAGS] = LAZY
+        self._later.expanders.update(dict.fromkeys(nodes, expand))
+        self._later.targets.update(dict.fromkeys(nodes, target))
+        self.promise_all(nodes, promises)
+
+    def promise_all(self, nodes: range, promises: Sequence[int]) -> None:
+        """As `promise`, for the latest nodes, of which the bytes are known."""
+        self._lazy += nodes
+        self._later.promises.update(zip(nodes, promises, strict=True))
 
     def promised(self, links: Iterable[Link], promise: Callable[[], int]) -> int:
         """A node of the current rule with these links, from which `promise()` bytes lead to the end of the rule.

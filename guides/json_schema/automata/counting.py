@@ -7,18 +7,38 @@ a counter tells the length. Near the bounds it depends on the length, and each l
 from __future__ import annotations
 
 from copy import copy
+from typing import NamedTuple
 
 from ....kernels.answers import NEVER
 from ...automata.atoms import bits
 from ...automata.charsets import normalise
 from ...automata.conditions import Automaton
 from ...automata.distances import steps_to
+from ...graph.fragment import Fragment
 from ...limits import spend
 from ...syntax import Ranges
 from .alphabet import Alphabet, Ways
 from .spelling import Escapes, bytes_of
 
 MAX_REACHED = 32
+
+
+class Stretched(NamedTuple):
+    """All states of a free stretch, lowered once for every graph: three nodes of the fragment for each state.
+
+    numbers: each state that has an end, with its number i of n. Node i is that at which the stretch is left when it is
+    full, not defined; n + i the one after a character; 2n + i the one before a character. needed: of the first two of
+    each, the fewest bytes up to behind the closing quote
+    """
+
+    fragment: Fragment
+    numbers: dict[int, int]
+    needed: list[int]
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory this takes."""
+        return self.fragment.held_bytes + 150 * len(self.numbers)
 
 
 class Counting:
@@ -29,6 +49,8 @@ class Counting:
     steady: up to this length, the states that can be completed are the same; 0 if there is no such stretch
     turn, steady_end: the most bytes that a further character takes up to there, and that are needed from there
     free: from `least` to this length, every state can be completed; `least` if there is no such stretch
+    stretched: all states of a free stretch lowered, once they are; None where that is too large
+    begun: the spellings in which they have been lowered one after the other
     """
 
     def __init__(self, automaton: Automaton, least: int = 0, most: int | None = None) -> None:
@@ -43,6 +65,8 @@ class Counting:
         self._atoms_to: dict[int, dict[int, int]] = {}
         self._ways: dict[tuple[int, Escapes], Ways] = {}
         self._alphabets: dict[Escapes, Alphabet] = {}
+        self.stretched: dict[Escapes, Stretched | None] = {}
+        self.begun: set[Escapes] = set()
         self._bound(least, most)
 
     def within(self, least: int, most: int | None) -> Counting:
@@ -68,7 +92,10 @@ class Counting:
         states, atoms = len(self.automaton.rows), len(self.automaton.atoms)
         found = len(self._endless) + len(self._atoms_to) + len(self._ways)
         pairs = sum(map(len, self.automaton.atoms)) * (1 + len(self._alphabets))
-        return states * (300 + 16 * atoms + 8 * len(self._needed)) + 200 * pairs + found * (500 + 50 * atoms)
+        # Shared by strings of all bounds, and weighed once: by those without a greatest length, which are kept as well.
+        lowered = [] if self.most is not None else list(self.stretched.values())
+        copied = sum(each.held_bytes for each in lowered if each is not None)
+        return states * (300 + 16 * atoms + 8 * len(self._needed)) + 200 * pairs + found * (500 + 50 * atoms) + copied
 
     @property
     def is_empty(self) -> bool:

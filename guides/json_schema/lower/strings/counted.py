@@ -3,19 +3,22 @@
 Every state is a node at which a character begins. While the length matters only in that a bound comes
 nearer, it is a counter of the items; nearer to the bounds, where it decides what may follow, each length has
 nodes of its own. A node is never entered from which no text can be completed. Nodes are defined when one of
-them is reached, together with those nearest to it.
+them is reached, together with those nearest to it; while the greatest length only comes nearer they are the
+same for all bounds, and copied from what a process has made once.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 from .....kernels.answers import NEVER
 from .....kernels.chart.layout import EPSILON, INCREMENT, LEAVE
 from ....automata.charsets import intersect
-from ....graph.graph import Link
-from ....graph.lowering import Lowering
-from ...automata.counting import Counting
+from ....graph.graph import Graph, Link
+from ....graph.lowering import STEPS_PER_COPY, Lowering
+from ....limits import spend
+from ...automata.counting import Counting, Stretched
 from ...automata.spelling import PLAIN, Escapes
 from .character_edges import CharacterEdges
 
@@ -24,6 +27,17 @@ WORTHWHILE = 2
 
 FEW, MANY = 16, 128
 """How many nodes are defined at a time: few the first time, then twice as many each time, up to many."""
+
+
+AT_ONCE: dict[Escapes, int] = {"canonical": 500, "any": 50}
+MAX_STATES: dict[Escapes, int] = {"canonical": 4000, "any": 1200}
+MAX_NODES = 60_000
+"""Up to how many states are lowered together the first time, and up to how many, and as how many nodes, at all."""
+
+STEPS_PER_STATE = 1000
+
+# The holes of a stretch that is copied
+RULE, CLOSE, COUNTER, FULL, ANYTIME = range(-1, -6, -1)
 
 
 class Stretch(NamedTuple):
@@ -49,6 +63,39 @@ class Head(NamedTuple):
 
     node: int
     after: list[int]
+
+
+def lower_stretch(counting: Counting, escapes: Escapes) -> Stretched | None:
+    """All states of a free stretch, with holes for its rule, its counters and the closing quote; None if it is large.
+
+    Nothing in it depends on the bounds: up to its end every state can be completed.
+    """
+    graph = Graph()
+    edges = CharacterEdges(Lowering(graph), counting.alphabet(escapes))
+    states = [state for state, steps in enumerate(counting.to_end) if steps < NEVER]
+    if len(states) > MAX_STATES[escapes]:
+        return None
+    numbers = {state: number for number, state in enumerate(states)}
+    count = len(numbers)
+    graph.rule = RULE
+    for _ in range(3 * count):
+        graph.reserve()
+    after = {state: count + number for state, number in numbers.items()}
+    for state, number in numbers.items():
+        spend(STEPS_PER_STATE)
+        links: list[Link] = [(LEAVE, number, FULL)]
+        if counting.automaton.accepting[state]:
+            links.append((LEAVE, CLOSE, ANYTIME))
+        graph.counter = COUNTER
+        first = edges.of(counting.ways(state, escapes), after)
+        if first:
+            links.append((EPSILON, graph.node(first), COUNTER))
+        graph.counter = 0
+        graph.define(after[state], links=((INCREMENT, count + after[state], COUNTER),))
+        graph.define(count + after[state], links=links)
+        if graph.node_count > MAX_NODES:
+            return None
+    return Stretched(graph.fragment(), numbers, [1 + counting.bytes_needed(state, counting.least) for state in numbers])
 
 
 class CountedStrings:
@@ -162,6 +209,8 @@ class CountedStrings:
 
     def _head(self, state: int, stretch: Stretch) -> Head:
         head = self._heads.get((state, stretch.begin))
+        if head is None and stretch is self._free:
+            head = self._copied_head(state)
         if head is None:
             graph, counting = self._graph, self._counting
             targets = {after: self._after(after, stretch) for after in self._live(state, stretch.end)}
@@ -178,6 +227,44 @@ class CountedStrings:
             head = Head(graph.node(links=links), list(targets.values()))
             self._heads[state, stretch.begin] = head
         return head
+
+    def _copied_head(self, state: int) -> Head | None:
+        """As `_head`, of a free stretch of which all states are copied; None if they are not."""
+        if self._copy is None:
+            return None
+        stretched, first = self._copy
+        return Head(first + 2 * len(stretched.numbers) + stretched.numbers[state], [])
+
+    @cached_property
+    def _copy(self) -> tuple[Stretched, int] | None:
+        """All states of the free stretch and the first of their nodes; None if they are defined as they are reached."""
+        stretch, stretched = self._free, self._stretched()
+        if stretch is None or stretched is None:
+            return None
+        graph, count = self._graph, len(stretched.numbers)
+        spend(STEPS_PER_COPY * len(stretched.fragment.piece.nodes))
+        counters = stretch.counter, stretch.full, stretch.anytime
+        first = graph.insert(stretched.fragment, (graph.rule, self._close, *counters))
+        states = list(stretched.numbers)
+
+        def leave(node: int) -> None:
+            self._undefined[node] = CountedPlace(states[node - first], stretch.end, None)
+            self._expand(node)
+
+        graph.define_all_later(range(first, first + count), leave, stretched.needed, self._target)
+        graph.promise_all(range(first + count, first + 2 * count), stretched.needed)
+        return stretched, first
+
+    def _stretched(self) -> Stretched | None:
+        """What the free stretch is copied from; None the first time that there are many states, and if it is large."""
+        counting, escapes = self._counting, self._escapes
+        made = counting.stretched
+        if escapes not in made:
+            if len(counting.edges) > AT_ONCE[escapes] and escapes not in counting.begun:
+                counting.begun.add(escapes)
+                return None
+            made[escapes] = lower_stretch(counting, escapes)
+        return made[escapes]
 
     def _live(self, state: int, length: int) -> list[int]:
         """The states after one more character that can be completed at `length`."""

@@ -7,6 +7,7 @@ import json
 import random
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import String
 from trellm.guides.json_schema.automata.spelling import Escapes
 from trellm.guides.json_schema.lower.strings import exclusion
+from trellm.guides.json_schema.lower.strings.counted import CountedStrings
 from trellm.guides.json_schema.lower.strings.lowering import StringLowering
 from trellm.guides.json_schema.read.formats import PATTERNS
 from trellm.guides.json_schema.witness.languages import PatternLanguage
@@ -212,6 +214,49 @@ def test_a_bound_far_away_counts_every_character() -> None:
         assert reads(machine, spelt(text))
     for text in ("ab" * 999, "ab" * 1501, "c" * 1999, "c" * 3001, "ab" * 1000 + "c"):
         assert not reads(machine, spelt(text))
+
+
+def test_states_of_a_bounded_format_are_defined_once_for_all_guides(monkeypatch: pytest.MonkeyPatch) -> None:
+    defined = 0
+    define = Graph.define
+
+    def counting(*args: Any, **kwargs: Any) -> int:
+        nonlocal defined
+        defined += 1
+        return define(*args, **kwargs)
+
+    monkeypatch.setattr(Graph, "define", counting)
+    text = b'"%b.%b' % (b"a" * 60, b"-b" * 30)
+    for most in (253, 252, 251):
+        defined = 0
+        guide = JSONGuide({"type": "string", "format": "hostname", "maxLength": most}, Vocabulary.from_bytes())
+        guide.mask(guide.read(guide.start, text))
+    assert defined < 50
+
+
+@pytest.mark.parametrize("escapes", ["canonical", "any"])
+@pytest.mark.parametrize("bounds", [(0, 12), (3, 40), (9, 12)])
+@pytest.mark.parametrize("pattern", ["^(ab|a-)*$", '^[a"é]{1,6}(\\.é{2,3})*$', "é.c$"])
+def test_copied_states_are_those_defined_as_they_are_reached(
+    pattern: str, bounds: tuple[int, int], escapes: Escapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = {"type": "string", "pattern": pattern, "minLength": bounds[0], "maxLength": bounds[1]}
+    copied = JSONGuide(schema, Vocabulary.from_bytes(), escapes=escapes)
+    assert copied.read(copied.start, b'"a') >= 0
+    with monkeypatch.context() as patch:
+        patch.setattr(CountedStrings, "_stretched", lambda _: None)
+        reached = JSONGuide(schema, Vocabulary.from_bytes(), escapes=escapes)
+        rng = random.Random(0)
+        for _ in range(20):
+            one, other = copied.start, reached.start
+            while True:
+                assert copied.distance(one) == reached.distance(other)
+                after = copied.after_bytes(one) >= 0
+                assert (after == (reached.after_bytes(other) >= 0)).all()
+                if not after.any():
+                    break
+                byte = bytes([rng.choice(after.nonzero()[0].tolist())])
+                one, other = copied.read(one, byte), reached.read(other, byte)
 
 
 def test_every_control_character_is_written_as_json_dumps_does() -> None:
