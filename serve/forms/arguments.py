@@ -30,10 +30,13 @@ from .tools import Tool, ToolError
 ROOT = "urn:trellm:parameters"
 # Keywords on all arguments together, which parameters that are written one by one cannot be held to
 TOGETHER = (
+    *("$ref", "$dynamicRef", "$recursiveRef"),
     *("allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "patternProperties", "propertyNames", "minProperties"),
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 )
 DESCRIBING = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
+SURROUNDING = frozenset({"$defs", "definitions", "$schema", "$id"})
+_DEFINED = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 WRITTEN = Form("schema", Spacing("flexible", 2), "canonical", "plain")
 _SPECIAL, _ESCAPED = re.compile(r"([\\^$.*+?()\[\]{}|/])"), r"\\\1"
 
@@ -68,6 +71,7 @@ def plain_arguments(
     tool: Tool, form: Parameters, spelling: Spelling, vocabulary: Vocabulary, limits: Limits | None
 ) -> Arguments:
     """Arguments as parameters that are written one by one, in the order of the schema. Raises ToolError."""
+    tool = replace(tool, parameters=_followed(tool.parameters))
     properties, required = _properties(tool)
     reader = _Values(tool, form, spelling, vocabulary, limits)
     values: dict[str, Value] = {}
@@ -80,6 +84,18 @@ def plain_arguments(
         one = ways[0] if len(ways) == 1 else OneOf(tuple(ways))
         items.append(one if name in required else OneOf((one, NOTHING)))
     return Arguments(Inner(ComposedGuide(InOrder(tuple(items)), vocabulary, limits=limits)), values)
+
+
+def _followed(root: dict[str, Any]) -> dict[str, Any]:
+    """A schema that only refers to one of its definitions, as that one beside the definitions; others as they are."""
+    found = _DEFINED.fullmatch(str(root.get("$ref")))
+    beside = {name: value for name, value in root.items() if name != "$ref"}
+    if found is None or beside.keys() - DESCRIBING - SURROUNDING - {"type"}:
+        return root
+    target = root.get(found[1], {}).get(found[2])
+    if not isinstance(target, Mapping) or SURROUNDING & cast("Mapping[str, Any]", target).keys():
+        return root
+    return {**cast("Mapping[str, Any]", target), **beside}
 
 
 def _properties(tool: Tool) -> tuple[dict[str, Any], frozenset[str]]:

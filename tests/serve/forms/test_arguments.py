@@ -126,6 +126,24 @@ def test_what_is_said_of_all_parameters_together() -> None:
     assert plan_of("hermes", schema).guide is not None
 
 
+def test_parameters_that_a_reference_leads_to() -> None:
+    """As pydantic writes models that hold themselves; what else stands beside a reference is for all parameters."""
+    inner = {"properties": {"a": {"type": "string"}, "b": {"$ref": "#/$defs/P"}}, "required": ["a"], "type": "object"}
+    schema: dict[str, Any] = {"$ref": "#/$defs/P", "$defs": {"P": inner}}
+    guide = plan_of("qwen3-coder", schema).guide
+    assert guide is not None
+    for values, is_accepted in (({"a": "x"}, True), ({}, False), ({"a": "x", "b": '{"a": "y"}'}, True)):
+        assert accepts(guide, TEXT.tokenizer.encode(coder(**values), add_special_tokens=False)) == is_accepted
+    assert not accepts(guide, TEXT.tokenizer.encode(coder(a="x", b="{}"), add_special_tokens=False))
+    others: list[dict[str, Any]] = [
+        {**schema, "properties": {"c": {}}},
+        {"$ref": "#/$defs/Q/x", "$defs": {"Q": {"x": inner}}},
+    ]
+    for other in others:
+        with pytest.raises(forms.ToolError, match="one by one"):
+            plan_of("qwen3-coder", other)
+
+
 CHOICES = {
     "type": "string",
     "allOf": [{"anyOf": [{"pattern": each} for each in group]} for group in ("aB", "cD", "ef", "gh")],
