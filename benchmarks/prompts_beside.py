@@ -59,7 +59,7 @@ class Bench:
         return " ".join(f"{self.random.choice(WORDS)}{self.random.randrange(1000)}" for _ in range(words))
 
     def run(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
-        """What is measured with an engine of such options."""
+        """Figures of an engine with such options."""
         from trellm import Engine, generate
 
         steps: list[float] = []

@@ -118,7 +118,7 @@ def timed_by(engine: Trellm | Llguidance, schema: Schema, texts: list[list[int]]
 
 
 class Times:
-    """What an engine took for the schemas of a kind, in milliseconds."""
+    """Times of an engine for the schemas of a kind, in milliseconds."""
 
     def __init__(self) -> None:
         self.first: list[float] = []

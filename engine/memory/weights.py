@@ -89,11 +89,11 @@ class Parts:
 
     @property
     def training(self) -> Iterator[bool]:
-        """Which modules are in training, where they may drop what they compute."""
+        """The modules' flags of training, in which they may drop what they compute."""
         return (module["training"] for module in self._modules)
 
     def replaced(self) -> int:
-        """How often tensors were seen to be others: those that are gone leave their places in memory to new ones."""
+        """Count of times that tensors were seen to be others: those that are gone leave their memory to new ones."""
         tensors = list(self.tensors)
         if len(tensors) != len(self._tensors) or any(
             was() is not own for was, own in zip(self._tensors, tensors, strict=True)
@@ -127,14 +127,14 @@ class Loaded:
 
     @property
     def is_changed(self) -> bool:
-        """Whether any was written, or is another one, since."""
+        """True once any was written, or is another one."""
         now = list(self._parameters())
         return len(now) != len(self._seen) or any(
             was() is not own or version != _version(own) for (was, version), own in zip(self._seen, now, strict=True)
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """That of a copy of the network, which has been changed as this one has."""
+        """Copy together with the network; the copy is changed if this one is."""
         made = type(self)(copy.deepcopy(self._network, memo))
         if self.is_changed:
             made._seen = []
@@ -161,11 +161,11 @@ def _written(weights: Tensor) -> tuple[int, int]:
 
 
 def _version(weights: Tensor) -> int:
-    """How often numbers were written, where torch counts that."""
+    """Count of writes in place, where torch keeps one."""
     return 0 if weights.is_inference() else weights._version
 
 
 def _chosen(layer: dict[str, Any]) -> tuple[bool, str, int, str]:
-    """Which of a layer's adapters are at work, and how much; PEFT keeps that in lists of names, and numbers by name."""
+    """Adapters at work in a layer, and their scales; PEFT keeps lists of names, and numbers by name."""
     chosen, merged = str(layer.get("_active_adapter")), len(layer.get("merged_adapters", ()))
     return layer["_disable_adapters"], chosen, merged, str(layer.get("scaling"))
